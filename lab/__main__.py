@@ -27,9 +27,9 @@ DESCRIPTION = "A Kubernetes cluster of simulated machines on this computer; see 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; errors that the lab knows are one message on standard error."""
+    """Run one command; each known error of the lab is one message on standard error."""
     chosen = _parser().parse_args(arguments)
-    # Also SIGINT: a shell starts what runs in the background with that one ignored.
+    # Also SIGINT, which shells ignore in background jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Progress:
-    """Says what is being done, and the seconds since the command began."""
+    """Print each step with the seconds since the command began."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()

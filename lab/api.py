@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests to a Kubernetes API, and the kubeconfigs that say where it is.
+"""Requests to a Kubernetes API, and the kubeconfigs with its address and credentials.
 
-Not the `kubernetes` package: importing it and its models takes longer than the control plane
-needs to start.
+The `kubernetes` package is not used: importing it and its models takes longer than the start of the
+control plane.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JsonObject = dict[str, Any]
 
 
 class ApiError(LabError):
-    """An answer other than 2xx; `status` is 0 where none came."""
+    """An answer other than 2xx; `status` is 0 if there was no answer."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Api:
     """One cluster's API, for up to 16 threads; `with` closes its connections."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        """Takes the current context; certificates and tokens only, no credential plug-ins."""
+        """Use the current context; certificates and tokens only, no credential plug-ins."""
         cluster, user = _current(kubeconfig)
         self.server: str = cluster["server"].rstrip("/")
         token = user.get("token")
@@ -65,7 +65,7 @@ class Api:
         return cast(JsonObject, self._answer("PATCH", path, body, MERGE_PATCH).json())
 
     def find(self, path: str) -> JsonObject | None:
-        """The object, or None where there is none. Raises ApiError."""
+        """The object, or None if it does not exist. Raises ApiError."""
         try:
             return self.request("GET", path)
         except ApiError as error:
@@ -74,7 +74,7 @@ class Api:
             return None
 
     def text(self, path: str) -> str:
-        """The answer to a GET as text, for what is not JSON. Raises ApiError."""
+        """The answer to a GET as text, for formats other than JSON. Raises ApiError."""
         return self._answer("GET", path, None).data.decode()
 
     def _answer(
@@ -103,7 +103,7 @@ class Api:
 
 
 def standalone_kubeconfig(source: Path) -> str:
-    """The text of a kubeconfig with the files that it names put inside, so that it can be moved."""
+    """A kubeconfig as text, with the files that it names embedded, so that it can be moved."""
     document = _read(source)
     for kind, key in (("clusters", "cluster"), ("users", "user")):
         for entry in document.get(kind) or []:
@@ -149,7 +149,7 @@ def _tls(cluster: JsonObject, user: JsonObject) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.decode() if authority else None)
     certificate, key = _data(user, "client-certificate"), _data(user, "client-key")
     if certificate and key:
-        # The ssl module takes a certificate chain from a file only.
+        # The ssl module loads certificate chains only from files.
         with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
             file.flush()

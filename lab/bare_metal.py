@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BareMetalHosts of the lab's machines, as Metal3's inspection would have written them.
+"""BareMetalHosts of the lab's machines, as Metal3's inspection would write them.
 
-A part of the machines has one; the others are known by their BMCs alone.
+Some of the machines have one; the others are known only by their BMCs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLLECTION = f"/apis/metal3.io/v1alpha1/namespaces/{NAMESPACE}/baremetalhosts"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _STORED_DEFINITION = f"{_DEFINITIONS}/baremetalhosts.metal3.io"
 _HTTPS = 443
-# One host of so many is in error, and one is in use by a machine of Cluster API.
+# One host in this many is in error, and one is in use by a machine of Cluster API.
 _ONE_IN_ERROR, _ONE_IN_USE = 12, 10
 _NFD_QUICK_ASSIST = "feature.node.kubernetes.io/pci-0b40_8086.present"
 
@@ -36,7 +36,7 @@ _NFD_QUICK_ASSIST = "feature.node.kubernetes.io/pci-0b40_8086.present"
 def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None:
     """Create the definition, the namespace, and as many BareMetalHosts as the settings say.
 
-    Objects that are there already stay as they are. Raises LabError.
+    Existing objects are left unchanged. Raises LabError.
     """
     chosen = choose(machines, settings)
     _create(api, _DEFINITIONS, yaml.safe_load(DEFINITION.read_text()))
@@ -52,7 +52,7 @@ def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None
 def delete(api: Api) -> None:
     """Delete the objects with their definition, and wait until they are gone. Raises LabError.
 
-    The namespace stays: it would take objects of a later ``create`` with it while it goes.
+    The namespace stays, because its deletion would also delete objects of a later ``create``.
     """
     if api.find(_STORED_DEFINITION) is not None:
         api.request("DELETE", _STORED_DEFINITION)
@@ -152,7 +152,7 @@ def _hardware(machine: Machine) -> JsonObject:
 
 
 def _is_served(api: Api) -> bool:
-    """Whether objects can be created; a new definition answers 404, then 429 for a moment."""
+    """Whether objects can be created; a new definition answers 404, then briefly 429."""
     try:
         return api.find(COLLECTION) is not None
     except ApiError as error:
@@ -168,7 +168,7 @@ def _create_host(api: Api, machine: Machine, port: int) -> None:
 
 
 def _create(api: Api, path: str, body: JsonObject) -> bool:
-    """Create an object; False where it was there already."""
+    """Create an object; False if it already existed."""
     try:
         api.request("POST", path, body)
     except ApiError as error:

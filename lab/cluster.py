@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Node objects of the lab's machines; KWOK plays their kubelets."""
+"""The Node objects of the lab's machines; KWOK simulates their kubelets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Machine(Protocol):
-    """What a Node takes from its machine."""
+    """Fields of a Node that come from its machine."""
 
     @property
     def name(self) -> str: ...
@@ -42,10 +42,10 @@ class Machine(Protocol):
 
 
 def create_nodes(api: Api, machines: Sequence[Machine], owner: str, version: str) -> None:
-    """Create the machines' Nodes; those that are there already stay as they are.
+    """Create the machines' Nodes; existing ones are left unchanged.
 
-    `owner` names the lab; `delete_nodes` knows by it what it may delete. `version` is that of
-    the kubelets.
+    `owner` names the lab, so that `delete_nodes` deletes only this lab's Nodes. `version` is the
+    kubelets' version.
     """
 
     def create(machine: Machine) -> None:
@@ -68,7 +68,9 @@ def delete_nodes(api: Api, owner: str) -> None:
 
 
 def wait_for_nodes(api: Api, names: Iterable[str], timeout: float | None = None) -> None:
-    """Wait until pods can be scheduled to each named Node; by default longer for many."""
+    """Wait until pods can be scheduled to each named Node; the default timeout grows with their
+    number.
+    """
     wanted = set(names)
     if timeout is None:
         timeout = READY_SECONDS + READY_SECONDS_A_NODE * len(wanted)
@@ -86,7 +88,7 @@ def wait_for_nodes(api: Api, names: Iterable[str], timeout: float | None = None)
 
 
 def list_nodes(api: Api) -> list[JsonObject]:
-    """Every Node, as the API server's cache has it."""
+    """Every Node, from the API server's cache."""
     items: list[JsonObject] = api.request("GET", "/api/v1/nodes?resourceVersion=0")["items"]
     return items
 
@@ -157,7 +159,7 @@ def _in_parallel(function: Callable[[T], None], items: Iterable[T]) -> None:
 
 
 def _unless(status: int, api: Api, method: str, path: str, body: JsonObject | None = None) -> None:
-    """Send a request; an error answer of this status means that there is nothing left to do."""
+    """Send a request; an error of this status means that nothing is left to do."""
     try:
         api.request(method, path, body)
     except ApiError as error:

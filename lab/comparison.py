@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same pods under the default scheduler and under wattwise, judged by what the BMCs measure."""
+"""The same pods under the default scheduler and under wattwise, compared by the BMCs' watts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from scripts.collection_tree import synchronize
 Say = Callable[[str], None]
 
 SCHEDULER = "wattwise"
-# Measured watts are compared, so none may be from before the pods moved.
+# Measured watts are compared, so all readings must be from after the pods moved.
 _REFRESH = ("-e", "observe_refresh=true")
-# The report shows what other placers would have made of it.
+# The report also shows the plans of other placers.
 _COMPARED = (
     "-e",
     json.dumps({"placement_compare": ["greedy", "minimize_power", "peaks", "spread"]}),
@@ -43,9 +43,9 @@ _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Watts of the whole fleet as its BMCs read them, and as predicted for what wattwise made.
+    """Watts of the whole fleet: measured by its BMCs, and predicted for wattwise's placement.
 
-    ``lines`` is what the report's summary says; ``changed_again`` counts what a second run changed.
+    ``lines`` is the report's summary; ``changed_again`` counts the changes of a second run.
     """
 
     default_watts: float
@@ -87,13 +87,13 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
 
 
 def _keep_as_baseline(state: LabState) -> None:
-    """The report compares what it measures with these readings."""
+    """Readings that the report compares with its measurements."""
     folder = _documents(state)
     shutil.copyfile(folder / "readings.json", folder / "baseline.json")
 
 
 def _comparison(state: LabState, changed: int) -> Comparison:
-    """What the report says. Raises LabError where it could not measure the whole fleet."""
+    """The report's summary. Raises LabError if it could not measure the whole fleet."""
     summary = json.loads((_documents(state) / "summary.json").read_text())
     watts = summary["watts"]
     if summary["state"] != "measured" or watts["baseline"] is None:
@@ -111,9 +111,9 @@ def _comparison(state: LabState, changed: int) -> Comparison:
 
 
 def run_playbook(name: str, state: LabState, *arguments: str) -> int:
-    """Run a playbook of the collection on the lab; return how many tasks changed something.
+    """Run a playbook of the collection on the lab; return the number of changed tasks.
 
-    Its output goes to the lab's logs. Raises LabError with the end of it where the run fails.
+    Its output goes to the lab's logs. Raises LabError with the end of the output if the run fails.
     """
     mirror = synchronize()
     log = state.logs / f"ansible-{name}.log"

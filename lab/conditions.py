@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong in the lab and what time it is there; one file that every simulator reads.
+"""Faults and time of the lab, in one file that every simulator reads.
 
-The BMC simulator's admin API is its only writer.
+Only the BMC simulator's admin API writes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RMD_GARBAGE = "rmd-garbage"
 RMD_POOL_EXHAUSTED = "rmd-pool-exhausted"
 RMD_DATABASE_LOST = "rmd-database-lost"
 
-# Kind → what it does; `lab fault --help` shows this.
+# Kind → effect; `lab fault --help` shows this.
 MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
     {
         DEAD_BMC: "connections are refused; with --silent accepted and never answered",
@@ -51,7 +51,7 @@ MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
         PRESSURE_EMPTY: "the pressure API knows no sensor of the node",
     }
 )
-# Those of the RMD daemons, which their own admin API keeps.
+# Faults of the RMD daemons, kept by their own admin API.
 RMD_FAULTS: Mapping[str, str] = MappingProxyType(
     {
         RMD_DEAD: "connections are refused; with --silent accepted and never answered",
@@ -68,7 +68,7 @@ DEFAULT_SECONDS: Mapping[str, float] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with one machine; `seconds` and `silent` as in MACHINE_FAULTS."""
+    """One fault of one machine; `seconds` and `silent` as in MACHINE_FAULTS."""
 
     kind: str
     node: str
@@ -79,7 +79,7 @@ class Fault:
     def parse(
         cls, document: Any, nodes: Container[str], kinds: Mapping[str, str] = MACHINE_FAULTS
     ) -> Fault:
-        """From JSON; LabError where the kind, the node or another field is not one we know."""
+        """From JSON; LabError if the kind, the node or another field is unknown."""
         if not isinstance(document, Mapping) or document.get("kind") not in kinds:
             raise LabError(f"{document!r} is not a fault; its kind is one of {', '.join(kinds)}.")
         if str(document.get("node")) not in nodes:
@@ -114,7 +114,7 @@ class Conditions:
 
 
 class ConditionsFile:
-    """Reads the file again when it changed; where there is none, all is well."""
+    """Rereads the file after changes; without a file there are no faults."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m lab demo`: bring a lab up, run the main job on it, and say what it saved."""
+"""`python -m lab demo`: start a lab, run the main job on it, and print the savings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from lab.state import LabSettings, LabState
 
 Say = Callable[[str], None]
 
-# About half of the cores are asked for, as in clusters at work. With much fewer, whoever takes one
-# pod after the other still finds room on the best machines, and no strategy stands out.
+# About half of the cores are requested, as in clusters at work. With far fewer, a greedy placer
+# that takes one pod after the other still finds room on the best machines, and no strategy stands
+# out.
 PODS_PER_NODE = 10
 
 
@@ -25,5 +26,5 @@ def demo(state: LabState, asked: LabSettings, say: Say) -> Comparison:
 
 
 def ending(result: Comparison) -> str:
-    """The summary of the report, and how to go on."""
+    """The report's summary, and next steps."""
     return "\n".join([*result.lines, "the lab goes on until: python -m lab down"])

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pools of devices in the shapes of the k8srm prototype, to try device allocation on."""
+"""Pools of devices in the shapes of the k8srm prototype, for trials of device allocation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pool = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of devices, as many in each NUMA node."""
+    """One kind of device, with the same number in each NUMA node."""
 
     driver: str
     model: str
@@ -33,7 +33,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Shape:
-    """What each node of a shape has."""
+    """Devices of each node of a shape."""
 
     base: str
     numa_nodes: int
@@ -60,7 +60,7 @@ SHAPES = {
 
 
 def device_pools(shape: str, nodes: int = DEFAULT_NODES) -> list[Pool]:
-    """The DevicePools of so many nodes of a shape. Raises LabError."""
+    """The DevicePools of this many nodes of a shape. Raises LabError."""
     if shape not in SHAPES:
         raise LabError(f"there is no shape {shape!r}; choose one of {', '.join(SHAPES)}")
     if nodes < 1:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BMCs and pressure sensors in a thread of the test that wants them, without a cluster."""
+"""BMCs and pressure sensors in a thread of a test, without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.state import LabSettings, LabState
 
 @dataclass(frozen=True)
 class EmbeddedLab:
-    """A running one. With six machines or more, every vendor's BMC is among them."""
+    """A running simulator. With six machines or more, every vendor's BMC is among them."""
 
     state: LabState
     settings: LabSettings
@@ -42,7 +42,7 @@ class EmbeddedLab:
         return self.state.pki / "ca.pem"
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask the admin API that lab/bmc/admin.py describes; JSON in and out."""
+        """Send a request to the admin API of lab/bmc/admin.py; JSON in and out."""
         return faults.call(self.settings, method, path, body)
 
 
@@ -50,7 +50,7 @@ class EmbeddedLab:
 def embedded_lab(
     folder: Path, nodes: int = 6, racks: int = 1, seed: int = 1
 ) -> Iterator[EmbeddedLab]:
-    """Run one in the folder, which may hold nothing else; answers take no extra time at first."""
+    """Run a simulator in the folder, which must be empty; answers have no added delay at first."""
     state = LabState(folder)
     state.create()
     pki.create_authority(state.pki)

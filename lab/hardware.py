@@ -1,10 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab's machines are built of: adapters, disks, accelerators, the switch in the BIOS.
-
-Standard library only: the predictor's environment imports this file.
-"""
+"""Hardware of the lab's machines: adapters, disks, accelerators, the switch in the BIOS."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ GPU = "10de:20b5"
 
 @dataclass(frozen=True)
 class Adapter:
-    """A network adapter with two ports; `virtual_functions` says whether it can SR-IOV."""
+    """A network adapter with two ports; `virtual_functions` says whether it supports SR-IOV."""
 
     name: str
     pci_id: str
@@ -67,7 +64,7 @@ _DRIVES = (
 def build_hardware(name: str, processor: str, cores: int, seed: int) -> Hardware:
     """The hardware of the machine of this name; equal arguments give equal hardware."""
     source = random.Random(f"{seed} {name} hardware")
-    # Locally administered addresses: no adapter of the world has them.
+    # Locally administered addresses, which no real adapter has.
     digits = hashlib.sha256(f"{seed} {name} mac".encode()).hexdigest()
     pairs = [digits[at : at + 2] for at in range(0, 8, 2)]
     is_intel = "Intel" in processor

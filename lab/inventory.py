@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Ansible inventory of the lab: what an operator would write for such a cluster."""
+"""The Ansible inventory of the lab, as a user would write it for such a cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _TYPE_LABEL = 'index .Labels "node.kubernetes.io/instance-type"'
 
 
 class _Unsafe(str):
-    """A text that Ansible must not template: Go templates have its braces."""
+    """A text that Ansible must not template, such as a Go template with braces."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes such texts with their tag."""
+    """Dumps such texts with their tag."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
@@ -42,7 +42,7 @@ _Dumper.add_representer(
 
 
 def write(state: LabState, settings: LabSettings) -> None:
-    """Write the inventory of the lab's cluster, readable by the owner only (it has passwords)."""
+    """Write the inventory of the lab's cluster, readable only by its owner (it has passwords)."""
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     state.inventory.touch(mode=0o600)
     state.inventory.write_text(
@@ -52,7 +52,7 @@ def write(state: LabState, settings: LabSettings) -> None:
 
 
 def as_yaml(document: JsonObject) -> str:
-    """An inventory as text, with tags where Ansible must not template."""
+    """An inventory as text, with tags on texts that Ansible must not template."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=200)
 
 
@@ -72,11 +72,11 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
                 for number, rack in enumerate(racks)
             ],
             "observe_ca_path": str(state.ca_certificate),
-            # Faults and loads of the lab are to be seen in the next run, however soon that is.
+            # The next run must see faults and loads of the lab, however soon it is.
             "observe_refresh": True,
-            # The simulated BMCs do not average; a real one needs the default.
+            # The simulated BMCs do not average; real ones need the default.
             "report_settle_seconds": 1,
-            # What playbook trust shows of the machines whose certificates nobody signed.
+            # Output of playbook trust for machines whose certificates no authority signed.
             "node_configs_tls_fingerprints": {
                 machine.name: certificates.fingerprint(certificates.folder(state), machine)
                 for machine in machines
@@ -107,7 +107,7 @@ def _secret(machine: Machine) -> JsonObject:
 
 
 def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObject:
-    """One template a rack; the machines of one rack name their power models themselves."""
+    """One template per rack; the machines of one rack name their power models themselves."""
     octets = ".".join(f"{{{{ .IPv4.Octet{number} }}}}" for number in (2, 3, 4))
     bmc = {
         "type": "Redfish",

@@ -7,8 +7,8 @@
 
 Names, labels and arithmetic are those of Kepler 0.10 and later with RAPL. The joules follow the
 physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
-as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that.
-Where there is a program `kepler`, a real one runs for the first machine, too.
+as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that. If
+there is a program `kepler`, a real one also runs for the first machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lab.serving import answers, answers_at, run, simulator_process
 from lab.state import LabSettings, LabState
 
 PORT, PROGRAM_PORT = "kepler", "kepler-program"
-# Parts of the whole machine's watts; fans, disks and power supplies have the rest.
+# Shares of the whole machine's watts; fans, disks and power supplies draw the rest.
 SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
 SAMPLE_SECONDS = 0.5
 FEED_SECONDS = 0.05
@@ -76,7 +76,7 @@ class Meter:
         return now - self.read_at >= SAMPLE_SECONDS
 
     def sample(self, now: float, truth: Truth, pods: Sequence[BoundPod]) -> None:
-        """Count the energy since the last sample, as long as one is due."""
+        """Count the energy since the last sample, if a new sample is due."""
         if not self.is_due(now):
             return
         seconds = now - self.read_at
@@ -180,7 +180,7 @@ def _pod(pod: BoundPod) -> Labels:
 
 
 def prepare(state: LabState, settings: LabSettings, _say: Callable[[str], None]) -> None:
-    """Write the files and the configuration of a real Kepler where there is one to start."""
+    """Write the files and the configuration of a real Kepler if one can be started."""
     if kepler_program.find() is not None and process.process_id(state, PORT) is None:
         machine = _first(Room.of(state, settings))
         host = _host(state, machine)
@@ -220,7 +220,7 @@ def _configuration_file(state: LabState) -> Path:
 async def serving(
     state: LabState, settings: LabSettings, pods: Sequence[BoundPod] = ()
 ) -> AsyncIterator[None]:
-    """Serve the metrics of all machines; where there is a kubeconfig, its pods are those.
+    """Serve the metrics of all machines; with a kubeconfig, the pods are the cluster's.
 
     Raises LabError.
     """
@@ -277,11 +277,11 @@ class _Keplers:
             meter.sample(now, self._room.truth(node), by_node[node])
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        # The machines differ in their addresses alone.
+        # The machines differ only in their addresses.
         transport = request.transport
         address = transport.get_extra_info("sockname")[0] if transport is not None else ""
         meter = self._meters[address]
-        # Kepler, too, reads a meter anew whose sample has become old. Counting costs a walk of all pods.
+        # Kepler also rereads a meter whose sample is old. Counting costs a walk of all pods.
         if meter.is_due(time.monotonic()):
             self._count([meter])
         headers = {"Content-Type": "text/plain; version=0.0.4"}
@@ -289,7 +289,7 @@ class _Keplers:
 
 
 async def _feed(host: Host, room: Room, node: str) -> None:
-    """Let the files of a machine follow its physics, so often that Kepler sees no steps."""
+    """Update a machine's files by its physics, often enough that Kepler sees no steps."""
     before = time.monotonic()
     while True:
         await asyncio.sleep(FEED_SECONDS)

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Kepler, where a program `kepler` is on PATH; the lab neither has nor builds one.
+"""A real Kepler, if a program `kepler` is on PATH; the lab neither contains nor builds one.
 
-It runs for the first machine of a lab, beside the simulated Keplers, over files that stand for that
+It runs for the first machine of a lab, beside the simulated Keplers, on files in place of the
 machine's /sys and /proc: RAPL counters and the time of its CPUs, which follow the physics.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 PROGRAM = "kepler"
-# The name of its control group tells Kepler that the process belongs to a container.
+# Kepler recognises a process in a container by the name of its control group.
 CONTAINER = "c0ffee" + 58 * "0"
 _CGROUP = f"0::/kubepods/burstable/pod00000000-0000-0000-0000-000000000001/{CONTAINER}\n"
 _PID = 700
 _TICKS = 100
-# A counter of an Intel package has this range, and then begins again at zero.
+# Range of an Intel package's counter, which then wraps around to zero.
 _LARGEST_MICROJOULES = 262_143_328_850
 _CPU_INFO = """\
 processor\t: {number}
@@ -41,13 +41,13 @@ flags\t\t: fpu
 
 
 def find() -> Path | None:
-    """The program on PATH; None where there is none."""
+    """The program on PATH; None if there is none."""
     found = shutil.which(PROGRAM)
     return Path(found) if found else None
 
 
 def configuration(host: Host, node: str, port: int) -> JsonObject:
-    """The configuration file for a host, with keys that every Kepler from 0.10 on knows."""
+    """The configuration file for a host, with keys that every Kepler since 0.10 knows."""
     return {
         "log": {"level": "info", "format": "text"},
         "host": {"sysfs": str(host.sys), "procfs": str(host.proc)},
@@ -60,7 +60,7 @@ def configuration(host: Host, node: str, port: int) -> JsonObject:
 
 @dataclass
 class Host:
-    """The files of one machine, all of whose work is done by one process in a container."""
+    """The files of one machine, whose work is all done by one process in a container."""
 
     folder: Path
     cores: int
@@ -128,7 +128,7 @@ class Host:
 
 
 def _replace(path: Path, text: str) -> None:
-    """A reader sees the whole text, or the whole one before."""
+    """Replace the file atomically, so that readers see either text as a whole."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text)
     temporary.replace(path)

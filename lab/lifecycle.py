@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `python -m lab` does: bring the parts of a lab up, look at them, reset them, take them down.
+"""Commands of `python -m lab`: start the parts of a lab, show, reset and stop them.
 
-A part is a module of this package with a function `services(state, settings)`, which only
-describes them, and where there is work to do before they start, `prepare(state, settings, say)`.
+A part is a module of this package with a function `services(state, settings)`, which only describes
+them, and optionally a function `prepare(state, settings, say)` for work before their start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.state import LabSettings, LabState
 CONTROL_PLANE = "controlplane"
 SIMULATORS = ("bmc", "pressure", "predictor", "rmd")
 PARTS = (CONTROL_PLANE, *SIMULATORS)
-# Only a lab that is asked for them has them: meters of pods, and an AWX.
+# Only on request: meters of pods, and an AWX.
 METERS = ("kepler", "prometheus")
 ON_REQUEST = (*METERS, "awx")
 ALL_PARTS = (*PARTS, *ON_REQUEST)
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One line of `status`; `pid` is None where the process is gone or not the lab's."""
+    """One line of `status`; `pid` is None if the process is gone or not the lab's."""
 
     service: str
     pid: int | None
@@ -51,7 +51,7 @@ class ServiceStatus:
 
 
 class _ChosenPorts(dict[str, int]):
-    """A service's port by its name, chosen when it is first asked for."""
+    """A service's port by its name, chosen at its first use."""
 
     def __missing__(self, name: str) -> int:
         port = free_port()
@@ -61,9 +61,9 @@ class _ChosenPorts(dict[str, int]):
 
 
 def up(state: LabState, asked: LabSettings, say: Say) -> None:
-    """Start what does not run yet of `asked.parts`; on failure stop what this call started."""
+    """Start the missing services of `asked.parts`; on failure stop those that this call started."""
     machines = build_machines(asked.nodes, asked.racks, asked.seed)
-    bare_metal.choose(machines, asked)  # as the line above, refuses what cannot be built
+    bare_metal.choose(machines, asked)  # as the line above, refuses parts that cannot be built
     release_of(asked.kubernetes)
     with _locked(state, say):
         settings = _continued(state, asked) or _afresh(state, asked)
@@ -79,7 +79,7 @@ def up(state: LabState, asked: LabSettings, say: Say) -> None:
 
 
 def down(state: LabState, say: Say) -> None:
-    """Stop every process and remove the folder; nothing where there is no lab."""
+    """Stop every process and remove the folder; no effect without a lab."""
     if not state.settings_file.exists():
         say(f"there is no lab in {state.root}")
         return
@@ -96,7 +96,7 @@ def down(state: LabState, say: Say) -> None:
 
 
 def reset(state: LabState, say: Say) -> None:
-    """Take back all faults and give the cluster back as `up` made it."""
+    """Clear all faults and reset the cluster to its state after `up`."""
     with _locked(state, say):
         settings = state.read_settings()
         if settings.existing_cluster:
@@ -113,7 +113,7 @@ def reset(state: LabState, say: Say) -> None:
 
 
 def status(state: LabState) -> list[ServiceStatus]:
-    """Every service of the lab's parts. Raises LabError where there is no lab."""
+    """Every service of the lab's parts. Raises LabError without a lab."""
     settings = state.read_settings()
     found = [
         ServiceStatus(
@@ -135,7 +135,7 @@ def _locked(state: LabState, say: Say) -> contextlib.AbstractContextManager[None
 
 
 def _continued(state: LabState, asked: LabSettings) -> LabSettings | None:
-    """The settings of the lab that runs here with the asked parts added; None where none runs."""
+    """The settings of the running lab with the requested parts added; None without a lab."""
     if not _living(state):
         return None
     found = state.read_settings()
@@ -149,7 +149,7 @@ def _continued(state: LabState, asked: LabSettings) -> LabSettings | None:
 
 
 def _size(settings: LabSettings) -> str:
-    """What a lab that runs cannot change, in words."""
+    """Requested settings that a running lab cannot change, in words."""
     version = f", Kubernetes {settings.kubernetes}" if settings.kubernetes else ""
     count = settings.bare_metal_hosts
     hosts = f", {count} BareMetalHosts" if count else ""
@@ -222,7 +222,7 @@ def _make_nodes(state: LabState, settings: LabSettings, say: Say) -> None:
 
 
 def _compose(parts: Sequence[str], state: LabState, settings: LabSettings) -> list[Service]:
-    """The parts' services; the ports that they asked for are in the settings file afterwards."""
+    """The parts' services; their ports are then in the settings file."""
     services = [service for part in parts for service in _services(part, state, settings)]
     state.write_settings(settings)
     return services
@@ -240,7 +240,7 @@ def _living(state: LabState) -> set[str]:
 def _uses_existing_cluster(state: LabState) -> bool:
     try:
         return state.read_settings().existing_cluster
-    except LabError:  # broken settings must not keep a lab from being taken down
+    except LabError:  # a lab with broken settings can still be taken down
         return False
 
 

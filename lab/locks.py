@@ -15,9 +15,9 @@ from typing import IO
 
 @contextlib.contextmanager
 def file_lock(path: Path, say: Callable[[str], None], holder: str) -> Iterator[None]:
-    """Hold the lock file; says that it waits for `holder` when another process has it.
+    """Hold the lock file; prints that it waits for `holder` while another process has it.
 
-    Whoever holds the lock may delete the file, or the folder that it is in.
+    The holder of the lock may delete the file, or its folder.
     """
     while True:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's machines: what an operator's inventory says of them, and nothing that physics hides.
+"""The lab's machines: facts for an operator's inventory, without the hidden ones of physics.
 
 Standard library only: the predictor's environment imports this file.
 """
@@ -45,9 +45,9 @@ class ServerType:
 
 @dataclass(frozen=True)
 class Machine:
-    """A server in its rack, as its owner knows it.
+    """A server in its rack, with the facts known to its owner.
 
-    `position` is the rack unit counted from the floor. The BMC has the address of the node's
+    `position` is the rack unit, counted from the floor. The BMC has the address of the node's
     InternalIP with 127 in place of 10, so that a NodeConfigTemplate can compute it.
     """
 
@@ -69,10 +69,10 @@ class Machine:
 
 
 # Chosen from the rows of 16–128 cores with a processor of 2017 or later and 1–40 W a core at full
-# load (some rows are mis-scaled). `bow` is how far the watts at half load lie above the straight
-# line from idle to full load, relative to the span: the most concave (+0.18 … +0.12) and the most
-# convex (−0.24 … −0.13) ones of different makers, on which a greedy choice goes wrong, and two
-# that are nearly straight. The first six have six different kinds of BMC.
+# load (some rows are mis-scaled). `bow` is the distance of the watts at half load above the
+# straight line from idle to full load, relative to the span: the most concave (+0.18 … +0.12) and
+# the most convex (−0.24 … −0.13) ones of different makers, which mislead a greedy choice, and two
+# nearly straight ones. The first six have six different kinds of BMC.
 _CATALOGUE = (
     # name, row, BMC, model, processor, sockets, cores, GiB                             bow
     ServerType(  # +0.17
@@ -109,7 +109,7 @@ SERVER_TYPES: Mapping[str, ServerType] = MappingProxyType({item.name: item for i
 def build_machines(nodes: int, racks: int, seed: int) -> list[Machine]:
     """The machines of a lab, rack by rack from the floor up; equal arguments give equal machines.
 
-    Raises LabError where the racks cannot hold them.
+    Raises LabError if the racks cannot hold them.
     """
     if nodes < 1 or not 1 <= racks <= MOST_RACKS:
         raise LabError(
@@ -138,7 +138,7 @@ def build_machines(nodes: int, racks: int, seed: int) -> list[Machine]:
 
 
 def select(machines: Sequence[Machine], names: Sequence[str]) -> list[Machine]:
-    """The named machines, in the order of the names; LabError names the first that is missing."""
+    """The named machines, in the order of the names; LabError names the first unknown one."""
     by_name = {machine.name: machine for machine in machines}
     for name in names:
         if name not in by_name:
@@ -151,7 +151,7 @@ def select(machines: Sequence[Machine], names: Sequence[str]) -> list[Machine]:
 
 @dataclass(frozen=True)
 class _Place:
-    """The index-th of `size` machines in a rack; `digits` is how many the index in a name has."""
+    """Machine number `index` of `size` in a rack; names have `digits` digits of it."""
 
     rack: int
     index: int
@@ -184,7 +184,7 @@ def _machine(kind: ServerType, place: _Place, seed: int, certificate: Certificat
 
 
 def _deal_types(nodes: int, seed: int) -> list[ServerType]:
-    """A type for each node, all types equally often, in an order that the seed decides."""
+    """A type for each node, all types equally often, in an order determined by the seed."""
     dealt = [_CATALOGUE[number % len(_CATALOGUE)] for number in range(nodes)]
     random.Random(f"{seed} server types").shuffle(dealt)
     return dealt

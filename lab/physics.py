@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What really happens in the machine room. Only the simulated sensors may look here.
+"""The true state of the machine room. Only the simulated sensors may use it.
 
-    watts = curve(utilisation) × fans(inlet) × airflow(delta p)      what `nominal_watts` gives
-            × bias of the machine × bias of its rack × ripple        what nobody is told
+    watts = curve(utilisation) × fans(inlet) × airflow(delta p)      the result of `nominal_watts`
+            × bias of the machine × bias of its rack × ripple        hidden from all readers
 
 Pure functions of seed, machine, time and load. Standard library only: the predictor's environment
 imports this file.
@@ -38,7 +38,7 @@ AIRFLOW_LIMIT = 0.05
 
 RIPPLE = 0.003
 RIPPLE_SECONDS = 37.0
-# Together they move an inlet by at most 0.31 °C a minute.
+# Together they change an inlet by at most 0.31 °C a minute.
 SLOW_CELSIUS, SLOW_SECONDS = 0.8, 2400.0
 QUICK_CELSIUS, QUICK_SECONDS = 0.2, 420.0
 PRESSURE_SWING_PASCAL, PRESSURE_SWING_SECONDS = 0.8, 900.0
@@ -48,7 +48,7 @@ _CPU_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 
 @dataclass(frozen=True)
 class HiddenFacts:
-    """What is special about one machine and its rack; drawn from the lab's seed.
+    """Deviations of one machine and its rack, drawn from the lab's seed.
 
     The biases are factors on the watts, the phases are radians.
     """
@@ -84,7 +84,7 @@ def nominal_watts(
 
 
 def hidden_facts(machine: Machine, seed: int) -> HiddenFacts:
-    """Draw what is hidden about the machine: the same for equal name, rack, position and seed.
+    """Draw the machine's hidden facts: the same for equal name, rack, position and seed.
 
     Air is warmer and the pressure lower towards the top of a rack.
     """
@@ -121,7 +121,7 @@ def inlet_celsius(hidden: HiddenFacts, now: float) -> float:
 
 
 def delta_p_pascal(hidden: HiddenFacts, now: float) -> float:
-    """The pressure before the machine less that behind it at Unix time `now` (s), in Pa."""
+    """The pressure in front of the machine minus that behind it at Unix time `now` (s), in Pa."""
     swing = _wave(now, PRESSURE_SWING_SECONDS, hidden.slow_phase)
     return hidden.delta_p_pascal + PRESSURE_SWING_PASCAL * swing
 
@@ -129,8 +129,8 @@ def delta_p_pascal(hidden: HiddenFacts, now: float) -> float:
 def pod_cpu_cores(pod: Mapping[str, Any]) -> float:
     """Cores that a bound pod really uses, from its Kubernetes object.
 
-    The annotation says it, else it is the pod's CPU request × its use factor. Raises ValueError
-    where the annotation or a request is not a CPU quantity.
+    The annotation's value, else the pod's CPU request × its use factor. Raises ValueError if the
+    annotation or a request is not a CPU quantity.
     """
     metadata = pod["metadata"]
     stated = metadata.get("annotations", {}).get(CPU_USAGE_ANNOTATION)
@@ -156,14 +156,14 @@ def requested_cpu_cores(pod_spec: Mapping[str, Any]) -> float:
 
 @cache
 def use_factor(namespace: str, name: str) -> float:
-    """How much of its request a pod uses: evenly spread over 0.6 … 1.0, always the same."""
+    """Used share of a pod's request: evenly spread over 0.6 … 1.0, always the same for a pod."""
     digest = hashlib.sha256(f"{namespace}/{name}".encode()).digest()
     share = int.from_bytes(digest[:6], "big") / (1 << 48)
     return LEAST_USE + (MOST_USE - LEAST_USE) * share
 
 
 def cpu_quantity(text: str | float) -> float:
-    """Cores from a CPU quantity as Kubernetes writes it (`500m`, `2`); ValueError for others."""
+    """Cores from a Kubernetes CPU quantity (`500m`, `2`); ValueError for others."""
     number = str(text)
     unit = _CPU_UNITS.get(number[-1:])
     value = float(number[:-1]) * unit if unit else float(number)
@@ -193,7 +193,7 @@ def _fans(inlet: float) -> float:
 
 
 def _airflow(delta_p: float) -> float:
-    """Pressure from the cold aisle relieves the fans; within limits, whatever is asked."""
+    """Pressure from the cold aisle relieves the fans, within limits."""
     effect = WATTS_PER_PASCAL * (delta_p - REFERENCE_PASCAL)
     return 1.0 + min(max(effect, -AIRFLOW_LIMIT), AIRFLOW_LIMIT)
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A certificate authority of the lab's own, and what it signs: ECDSA P-256, as PEM files."""
+"""The lab's own certificate authority and its certificates: ECDSA P-256, as PEM files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Authority:
 
 
 def create_authority(directory: Path, common_name: str = "wattwise lab CA") -> Authority:
-    """Make `ca.pem` and `ca-key.pem` in the directory; what is there is replaced."""
+    """Create `ca.pem` and `ca-key.pem` in the directory, replacing existing ones."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = (
@@ -77,8 +77,8 @@ def issue(
 ) -> KeyPair:
     """Issue a server certificate (a client's with `client`) for the addresses and names.
 
-    The files are named after the common name. To Kubernetes `organizations` are groups; `units`
-    (OU) are roles to RMD.
+    The files are named after the common name. Kubernetes takes `organizations` as groups, and RMD
+    takes `units` (OU) as roles.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH if client else ExtendedKeyUsageOID.SERVER_AUTH

@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The differential pressure API, as WAO's collectors ask it; `python -m lab.pressure --state DIR`.
+"""The differential pressure API that WAO's collectors use; `python -m lab.pressure --state DIR`.
 
     GET /api/sensor/{sensor id}
     GET /api/sensor/by_nodename/{node}
     GET /api/sensor/by_nodeaddress/{InternalIP}
     GET /api/sensors
 
-What is not known is no HTTP error: the answer is 200 with an empty list.
+An unknown sensor is not an HTTP error: the answer is 200 with an empty list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PORTS = ("pressure",)
 
 @dataclass(frozen=True)
 class BasicAuth:
-    """The one account of a server that wants one; without it anybody may ask."""
+    """The one account of a server with authentication; None permits all clients."""
 
     username: str
     password: str
@@ -63,7 +63,7 @@ async def serving(
 
 
 def sensor_id(machine: Machine) -> str:
-    """Seven characters like the ids of the real sensors, from the machine's address."""
+    """Seven characters, like the ids of the real sensors, from the machine's address."""
     rack, place = machine.internal_address.split(".")[2:]
     return f"10{int(rack):02X}{int(place):03X}"
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that outlive the command that started them, and are found again by their pid files."""
+"""Processes that outlive the command that started them and are found again by pid files."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ __all__ = [
 ]
 
 LOG_LINES_SHOWN = 20
-# The last two are of Go: how much memory its programs take before they collect garbage.
+# The last two are Go's: memory that its programs take before they collect garbage.
 _INHERITED = ("HOME", "PATH", "GOGC", "GOMEMLIMIT")
 STOP_TIMEOUT_SECONDS = 5.0
-# Of services whose data goes with them. An API server with open watches ends no sooner than it must.
+# For services whose data is removed with them. An API server with open watches ends as late as it
+# may.
 DISCARD_TIMEOUT_SECONDS = 0.5
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -58,16 +59,16 @@ class Service:
 
 @dataclass(frozen=True)
 class _Identity:
-    """A process, told apart from a later one with the same id by its start time (clock ticks)."""
+    """A process; its start time (clock ticks) distinguishes it from a later one with its id."""
 
     pid: int
     start_ticks: int
 
 
 def start(services: Sequence[Service], state: LabState) -> None:
-    """Start the services that do not run yet, all at once, then wait until each is ready.
+    """Start the missing services, all at once, then wait until each is ready.
 
-    Whatever goes wrong (also Ctrl-C), those that this call started are stopped again. Raises
+    On any error (also Ctrl-C), the services that this call started are stopped again. Raises
     LabError with the end of the service's log.
     """
     state.create()
@@ -90,9 +91,9 @@ def stop(
     names: Sequence[str] | None = None,
     timeout: float = STOP_TIMEOUT_SECONDS,
 ) -> None:
-    """Stop the named services (all by default): SIGTERM, wait, SIGKILL what is left.
+    """Stop the named services (all by default): SIGTERM, wait, SIGKILL the rest.
 
-    A whole session is signalled, so that workers of a service go with it. Services that do not
+    The whole session is signalled, so that workers of a service end with it. Services that do not
     run, or whose pid now belongs to another process, are only forgotten.
     """
     chosen = [path.stem for path in state.pids.glob("*.json")] if names is None else names
@@ -108,22 +109,22 @@ def stop(
 
 
 def running(state: LabState) -> dict[str, bool]:
-    """Every service that was started and not stopped, by name: does its process live?"""
+    """Whether the process lives, for every service that was started and not stopped, by name."""
     names = sorted(path.stem for path in state.pids.glob("*.json"))
     return {name: _alive(state, name) is not None for name in names}
 
 
 def process_id(state: LabState, name: str) -> int | None:
-    """The id of the service's process; None where it does not run."""
+    """Process id of the service; None if it does not run."""
     identity = _alive(state, name)
     return identity.pid if identity else None
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A TCP port on which nothing listens at `address`.
+    """A free TCP port at `address`.
 
-    Taken from below the kernel's ephemeral range: a port from within it can become the source
-    port of somebody's outgoing connection before the service listens.
+    Taken from below the kernel's ephemeral range: a port from within it can become the source port
+    of another process's outgoing connection before the service listens.
     """
     ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     highest = max(int(ephemeral[0]) - 1, 20_000)
@@ -219,10 +220,10 @@ def _alive(state: LabState, name: str) -> _Identity | None:
 
 @dataclass(frozen=True)
 class _Stat:
-    """What /proc says of a process; `start_ticks` counts from boot.
+    """/proc's data of a process; `start_ticks` counts from boot.
 
-    A zombie lives while other threads of it do: a program that ends may be a zombie before its
-    last thread has closed its sockets.
+    A zombie counts as alive while it has living threads: an ending program may be a zombie before
+    its last thread has closed its sockets.
     """
 
     session: int
@@ -232,7 +233,8 @@ class _Stat:
 
 def _stat(pid: int) -> _Stat | None:
     try:
-        # The command's name may hold blanks and parentheses: fields count from the last one.
+        # The command's name may contain blanks and parentheses, so fields are counted from the last
+        # one.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -244,7 +246,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _members(identities: Sequence[_Identity]) -> list[int]:
-    """The living processes of the services' sessions, except of ids that others have now."""
+    """The living processes of the services' sessions, except for reused ids."""
     sessions = set()
     for identity in identities:
         _reap(identity.pid)
@@ -257,7 +259,7 @@ def _members(identities: Sequence[_Identity]) -> list[int]:
 
 
 def _reap(pid: int) -> None:
-    """Let go of an ended process where it is a child of this one."""
+    """Reap an ended process if it is a child of this one."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -270,7 +272,7 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def _signals_deferred() -> Iterator[None]:
-    """Act on Ctrl-C and its like only afterwards: a process without a pid file would be lost."""
+    """Delay Ctrl-C and similar signals: a process without a pid file would be lost."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

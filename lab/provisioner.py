@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A provisioner of volumes, as the external-provisioner of a CSI driver behaves towards the API.
+"""A provisioner of volumes that uses the API like the external-provisioner of a CSI driver.
 
-It makes a PersistentVolume for each claim of its class that has a node and was handed to it by the
-PV controller, which then binds both. Only nodes with the same value of one label reach the volume.
+It creates a PersistentVolume for each claim of its class that has a node and was assigned to it by
+the PV controller, which then binds both. Only nodes with the same value of one label reach the
+volume.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 
 class Provisioner:
-    """Answers claims while the `with` block lasts; nodes are told apart by `topology_key`.
+    """Serves claims during the `with` block; `topology_key` distinguishes the nodes.
 
-    On nodes of `full` there is no storage: the claim loses its node again.
+    On nodes of `full` there is no storage, and the claim loses its node again.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Provisioner:
 
 
 def volume_for(claim: JsonObject, driver: str, key: str, value: str) -> JsonObject:
-    """The volume of a claim, which nodes with this label reach."""
+    """The volume of a claim, reachable from nodes with this label."""
     metadata, spec = claim["metadata"], claim["spec"]
     name = f"pvc-{metadata['uid']}"
     reachable = {"key": key, "operator": "In", "values": [value]}

@@ -17,8 +17,8 @@ VARIABLE = "LAB_KUBERNETES"
 class Release:
     """A release pinned in controlplane/v<minor>/go.mod.
 
-    `features` are the gates that the library supports and this release shuts by default; `apis`
-    are API versions that it serves on request only.
+    `features` are the gates that the library supports and this release disables by default; `apis`
+    are API versions that it serves only on request.
     """
 
     version: str
@@ -46,7 +46,7 @@ RELEASES = {release.minor: release for release in (CURRENT, OLDEST)}
 
 
 def asked() -> str:
-    """The minor version that $LAB_KUBERNETES names; "" where it names none."""
+    """The minor version in $LAB_KUBERNETES; "" if unset."""
     return os.environ.get(VARIABLE, "")
 
 

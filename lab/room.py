@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine room: machines, what is hidden about them, their load, and what is wrong."""
+"""The machine room: machines, their hidden facts, their load, and their faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.state import LabSettings, LabState
 
 
 class Room:
-    """Says what is true of each machine now; `load_cores` (by node) is kept by its owner."""
+    """True state of each machine now; `load_cores` (by node) is maintained by its owner."""
 
     def __init__(
         self, machines: Sequence[Machine], seed: int, conditions_file: ConditionsFile
@@ -32,7 +32,7 @@ class Room:
         return cls(machines, settings.seed, ConditionsFile.of(state))
 
     def now(self) -> float:
-        """Unix time (s) in the lab, which may be moved or stopped."""
+        """Unix time (s) in the lab, which may be shifted or stopped."""
         return self.conditions_file.read().now()
 
     def truth(self, node: str) -> Truth:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a simulator runs: as a process until it is told to stop, or in a thread of a test."""
+"""Execution of a simulator: as a process until it is stopped, or in a thread of a test."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def serving_on_loopback(application: web.Application, port: int) -> AsyncI
 
 @contextlib.contextmanager
 def in_thread(serving: AbstractAsyncContextManager[None]) -> Iterator[None]:
-    """Serve in a thread with an event loop of its own, from when it is ready to the end."""
+    """Serve in a thread with an event loop of its own, from readiness to the end."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folder of one running lab: where everything lies, and what `up` was asked."""
+"""The folder of one running lab: its layout, and the settings of `up`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DEFAULT_ROOT = Path(__file__).resolve().parent / ".state"
 
 @dataclass(frozen=True)
 class LabSettings:
-    """What `up` was asked, and which ports were chosen (a service's port bears its name).
+    """Settings of `up`, and the chosen ports (by the name of their service).
 
-    `parts` are those that run; `existing_cluster` says that the control plane is not the lab's.
-    `kubernetes` is the minor version that was asked for; "" means an installed control plane, or
-    else the current release. `bare_metal_hosts` is how many machines have a BareMetalHost.
+    `parts` are the running ones; with `existing_cluster` the control plane is not the lab's.
+    `kubernetes` is the requested minor version; "" means an installed control plane, or else the
+    current release. `bare_metal_hosts` is the number of machines with a BareMetalHost.
     """
 
     nodes: int = 50
@@ -38,7 +38,7 @@ class LabSettings:
 
 @dataclass(frozen=True)
 class LabState:
-    """Folder layout of one lab; nothing of a lab lies outside of `root`."""
+    """Folder layout of one lab; all of its files are below `root`."""
 
     root: Path = DEFAULT_ROOT
 
@@ -74,22 +74,22 @@ class LabState:
 
     @property
     def pki(self) -> Path:
-        """Keys and certificates; readable by the owner only."""
+        """Keys and certificates; readable only by the owner."""
         return self.root / "pki"
 
     @property
     def run(self) -> Path:
-        """Working directory of the services, and what they store."""
+        """Working directory of the services, and their data."""
         return self.root / "run"
 
     def create(self) -> None:
-        """Make the folders; `root` is closed to other users because it holds private keys."""
+        """Create the folders; `root` is closed to other users because it holds private keys."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.logs, self.pids, self.pki, self.run):
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def read_settings(self) -> LabSettings:
-        """Raises LabError where no lab was started here, or its settings cannot be read."""
+        """Read the settings. Raises LabError without a lab, or if they cannot be read."""
         try:
             fields = dict(json.loads(self.settings_file.read_text()))
             return LabSettings(**{**fields, "parts": tuple(fields["parts"])})

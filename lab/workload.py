@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that the demo and its test place: the same ones under either scheduler."""
+"""The pods that the demo and its test place, the same under either scheduler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMESPACE = "demo"
 
 @dataclass(frozen=True)
 class Shape:
-    """Pods that ask for the same; `share` is their part of all pods."""
+    """Pods with the same requests; `share` is their part of all pods."""
 
     name: str
     cpu: str
@@ -50,7 +50,7 @@ SHAPES = (
 
 
 def demo_pods(count: int, seed: int) -> list[JsonObject]:
-    """So many pods of the shapes, without scheduler; equal arguments give equal pods."""
+    """This many pods of the shapes, without scheduler; equal arguments give equal pods."""
     chance = random.Random(f"{seed} workload")
     weights = [shape.share for shape in SHAPES]
     chosen = chance.choices(SHAPES, weights, k=count)
@@ -68,7 +68,7 @@ def _pod(name: str, shape: Shape) -> JsonObject:
 
 
 def make_namespace(api: Api, name: str = NAMESPACE) -> None:
-    """Make a namespace where there is none, and wait until pods can be made in it."""
+    """Create a namespace if it does not exist, and wait until pods can be created in it."""
     try:
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     except ApiError as error:
@@ -79,7 +79,7 @@ def make_namespace(api: Api, name: str = NAMESPACE) -> None:
 
 
 def create_pods(api: Api, pods: Sequence[JsonObject], scheduler: str) -> None:
-    """Make the pods, for this scheduler to place."""
+    """Create the pods, for this scheduler to place."""
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
     def create(pod: JsonObject) -> None:
@@ -109,7 +109,7 @@ def list_pods(api: Api) -> list[JsonObject]:
 
 
 def wait_until_bound(api: Api, count: int, settings: LabSettings, seconds: float = 60.0) -> None:
-    """Return when so many pods have a node and the machines draw the power for them."""
+    """Return when this many pods have a node and the machines draw the power for them."""
 
     def all_bound() -> bool:
         return sum(bool(pod["spec"].get("nodeName")) for pod in list_pods(api)) == count
@@ -129,7 +129,7 @@ def wait_for_load(api: Api, settings: LabSettings) -> None:
 
 
 def _bound(api: Api) -> int:
-    """How many pods of the whole cluster have a node and are not finished."""
+    """Number of pods in the whole cluster that have a node and are not finished."""
     pods: list[JsonObject] = api.request("GET", "/api/v1/pods")["items"]
     return sum(
         bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in FINISHED_PHASES

@@ -6,8 +6,8 @@
 Validation of surveys, credential types and launches, the precedence of variables, artifacts of a
 workflow, failed updates of inventory sources and the deletion of types in use follow the source of
 AWX 24.6. Status codes, fields of lists and associations follow what the modules of ``awx.awx``
-24.6.1 and ansible-rulebook 1.3 expect. Jobs run in a function that the test gives. As a part of a
-lab it starts no jobs.
+24.6.1 and ansible-rulebook 1.3 expect. Jobs run in a function given by the test; in a lab there are
+no jobs.
 """
 
 from __future__ import annotations

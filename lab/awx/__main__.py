@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated AWX of a lab, whose project has the playbooks of this tree."""
+"""The simulated AWX of a lab; its project has the playbooks of this tree."""
 
 from __future__ import annotations
 

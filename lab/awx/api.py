@@ -26,7 +26,7 @@ from lab.state import LabSettings, LabState
 Json = dict[str, Any]
 
 ADMINISTRATOR = ("admin", "Secret of admin")
-# The token of the administrator, which the inventory of a lab has.
+# The administrator's token, which the lab's inventory has.
 LAB_TOKEN = "token-of-the-lab"
 _PAGE = 25
 _HEADERS = {"X-API-Product-Name": "AWX"}
@@ -49,7 +49,7 @@ class Awx:
         return f"http://127.0.0.1:{self.port}"
 
     def token_of(self, account: str) -> str:
-        """A new token, as a person would make one."""
+        """A new token, as a user would create one."""
         token = f"token-of-{account}-{next(self.store.numbers)}"
         self.tokens[token] = (next(self.store.numbers), account)
         return token
@@ -126,7 +126,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _answers(awx: Awx) -> Any:
-    """Authentication, the version in each answer, and refusals as JSON."""
+    """Authentication, the version in each answer, and errors as JSON."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -297,7 +297,7 @@ class _Api:
         return web.json_response(record)
 
     async def _list_jobs(self, request: web.Request) -> web.Response:
-        """Objects of a kind, limited by ``id__in`` or ``name`` if one is given."""
+        """Objects of a kind, filtered by ``id__in`` or ``name`` if given."""
         records = self._jobs.records[request.match_info["kind"]].values()
         numbers, name = request.query.get("id__in"), request.query.get("name")
         found = [

@@ -26,7 +26,7 @@ _FIELD_KEYS = {
 
 
 def problem_of_type(inputs: Json, injectors: Json) -> str | None:
-    """Why AWX refuses the type; None if it takes it."""
+    """Reason why AWX refuses the type; None if it accepts it."""
     fields = inputs.get("fields", [])
     for each in fields:
         if not _NAME.fullmatch(each.get("id", "")) or each["id"] == "tower":
@@ -61,7 +61,7 @@ def _keys(value: Any) -> list[str]:
 
 
 def problem_of_inputs(type_inputs: Json, inputs: Json) -> Json | None:
-    """Why AWX refuses the inputs of a credential; None if it takes them."""
+    """Reason why AWX refuses the inputs of a credential; None if it accepts them."""
     known = {each["id"] for each in type_inputs.get("fields", [])}
     if unknown := inputs.keys() - known:
         found = ", ".join(sorted(unknown))
@@ -77,7 +77,7 @@ def shown_inputs(type_inputs: Json, inputs: Json) -> Json:
 
 @dataclass
 class Injected:
-    """What a job gets of its credentials."""
+    """Variables and files that a job gets from its credentials."""
 
     environment: dict[str, str] = field(default_factory=dict)
     extra_vars: Json = field(default_factory=dict)

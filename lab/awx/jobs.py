@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and workflow jobs of the simulated AWX, with artifacts, approvals and their timeouts.
 
-Variables have AWX's precedence: template, defaults of its survey, node, artifacts of all nodes
-before it.
+Variables have AWX's precedence: template, defaults of its survey, node, artifacts of all previous
+nodes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """One job as its container gets it."""
+    """One job, in the form that its container gets."""
 
     number: int
     playbook: str
@@ -36,7 +36,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended, and what it handed over with set_stats."""
+    """Result of a job, and its artifacts from set_stats."""
 
     successful: bool = True
     artifacts: Json = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Node:
 
 
 class Jobs:
-    """Launches and remembers jobs; ``runner`` runs one, in a thread of its own.
+    """Launches and records jobs; ``runner`` runs one, in a thread of its own.
 
     ``failing_sources`` names sources of inventories whose updates fail.
     """
@@ -108,7 +108,7 @@ class Jobs:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def launch(self, template: int, answers: Json) -> Json:
-        """Start a job; answers must keep the limits of the survey, other variables are ignored."""
+        """Start a job; answers must respect the survey's limits, other variables are ignored."""
         accepted, others = accepted_answers(self._store, template, answers)
         record = self._job(template, accepted)
         self._start(self._run(record, template))
@@ -160,7 +160,7 @@ class Jobs:
         )
 
     def _failed_update(self, template: int) -> str | None:
-        """Why a job ends before it starts: a source of its inventory that is updated on launch."""
+        """Reason why a job ends before it starts: a failed inventory source updated on launch."""
         inventory = self._store.get("job_templates", template)["inventory"]
         for number, source in self._store.objects["inventory_sources"].items():
             is_due = source["inventory"] == inventory and source["update_on_launch"]

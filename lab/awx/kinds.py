@@ -23,7 +23,8 @@ _LINKS = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind. ``references`` and ``associations`` lead to endpoints; ``unique`` fields to a clash.
+    """One kind. ``references`` and ``associations`` name endpoints; ``unique`` fields must not
+    repeat.
 
     ``templates`` are runnable: they share the list ``unified_job_templates``.
     """

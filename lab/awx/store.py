@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects of the simulated AWX, and how it shows, finds, checks and deletes them."""
+"""Objects of the simulated AWX: creation, display, search, validation and deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab.awx.kinds import KINDS, TEMPLATES, Kind
 Json = dict[str, Any]
 
 
-# Objects that go with the one that they refer to; others keep an empty reference.
+# Objects that are deleted with their reference; others keep an empty reference.
 _CASCADES = {
     ("inventory_sources", "inventory"),
     ("schedules", "unified_job_template"),
@@ -26,7 +26,7 @@ _CASCADES = {
 
 
 class Refusal(Exception):
-    """An answer of the API other than success."""
+    """An API answer other than success."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(f"{status} {body}")
@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 class Store:
-    """All objects. ``lacking`` names fields by endpoint that an older AWX does not have."""
+    """All objects. ``lacking`` names, by endpoint, fields that an older AWX does not have."""
 
     def __init__(self, playbooks: frozenset[str], lacking: Mapping[str, frozenset[str]]) -> None:
         self.objects: dict[str, dict[int, Json]] = {name: {} for name in KINDS}
@@ -57,7 +57,7 @@ class Store:
         return self.objects[endpoint][number]
 
     def endpoint_of(self, number: int) -> str:
-        """The endpoint of an object by its id, which no two objects share."""
+        """The endpoint of an object by its id; ids are unique across endpoints."""
         return next(name for name, objects in self.objects.items() if number in objects)
 
     # --- writing ---------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Store:
                         item[name] = None
 
     def _known(self, endpoint: str, given: Json) -> Json:
-        """The fields that this AWX has: it ignores others."""
+        """The fields that this AWX has; it ignores others."""
         return {key: value for key, value in given.items() if key in self.fields(endpoint)}
 
     def _check(self, endpoint: str, values: Json, number: int | None) -> None:
@@ -175,7 +175,7 @@ class Store:
     # --- finding ---------------------------------------------------------------------------
 
     def find(self, endpoint: str, query: Mapping[str, str]) -> list[Json]:
-        """Objects that match all terms, and one of those that begin with ``or__``."""
+        """Objects that match all terms, and at least one of those that begin with ``or__``."""
         terms = {k: v for k, v in query.items() if k not in ("page", "page_size", "order_by")}
         either = {k[4:]: v for k, v in terms.items() if k.startswith("or__")}
         every = {k: v for k, v in terms.items() if not k.startswith("or__")}
@@ -234,7 +234,7 @@ def _check_json(_store: Store, values: Json) -> None:
 
 
 def _check_node(store: Store, values: Json) -> None:
-    """Variables and tags of a node must be ones that its template asks for."""
+    """Variables and tags of a node must be prompted for by its template."""
     number = values.get("unified_job_template")
     if number and values.get("job_tags"):
         template = store.get(store.endpoint_of(number), number)
@@ -248,7 +248,7 @@ def _check_node(store: Store, values: Json) -> None:
 def accepted_answers(
     store: Store, number: int, answers: Json, *, need_all: bool = True
 ) -> tuple[Json, Json]:
-    """Variables that a template takes, and variables that it ignores.
+    """Variables that a template accepts, and variables that it ignores.
 
     Refuses answers outside the limits of the survey.
     """
@@ -269,7 +269,7 @@ def accepted_answers(
 
 
 def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = True) -> None:
-    """Refuse variables that the template does not ask for, as workflows, nodes and schedules do."""
+    """Refuse variables that the template does not prompt for, as workflows and schedules do."""
     _accepted, others = accepted_answers(store, number, answers, need_all=need_all)
     if others:
         told = f"Variables {', '.join(sorted(others))} are not allowed on launch."

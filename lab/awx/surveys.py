@@ -22,7 +22,7 @@ _NUMBERS = ("integer", "float")
 
 
 def problem_of_spec(spec: Json) -> str | None:
-    """Why AWX refuses the survey; None if it takes it."""
+    """Reason why AWX refuses the survey; None if it accepts it."""
     for field, kind in (("name", str), ("description", str), ("spec", list)):
         if not isinstance(spec.get(field), kind):
             return f"Field '{field}' is missing from survey spec."
@@ -61,7 +61,7 @@ def _problem_of_type(item: Json, index: int) -> str | None:
 
 
 def problems_of_answers(spec: Json, answers: Json) -> list[str]:
-    """What AWX says of answers outside the survey's limits."""
+    """AWX's errors about answers outside the survey's limits."""
     found: list[str] = []
     for item in spec.get("spec", []):
         variable = item["variable"]
@@ -99,7 +99,7 @@ def _unlisted(variable: str, value: Any, item: Json) -> str:
 
 
 def defaults_of(spec: Json) -> Json:
-    """The defaults that become variables of a job, also those that nobody was asked for."""
+    """Defaults that become variables of a job, including those of unanswered questions."""
     return {
         item["variable"]: item["default"]
         for item in spec.get("spec", [])

@@ -21,14 +21,14 @@ PORTS = ("bmc", "bmc_admin")
 def services(state: LabState, settings: LabSettings) -> list[Service]:
     """One process for all machines; ready when every BMC listens."""
     admin_port = settings.ports["bmc_admin"]
-    for other in ("bmc", "predictor"):  # asked for now, so that the process finds them chosen
+    for other in ("bmc", "predictor"):  # asked for now, so that the process finds them
         settings.ports[other]
     return [simulator_process("bmc", state, lambda: answers(admin_port, "/faults"))]
 
 
 @contextlib.asynccontextmanager
 async def serving(state: LabState, settings: LabSettings) -> AsyncIterator[None]:
-    """Serve the BMCs and their admin API; where there is a kubeconfig, pods make the load.
+    """Serve the BMCs and their admin API; with a kubeconfig, the load comes from pods.
 
     Raises LabError.
     """

@@ -29,7 +29,7 @@ class Session:
 
 @dataclass
 class Account:
-    """The account of a BMC. `now` is always Unix time (s), so that tests need not wait."""
+    """The account of a BMC. `now` is always Unix time (s), so tests need not wait."""
 
     username: str
     password: str = field(repr=False)
@@ -45,7 +45,7 @@ class Account:
         """Check a password; three wrong ones within five minutes lock the account for thirty.
 
         A locked account refuses the right password too, and counts no more failures. An unknown
-        user name locks nothing, but is a failed attempt.
+        user name locks nothing, but counts as a failed attempt.
         """
         right = hmac.compare_digest(password.encode(), self.password.encode())
         known = username == self.username
@@ -58,7 +58,7 @@ class Account:
         return False
 
     def open_session(self, now: float) -> Session:
-        """Raises Refusal where the table is full; sessions that nobody uses leave it."""
+        """Open a session, after expired ones are removed. Raises Refusal if the table is full."""
         self._expire(now)
         if len(self.sessions) >= SESSIONS:
             raise Refusal(503, "SessionLimitExceeded")

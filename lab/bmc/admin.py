@@ -1,19 +1,16 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own door to the simulated BMCs, on loopback; no machine has one like it.
+"""Admin API of the simulated BMCs, on loopback; real machines have none.
 
-GET    /truth      node → the physical state, and what its BMC shows of it
-GET    /loads      cores in use by node, and whether all pods of the cluster are counted
-PUT    /loads      set them {node: cores}, where no cluster decides
-PUT    /hardware   change hardware {node: {memory_gib, has_qat, gpus, sriov_enabled}}, any of them
-GET    /requests   node → requests, answers by status, most requests at once; in all
-DELETE /requests   start counting again
-GET    /accounts   node → locked, failed attempts, open sessions
-GET    /faults     POST /faults [{kind, node, seconds, silent}]
-DELETE /faults     all is well: no faults, the clock right, no account locked
-POST   /clock      {offset_seconds, frozen}
-POST   /latency    {seconds: [least, most]}
+GET    /truth      node → the physical state, and the values that its BMC shows GET    /loads
+cores in use by node, and whether all pods of the cluster are counted PUT    /loads      set them
+{node: cores}, if no cluster determines them PUT    /hardware   change hardware {node: {memory_gib,
+has_qat, gpus, sriov_enabled}}, any of them GET    /requests   node → requests, answers by status,
+most requests at once; in all DELETE /requests   start counting again GET    /accounts   node →
+locked, failed attempts, open sessions GET    /faults     POST /faults [{kind, node, seconds,
+silent}] DELETE /faults     back to normal: no faults, the clock right, no account locked POST
+/clock      {offset_seconds, frozen} POST   /latency    {seconds: [least, most]}
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _HARDWARE = frozenset(("memory_gib", "has_qat", "gpus", "sriov_enabled"))
 
 
 class Admin:
-    """`loads` is None where no cluster decides on them."""
+    """`loads` is None if no cluster determines them."""
 
     def __init__(self, fleet: Fleet, loads: PodLoads | None) -> None:
         self._fleet = fleet

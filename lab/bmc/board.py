@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One machine's BMC: who may ask it, and what it answers."""
+"""One machine's BMC: its authentication and its answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN_HEADER = "X-Auth-Token"
 
 @dataclass(frozen=True)
 class Request:
-    """What a BMC reads of an HTTP request; header names are found in any case."""
+    """The parts of an HTTP request that a BMC reads; header names are case-insensitive."""
 
     method: str
     path: str
@@ -50,7 +50,7 @@ class Reply:
 
 @dataclass
 class Traffic:
-    """What came in since the counters were reset."""
+    """Requests since the last reset of the counters."""
 
     requests: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Traffic:
 
 
 class Board:
-    """The BMC of one machine; knows nothing of sockets."""
+    """The BMC of one machine, without sockets."""
 
     def __init__(self, machine: Machine, predictor_url: str) -> None:
         self.machine = machine
@@ -85,7 +85,7 @@ class Board:
         return Live(self.machine, truth, self._predictor_url, blank)
 
     def answer(self, request: Request, truth: Truth, conditions: Conditions) -> Reply:
-        """The reply to a request, also where it is an error."""
+        """The reply to a request, errors included."""
         try:
             return self._answer(request, truth, conditions)
         except Refusal as refusal:

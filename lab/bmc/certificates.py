@@ -31,7 +31,7 @@ def folder(state: LabState) -> Path:
 
 
 def certificate_file(directory: Path, machine: Machine) -> Path:
-    """Where the machine's certificate lies once its BMC has run."""
+    """Path of the machine's certificate after its BMC has run."""
     return directory / f"{machine.name}.pem"
 
 
@@ -54,7 +54,7 @@ def usual(machine: Machine, authority: Authority, directory: Path) -> KeyPair:
 
 
 def of_another(machine: Machine, authority: Authority, directory: Path) -> KeyPair:
-    """A certificate that the lab's authority signed, for a machine at another address."""
+    """A certificate by the lab's authority, for a machine at another address."""
     name = f"{machine.name}-wrong"
     return pki.issue(authority, name, [SOMEBODY_ELSE], ["somebody-else-bmc"], directory)
 
@@ -66,7 +66,7 @@ def changed(machine: Machine, directory: Path) -> KeyPair:
 
 
 def self_signed(machine: Machine, files: KeyPair) -> KeyPair:
-    """Write a new key with a certificate that it signed itself."""
+    """Write a new key with a certificate signed by it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{machine.name}-bmc")])
     now = datetime.datetime.now(datetime.UTC)
@@ -97,10 +97,10 @@ def self_signed(machine: Machine, files: KeyPair) -> KeyPair:
 
 
 def server_context(files: KeyPair) -> ssl.SSLContext:
-    """A TLS context of its own for one BMC."""
+    """The TLS context of one BMC."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
-    # Nobody resumes a session here, and tickets would cost every handshake two more messages.
+    # Sessions are never resumed here, and tickets would cost every handshake two more messages.
     context.num_tickets = 0
     return context
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers that say no, in the words of the Redfish Base message registry."""
+"""Error answers, in the words of the Redfish Base message registry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MESSAGES: Mapping[str, tuple[str, str]] = {
-    # message id → what happened, what to do; %1 is the first argument
+    # message id → message, resolution; %1 is the first argument
     "ResourceMissingAtURI": (
         "The resource at the URI %1 was not found.",
         "Place a valid resource at the URI or correct the URI and resubmit the request.",
@@ -45,7 +45,7 @@ _MESSAGES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """An HTTP status with a message of the Base registry and headers that go with it."""
+    """An HTTP status with a message of the Base registry and additional headers."""
 
     status: int
     message: str
@@ -78,7 +78,7 @@ def missing(path: str) -> Refusal:
 
 
 def unavailable(seconds: float, retry_after: bool = True) -> Refusal:
-    """Most BMCs say nothing of when to come back; `retry_after` makes this one say it."""
+    """Most BMCs send no Retry-After; `retry_after` adds one."""
     whole = f"{seconds:.0f}"
     headers = {"Retry-After": whole} if retry_after else {}
     return Refusal(503, "ServiceTemporarilyUnavailable", (whole,), headers)

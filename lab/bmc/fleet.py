@@ -40,7 +40,7 @@ JSON_TYPE = "application/json;odata.metadata=minimal;charset=utf-8"
 
 @dataclass
 class _Station:
-    """A board with its socket; `mode` is what the socket does, `shown` which certificate."""
+    """A board with its socket; `mode` is the socket's behaviour, `shown` its certificate."""
 
     board: Board
     context: ssl.SSLContext
@@ -51,7 +51,7 @@ class _Station:
 
 
 class Fleet:
-    """Serves the boards; `latency_seconds` is the range of the time that an answer takes."""
+    """Serves the boards; `latency_seconds` is the range of answer times."""
 
     def __init__(
         self, room: Room, authority: Authority, directory: Path, port: int, predictor_url: str
@@ -70,7 +70,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Fleet]:
-        """Listen at every machine's address. Raises LabError where an address is taken."""
+        """Listen at every machine's address. Raises LabError if an address is in use."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for board in self.boards.values():
             files = certificates.usual(board.machine, self._authority, self._directory)
@@ -82,11 +82,11 @@ class Fleet:
         finally:
             for station in self._stations.values():
                 await self._set_mode(station, "closed")
-            # Without patience for answers that are slow on purpose; 0 would be no limit at all.
+            # The shutdown does not wait for deliberately slow answers; 0 would mean no limit.
             await self._server.shutdown(timeout=0.1)
 
     async def apply_conditions(self) -> None:
-        """Let sockets, certificates and locks follow the faults; the rest is read on request."""
+        """Apply the faults to sockets, certificates and locks; all else is read on request."""
         conditions = self.room.conditions_file.read()
         for station in self._stations.values():
             machine, account = station.board.machine, station.board.account

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A machine's hardware in the trees of the vendors: each has the same facts in other places.
+"""A machine's hardware in the trees of the vendors, which have the same facts in different places.
 
 Dell names PCI devices beside each network function and lists the bridges of the bus; HPE has
 decimal numbers under Oem, and disks under SmartStorage; Lenovo links adapters to PCI devices;
@@ -25,10 +25,10 @@ _BRIDGE, _VIDEO = "8086:2030", "1a03:2000"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a vendor has what.
+    """Places of the facts in one vendor's tree.
 
-    `switch` is the attribute of the BIOS for SR-IOV with its two values. `bus` says where the PCI
-    devices are, `adapters` how network functions tell their PCI device; "" means no adapters.
+    `switch` is the BIOS attribute for SR-IOV with its two values. `bus` is the place of the PCI
+    devices; `adapters` says how network functions name their PCI device; "" means no adapters.
     """
 
     port: str = "{}"
@@ -44,7 +44,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class _Slot:
-    """A place for a PCI device; `identify` gives its identifier, None where the slot is empty."""
+    """A slot for a PCI device; `identify` gives its identifier, None if the slot is empty."""
 
     name: str
     title: str
@@ -107,7 +107,7 @@ class Parts:
         return entries | self._bios()
 
     def system_properties(self, live: Live) -> Json:
-        """Links and values that the system has beside the others."""
+        """Additional links and values of the system."""
         layout, serial = self.layout, live.machine.hardware.serial_number
         body: Json = {"Bios": link(f"{self.system}/Bios")}
         body |= (
@@ -128,7 +128,7 @@ class Parts:
         return body | {"Oem": {"Hpe": {"Links": oem}}}
 
     def chassis_properties(self, live: Live) -> Json:
-        """Links and values that the main chassis has beside the others."""
+        """Additional links and values of the main chassis."""
         body: Json = {}
         if self.layout.bus == "chassis":
             body["PCIeDevices"] = link(f"{self.chassis}/PCIeDevices")
@@ -319,7 +319,7 @@ def memory_summary_gib(layout: Layout, live: Live) -> int:
 
 
 def threads(live: Live, sockets: int) -> Mapping[str, Any]:
-    """What a processor of so many says of its threads."""
+    """A processor's fields about its threads."""
     is_arm = live.machine.architecture == "arm64"
     return {
         "ProcessorType": "CPU",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a BMC's resources are made from: its machine and the physical state of the moment."""
+"""Input of a BMC's resources: its machine and the physical state of the moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Live:
         return self.truth.cpu_cores / self.machine.cores
 
     def celsius(self, above_inlet: float = 0.0, with_load: float = 0.0) -> float | None:
-        """A temperature inside: so much above the inlet when idle, more under full load."""
+        """An inside temperature: an offset above the inlet when idle, more under full load."""
         if self.blank:
             return None
         return self.truth.inlet_celsius + above_inlet + with_load * self.utilisation
@@ -38,7 +38,7 @@ class Live:
 
 
 def rounded(value: float | None, digits: int) -> float | None:
-    """As a sensor with so many decimals shows it; whole numbers are integers in JSON."""
+    """Value of a sensor with this many decimals; whole numbers are integers in JSON."""
     if value is None:
         return None
     return round(value, digits) if digits else round(value)

@@ -32,8 +32,8 @@ UNITS: Mapping[str, str] = {
 class Sensor:
     """A row of a vendor's sensor table.
 
-    `context` is the PhysicalContext, which is left out where empty. An absent sensor shows 0, as
-    BMCs do for what is not plugged in.
+    `context` is the PhysicalContext, omitted if empty. An absent sensor shows 0, as BMCs do for
+    unplugged parts.
     """
 
     id: str
@@ -61,7 +61,7 @@ def power(share: float = 1.0) -> Value:
 
 
 def steady(value: float) -> Value:
-    """A value that nothing here changes."""
+    """A constant value."""
     return lambda live: value
 
 
@@ -89,7 +89,7 @@ def resource(path: str, schema: str, name: str, **properties: Any) -> Json:
 
 
 def fixed(path: str, schema: str, name: str, **properties: Any) -> dict[str, Builder]:
-    """One entry of a tree: a resource that looks the same on every machine at all times."""
+    """One entry of a tree: a resource that is always the same on every machine."""
     body = resource(path, schema, name, **properties)
     return {path: lambda live: dict(body)}
 
@@ -127,7 +127,7 @@ def sensors(path: str, schema: str, table: Sequence[Sensor], digits: int) -> dic
 
 
 def reading_digits(sensor: Sensor, digits: int) -> int:
-    """Volts and amperes need decimals even where temperatures come in whole degrees."""
+    """Volts and amperes need decimals even if temperatures are in whole degrees."""
     return max(digits, 2) if sensor.kind in ("Voltage", "Current") else digits
 
 
@@ -163,7 +163,7 @@ def fans(path: str, table: Sequence[Sensor], live: Live) -> list[Json]:
 
 
 def power_control(path: str, live: Live, **properties: Any) -> Json:
-    """The PowerControl entry of a whole server; the watts are whole, as BMCs show them."""
+    """The PowerControl entry of a whole server; watts are whole numbers, as on BMCs."""
     watts = rounded(live.watts(), 0)
     return {
         "@odata.id": f"{path}#/PowerControl/0",
@@ -180,7 +180,7 @@ def power_control(path: str, live: Live, **properties: Any) -> Json:
 
 
 def power_supplies(path: str, live: Live, names: Sequence[str]) -> list[Json]:
-    """The PowerSupplies of a Power resource, which share the load; 5 % is lost in them."""
+    """The PowerSupplies of a Power resource, which share the load and lose 5 % of it."""
     return [
         {
             "@odata.id": f"{path}#/PowerSupplies/{index}",

@@ -38,7 +38,7 @@ PODS = "/api/v1/pods"
 
 @dataclass(frozen=True)
 class BoundPod:
-    """A pod on a node, from when it was bound to its end, whether it is called Running or not."""
+    """A pod on a node, from its binding to its end, whether it is Running or not."""
 
     uid: str
     node: str
@@ -48,7 +48,7 @@ class BoundPod:
 
 
 def bound_pod(pod: Mapping[str, Any]) -> BoundPod | None:
-    """From the Kubernetes object; None where the pod waits for a node or has finished."""
+    """Read the Kubernetes object; None if the pod is unbound or has finished."""
     node = pod["spec"].get("nodeName")
     if not node or pod.get("status", {}).get("phase") in FINISHED_PHASES:
         return None
@@ -62,9 +62,9 @@ def bound_pod(pod: Mapping[str, Any]) -> BoundPod | None:
 
 
 class PodLoads:
-    """Keeps `load_cores` (by node) equal to what the bound pods use.
+    """Keeps `load_cores` (by node) equal to the usage of the bound pods.
 
-    While the API server is away the last loads stay.
+    While the API server is unreachable, the last loads stay.
     """
 
     def __init__(self, load_cores: dict[str, float]) -> None:
@@ -75,7 +75,7 @@ class PodLoads:
 
     @property
     def pods(self) -> int:
-        """How many pods are bound and not finished."""
+        """Number of bound pods that have not finished."""
         return len(self._pods)
 
     @property
@@ -84,7 +84,7 @@ class PodLoads:
         return list(self._pods.values())
 
     def replace(self, pods: Iterable[BoundPod]) -> None:
-        """These are all pods of the cluster."""
+        """Replace all pods of the cluster."""
         self._pods.clear()
         self._cores.clear()
         self._load_cores.clear()
@@ -114,7 +114,7 @@ class PodLoads:
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach an API server."""
+    """Address and credentials of an API server."""
 
     server: str
     headers: Mapping[str, str] = field(repr=False)
@@ -122,7 +122,7 @@ class Connection:
 
 
 def connection(kubeconfig: Path) -> Connection:
-    """From the current context of a kubeconfig that holds its certificates or token inside.
+    """Read the current context of a kubeconfig with embedded certificates or token.
 
     Raises LabError.
     """
@@ -142,7 +142,7 @@ def connection(kubeconfig: Path) -> Connection:
 
 
 async def follow(api: Connection, loads: PodLoads) -> None:
-    """Keep the loads up to date until cancelled; every error is a reason to list again."""
+    """Keep the loads up to date until cancelled; after every error, list again."""
     async with _session(api) as session:
         while True:
             try:
@@ -155,7 +155,7 @@ async def follow(api: Connection, loads: PodLoads) -> None:
 
 @contextlib.asynccontextmanager
 async def _session(api: Connection) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session of which no socket is left: a TLS farewell might outlive the event loop."""
+    """A session that leaves no socket behind: a TLS close could outlive the event loop."""
     sockets: list[socket.socket] = []
 
     def open_socket(address: tuple[Any, ...]) -> socket.socket:
@@ -187,7 +187,7 @@ def _tls(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext:
     authority = base64.b64decode(cluster.get("certificate-authority-data", ""))
     context = ssl.create_default_context(cadata=authority.decode() or None)
     if "client-certificate-data" in user:
-        # The ssl module takes a certificate chain from a file only.
+        # The ssl module loads certificate chains only from files.
         with tempfile.NamedTemporaryFile() as file:
             file.write(base64.b64decode(user["client-certificate-data"]) + b"\n")
             file.write(base64.b64decode(user["client-key-data"]))
@@ -237,7 +237,7 @@ async def _list(session: aiohttp.ClientSession) -> tuple[str, list[BoundPod]]:
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    """The events of a watch, one a line of any length."""
+    """The events of a watch, one per line of any length."""
     pending = b""
     async for chunk in stream.iter_any():
         *complete, pending = (pending + chunk).split(b"\n")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every BMC has beside its sensors: service root, system, manager, accounts."""
+"""Resources of every BMC besides its sensors: service root, system, manager, accounts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DIMMS = 8
 
 @dataclass(frozen=True)
 class Identity:
-    """What differs from vendor to vendor.
+    """Differences between vendors.
 
     `chassis` are the ids of the members of the Chassis collection as listed, `main` the one that
     holds the system. `processor` and `dimm` are id formats that take a number from `first` on.
@@ -72,7 +72,7 @@ class Identity:
 
 
 def service(identity: Identity) -> dict[str, Builder]:
-    """The tree except for what hangs below the Chassis collection."""
+    """The tree without the resources below the Chassis collection."""
     chassis = [f"{ROOT}/Chassis/{member}" for member in identity.chassis]
     return {
         **_service_root(identity),
@@ -209,7 +209,7 @@ def _memory(identity: Identity) -> dict[str, Builder]:
 
 
 def _model(identity: Identity, live: Live) -> Json:
-    """As the NEDO Machine Learning Model Management API 0.2.0 has it."""
+    """As in the NEDO Machine Learning Model Management API 0.2.0."""
     path = f"{identity.system_path}/MachineLearningModel"
     return {
         "@odata.id": path,
@@ -304,7 +304,7 @@ def _accounts() -> dict[str, Builder]:
 def storage_enclosure(
     identity: Identity, member: str, name: str, **properties: Any
 ) -> dict[str, Builder]:
-    """A backplane or drive enclosure: a chassis, but not one that air enters a server through."""
+    """A backplane or drive enclosure: a chassis without the server's air inlet."""
     return fixed(
         f"{ROOT}/Chassis/{member}",
         "Chassis.v1_14_0.Chassis",

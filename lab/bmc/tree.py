@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resources of one vendor's BMC, and how it answers a GET."""
+"""The resources of one vendor's BMC, and its answers to GET."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Answers:
-    """Where a careful reader finds the machine's values, and with how many decimals."""
+    """Places of the machine's true values in the tree, and their numbers of decimals."""
 
     inlet_uri: str
     inlet_name: str
@@ -38,10 +38,10 @@ class Answers:
 class Tree:
     """One vendor's resources by path, without a slash at the end.
 
-    `missing` are paths that are linked but answer 404, `busy` those that answer 503. `expand` is
-    what happens to `$expand`: members are put in, it is ignored, or every query is refused.
-    Collections longer than `page_size` (0: no limit) come in pages. `finish` gives each answer
-    its last touch.
+    `missing` are linked paths that answer 404, `busy` paths that answer 503. `expand` is the
+    reaction to `$expand`: members are embedded, it is ignored, or every query is refused.
+    Collections longer than `page_size` (0: no limit) are paged. `finish` makes the final changes to
+    each answer.
     """
 
     registry: str
@@ -102,7 +102,7 @@ def with_context(body: Json) -> Json:
 
 
 def with_slashes(value: Json) -> Json:
-    """Let each link end in a slash, as iLO does, except where it has a fragment."""
+    """Let each link end in a slash, as iLO does, unless it has a fragment."""
     return {key: _slashed(key, item) for key, item in value.items()}
 
 

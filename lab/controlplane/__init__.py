@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Kubernetes control plane on loopback, with KWOK for the nodes' kubelets."""
+"""A real Kubernetes control plane on loopback, with KWOK as the nodes' kubelets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prepare(state: LabState, settings: LabSettings, say: Say) -> None:
 
 
 def services(state: LabState, settings: LabSettings) -> list[Service]:
-    """What `prepare` prepared; none where the lab uses an existing cluster."""
+    """The services that `prepare` prepared; none if the lab uses an existing cluster."""
     if settings.existing_cluster:
         return []
     return [
@@ -44,9 +44,9 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
 
 
 def start(state: LabState, settings: LabSettings) -> None:
-    """Start what does not run, and wait until pods can be made.
+    """Start the missing services, and wait until pods can be created.
 
-    The API server comes first: its clients, refused once, would try again only seconds later.
+    The API server comes first: a refused client would retry only seconds later.
     """
     chosen = services(state, settings)
     process.start(chosen[:2], state)
@@ -56,9 +56,9 @@ def start(state: LabState, settings: LabSettings) -> None:
 def empty(state: LabState, settings: LabSettings) -> None:
     """Start the control plane again without any of the objects that it held.
 
-    Everything goes with etcd's data, so that nothing can be left behind by a finalizer without a
-    controller, a webhook without a server or a broken APIService: an object at a time, these make
-    a clean-up slow or endless. No Node is left either.
+    All objects are deleted with etcd's data. Deleting them one by one can be slow or endless,
+    because of a finalizer without a controller, a webhook without a server or a broken APIService.
+    No Node is left either.
     """
     names = [service.name for service in services(state, settings)]
     process.stop(state, names, process.DISCARD_TIMEOUT_SECONDS)
@@ -67,7 +67,7 @@ def empty(state: LabState, settings: LabSettings) -> None:
 
 
 def restart_apiserver(state: LabState) -> None:
-    """Stop the API server as an upgrade does, start it on the same port, wait until it is ready."""
+    """Restart the API server as an upgrade does, on the same port; wait until it is ready."""
     settings = state.read_settings()
     if settings.existing_cluster:
         raise LabError("The API server is not the lab's own (LAB_KUBECONFIG); restart it yourself.")

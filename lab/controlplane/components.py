@@ -20,10 +20,10 @@ from lab.releases import release_of
 from lab.state import LabSettings, LabState
 
 ADDRESS = "127.0.0.1"
-# No client-side throttling to speak of: a test waits for what these do.
+# Practically no client-side throttling, because tests wait for these programs.
 CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 # A lease is renewed four times in its duration. A thousand kubelets with the usual 40 s keep half a
-# core busy, so these have longer ones, and the node lifecycle controller more patience.
+# core busy, so these are longer, and so is the grace period of the node lifecycle controller.
 NODE_LEASE_SECONDS = 240
 NODE_GRACE_SECONDS = 300
 KWOK_PARALLELISM = 16
@@ -37,7 +37,7 @@ def etcd(state: LabState, settings: LabSettings) -> Service:
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
         f"--initial-cluster=lab={peer}",
-        # A lone member stands for election only after this time; the data may be lost any time.
+        # A single member calls an election only after this time; durability does not matter.
         *("--heartbeat-interval=20", "--election-timeout=200", "--unsafe-no-fsync"),
         *("--quota-backend-bytes=4294967296", "--log-level=warn"),
     )
@@ -54,9 +54,9 @@ def kube_apiserver(state: LabState, settings: LabSettings) -> Service:
         *_served_on_request(settings),
         f"--etcd-servers=http://{ADDRESS}:{settings.ports['etcd']}",
         *(f"--bind-address={ADDRESS}", f"--secure-port={settings.ports['kube-apiserver']}"),
-        # Otherwise, told to stop, it waits up to a minute for its clients' watches to end.
+        # Otherwise its shutdown waits up to a minute for its clients' watches to end.
         "--shutdown-send-retry-after=true",
-        # Endpoints may not be loopback addresses, so nobody publishes this server's.
+        # Endpoints may not be loopback addresses, so this server's are not published.
         *(f"--advertise-address={ADDRESS}", "--endpoint-reconciler-type=none"),
         *("--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true"),
         *("--authorization-mode=Node,RBAC", f"--client-ca-file={state.pki / 'ca.pem'}"),
@@ -90,7 +90,7 @@ def kube_controller_manager(state: LabState, settings: LabSettings) -> Service:
         f"--cluster-signing-key-file={state.pki / 'ca-key.pem'}",
     )
     health = f"https://{ADDRESS}:{port}/healthz"
-    # No pod can be made before the controller has made its namespace's service account.
+    # Pods can be created only after the controller has created the namespace's service account.
     made = f"https://{ADDRESS}:{settings.ports['kube-apiserver']}{account}"
     ready = _all(functools.partial(_answers, state, url) for url in (health, made))
     return Service("kube-controller-manager", command, ready)
@@ -119,7 +119,7 @@ def kwok(state: LabState, settings: LabSettings) -> Service:
 
 
 def write_kwok_configuration(state: LabState) -> None:
-    """Write KWOK's options; `KWOK_STAGES` say how it plays nodes and pods."""
+    """Write KWOK's options; `KWOK_STAGES` define its simulation of nodes and pods."""
     options = {
         "manageAllNodes": True,
         "cidr": "10.128.0.1/9",
@@ -137,12 +137,12 @@ def write_kwok_configuration(state: LabState) -> None:
 
 
 def data_folder(state: LabState) -> Path:
-    """Where etcd keeps the cluster."""
+    """Folder of etcd's data."""
     return state.run / "etcd"
 
 
 def program_folder(state: LabState) -> Path:
-    """Links to the programs that this lab uses."""
+    """Links to the programs of this lab."""
     return state.run / "bin"
 
 
@@ -182,7 +182,7 @@ def _all(conditions: Iterable[Callable[[], bool]]) -> Callable[[], bool]:
 
 
 def _answers(state: LabState, url: str) -> bool:
-    """Whether a GET, as the administrator, is answered with 200."""
+    """Whether the administrator's GET is answered with 200."""
     scheme, _separator, rest = url.partition("://")
     host, _separator, path = rest.partition("/")
     try:

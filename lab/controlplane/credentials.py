@@ -14,7 +14,7 @@ from lab.state import LabState
 
 SERVICE_ADDRESS = "10.96.0.1"
 SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-# To Kubernetes the common name of a client is its user and the organisations are its groups.
+# Kubernetes takes a client certificate's common name as user and its organisations as groups.
 CLIENTS: dict[str, tuple[str, ...]] = {
     "lab-admin": ("system:masters",),
     "kwok": ("system:masters",),
@@ -24,7 +24,7 @@ CLIENTS: dict[str, tuple[str, ...]] = {
 
 
 def folder(state: LabState) -> Path:
-    """Where the files of this module lie."""
+    """Paths of this module's files."""
     return state.pki / "controlplane"
 
 
@@ -39,8 +39,8 @@ def write_credentials(state: LabState, port: int) -> None:
     authority = pki.load_authority(state.pki)
     pki.issue(authority, "server", ["127.0.0.1", SERVICE_ADDRESS], SERVER_NAMES, directory)
     pki.create_signing_key(directory, "service-accounts")
-    # The API server trusts user names in headers from whoever the front-proxy authority signed,
-    # so that authority must not be the one that signs everybody else.
+    # The API server trusts user names in headers from any client of the front-proxy authority, so
+    # that authority must not be the one that signs all other certificates.
     proxy_folder = directory / "front-proxy"
     proxy_folder.mkdir(mode=0o700, exist_ok=True)
     proxy_authority = pki.create_authority(proxy_folder, "wattwise lab front proxy CA")
@@ -54,7 +54,7 @@ def write_credentials(state: LabState, port: int) -> None:
 
 
 def _kubeconfig(user: str, port: int, authority: Path, client: pki.KeyPair) -> str:
-    """A kubeconfig that stands alone: JSON, which is YAML, with certificates and key inside."""
+    """A self-contained kubeconfig: JSON, which is YAML, with embedded certificates and key."""
     cluster = {
         "server": f"https://127.0.0.1:{port}",
         "certificate-authority-data": _encoded(authority),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the control plane's programs come from: installed ones first, else built ones."""
+"""The control plane's programs: installed ones if there are any, else built ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kubernetes(release: Release) -> GoTools:
     """The control plane's programs of a release."""
     major, minor = release.minor.split(".")
     variables = {
-        # Without these the API server is v0.0.0-master, which clients that compare refuse.
+        # Otherwise the API server is v0.0.0-master, which version-checking clients refuse.
         "gitVersion": release.version,
         "gitMajor": major,
         "gitMinor": minor,
@@ -45,7 +45,7 @@ def kubernetes(release: Release) -> GoTools:
     )
 
 
-# How KWOK plays nodes and pods: nodes become Ready and renew their Leases, pods run until deleted.
+# KWOK's simulation: nodes become Ready and renew their Leases, pods run until deleted.
 KWOK_STAGES = {
     "node-initialize.yaml": "kustomize/stage/node/fast/node-initialize.yaml",
     "node-heartbeat-with-lease.yaml": (
@@ -63,16 +63,15 @@ KWOK = GoTools(
     files_module="sigs.k8s.io/kwok",
     files=KWOK_STAGES,
 )
-# An API server is only taken together with the store that it came with.
+# An installed API server is used only together with its own store.
 INSEPARABLE = ("etcd", "kube-apiserver")
 
 
 def find_programs(say: Say, minor: str = "") -> dict[str, Path]:
     """Every program's path; those that `$KUBEBUILDER_ASSETS` and PATH lack are built.
 
-    KWOK always is, because an installed one comes without its stages. Where a minor version of
-    Kubernetes is asked for, its programs are the built ones: installed ones may be of another
-    version.
+    KWOK is always built, because an installed one lacks its stages. If a minor version of
+    Kubernetes is requested, its programs are built: installed ones may have another version.
     """
     tools = kubernetes(release_of(minor))
     found = _installed(tools.programs)
@@ -89,7 +88,7 @@ def find_programs(say: Say, minor: str = "") -> dict[str, Path]:
 
 
 def build_programs(say: Say, minor: str = "") -> None:
-    """Fill the cache, whatever is installed; also with what only tests use."""
+    """Fill the cache, regardless of installed programs; also with programs that only tests use."""
     for tools in (kubernetes(release_of(minor)), KWOK, PROMETHEUS, ANSIBLE_OPERATOR):
         say(f"{', '.join(tools.programs)} are in {build(tools, say)}")
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Definitions of other projects, from their Go modules, for tests alone. No lab installs them."""
+"""Definitions of other projects, from their Go modules, only for tests. No lab installs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULE = Path(__file__).resolve().parent
 _PROMETHEUS = "example/prometheus-operator-crd/monitoring.coreos.com_{}.yaml"
 _CERT_MANAGER = "deploy/crds/cert-manager.io_{}.yaml"
 _GRAFANA = "config/crd/bases/grafana.integreatly.org_{}.yaml"
-# Go module → its files and, of each, the plurals.
+# Go module → its files and, for each file, the plurals.
 FILES = {
     "github.com/prometheus-operator/prometheus-operator": (
         _PROMETHEUS,
@@ -33,7 +33,7 @@ FILES = {
 
 
 def find_definitions(say: Say) -> list[Path]:
-    """The pinned definitions, whose modules Go downloads first if need be. Raises LabError."""
+    """The pinned definitions; Go downloads their modules first if necessary. Raises LabError."""
     folders = dict(_folders(go_command(MODULE, say)))
     return [
         folders[module] / pattern.format(plural)
@@ -43,7 +43,7 @@ def find_definitions(say: Say) -> list[Path]:
 
 
 def _folders(go: str) -> Iterator[tuple[str, Path]]:
-    """Module → where Go keeps its source, which go.sum verifies."""
+    """Module → its source folder, whose contents go.sum verifies."""
     environment = os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     done = subprocess.run(
         [go, "mod", "download", "-json"],

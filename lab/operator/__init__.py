@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real ansible-operator, without a container, on the control plane of a lab.
 
-It is no part that `up` starts, because its ports are fixed: its proxy listens on 8888, which is
-written into the kubeconfig of every run, and its metrics are taken in on 5050. So one lab of a
-computer has an operator at a time, and `container.py` waits for its turn.
+`up` does not start it, because its ports are fixed: its proxy listens on 8888, which is written
+into the kubeconfig of every run, and it receives metrics on 5050. So a computer runs one operator
+at a time, and `container.py` waits for its turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANSIBLE_OPERATOR = GoTools(
     module=Path(__file__).resolve().parent,
     programs={"ansible-operator": f"{MODULE}/cmd/ansible-operator"},
     duration="2 minutes",
-    # Without it the operator says that its version is unknown.
+    # Without it the operator reports an unknown version.
     linker_flags=f"-s -w -X {MODULE}/internal/version.Version={VERSION}",
 )
 NAME = "ansible-operator"
@@ -48,11 +48,11 @@ EXIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """What an operator is started with.
+    """Settings for the start of an operator.
 
-    `watches` is its watches.yaml, from whose folder paths of playbooks start. `options` are those
-    of `ansible-operator run`, `environment` comes on top of the one that this module makes, also
-    for the watcher and the metrics endpoint.
+    `watches` is its watches.yaml; paths of playbooks are relative to its folder. `options` are
+    those of `ansible-operator run`. `environment` is added to this module's, also for the watcher
+    and the metrics endpoint.
     """
 
     watches: Path
@@ -61,7 +61,7 @@ class OperatorSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-# Runs that go on, and runs that are queued.
+# Running runs, and queued runs.
 _BUSY = (
     re.compile(r'^controller_runtime_active_workers\{controller="powerfleet[^}]*\} (\d+)', re.M),
     re.compile(r"^workqueue_depth\{.*powerfleet.*\} (\d+)", re.M),
@@ -70,7 +70,7 @@ _BUSY = (
 
 @dataclass(frozen=True)
 class RunningOperator:
-    """An operator that was started; it goes with its lab at the latest."""
+    """A started operator; it ends with its lab at the latest."""
 
     state: LabState
     metrics_port: int
@@ -78,12 +78,12 @@ class RunningOperator:
 
     @property
     def log(self) -> str:
-        """All that it has written, this time and before in the same lab."""
+        """Its whole log, including earlier starts in the same lab."""
         return (self.state.logs / f"{NAME}.log").read_text(errors="replace")
 
     @property
     def pid(self) -> int | None:
-        """The id of ansible-operator itself; None when it has ended."""
+        """Process id of ansible-operator itself; None after its end."""
         supervisor = process.process_id(self.state, NAME)
         with contextlib.suppress(FileNotFoundError, ValueError):
             if supervisor is not None:
@@ -96,7 +96,7 @@ class RunningOperator:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no run of a PowerFleet goes on and none is queued."""
+        """Whether no run of a PowerFleet is running or queued."""
         text = self.metrics()
         found = [one.search(text) for one in _BUSY]
         return all(one is not None and one[1] == "0" for one in found)
@@ -113,22 +113,24 @@ class RunningOperator:
         )
 
     def stop(self) -> None:
-        """End it and what runs beside it as their pod ends; nothing where it does not run."""
+        """End it and the processes beside it as at the end of their pod; no effect if it does not
+        run.
+        """
         process.stop(self.state, [NAME, *BESIDE])
 
 
 def folder(state: LabState) -> Path:
-    """All that the operator and its runs write."""
+    """Folder of all files that the operator and its runs write."""
     return state.run / NAME
 
 
 def runs(state: LabState) -> Path:
-    """The run folders of the resources: namespace/name below it."""
+    """The run folders of the resources, each below namespace/name."""
     return folder(state) / "runs"
 
 
 def artifacts(state: LabState) -> Path:
-    """What ansible-operator gave to ansible-runner and got back: group/version/kind/… below it."""
+    """ansible-operator's input to ansible-runner and its results, below group/version/kind/…."""
     return folder(state) / "runner"
 
 
@@ -137,9 +139,9 @@ def pid_file(state: LabState) -> Path:
 
 
 def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOperator:
-    """Start the operator and return when it is ready; build it first where it never was.
+    """Start the operator and return when it is ready; build it first if necessary.
 
-    What an earlier one left in the lab is there again, as after the restart of a container. Raises
+    Files of an earlier operator in the lab are kept, as after the restart of a container. Raises
     LabError.
     """
     if process.process_id(state, NAME) is not None:
@@ -155,7 +157,7 @@ def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOpera
 
 
 def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path) -> int:
-    """Start the watcher and the metrics endpoint of a folder of entry points; return its port."""
+    """Start the watcher and the metrics endpoint from a folder of entry points; return its port."""
     port = free_port()
     # As in the image, where Python finds the collection without Ansible.
     variables = _environment(state, settings)
@@ -187,7 +189,7 @@ def _service(running: RunningOperator, settings: OperatorSettings, program: Path
 
 
 def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
-    """What operator/Dockerfile and the Deployment set, with the folders of the lab."""
+    """The environment of operator/Dockerfile and the Deployment, with the lab's folders."""
     if shutil.which("ansible-runner", path=str(Path(sys.executable).parent)) is None:
         raise LabError("There is no ansible-runner beside this Python; renew it by `make setup`.")
     programs = str(Path(sys.executable).parent)
@@ -195,7 +197,7 @@ def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "VIRTUAL_ENV": sys.prefix,
         "HOME": str(folder(state) / "home"),
-        # The lock on the ports lies there, and is one for all labs.
+        # The lock on the ports lies there, shared by all labs.
         "XDG_CACHE_HOME": str(cache_folder().parent),
         "TMPDIR": str(folder(state) / "tmp"),
         "KUBECONFIG": str(settings.kubeconfig),
@@ -212,7 +214,7 @@ def _environment(state: LabState, settings: OperatorSettings) -> dict[str, str]:
 
 
 def _collections() -> str:
-    """Where this collection lies, and those that came with Ansible."""
+    """Paths of this collection, and of those that came with Ansible."""
     own = (
         [str(REPOSITORY.parents[2])] if REPOSITORY.parts[-3:-2] == ("ansible_collections",) else []
     )

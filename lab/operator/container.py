@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a container does for ansible-operator: whatever happens to it, its runs end with it.
+"""Stand-in for ansible-operator's container: in every case its runs end with it.
 
 `python -m lab.operator.container FOLDER DIRECTORY PROGRAM ARGUMENT…` waits until no other operator
-of this computer runs, starts the program in the directory and ends with its exit status. FOLDER
-takes the runs' files and the program's process id.
+of this computer runs, starts the program in the directory and ends with its exit status. FOLDER is
+for the runs' files and the program's process id.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lab.gotools import cache_folder
 from lab.locks import file_lock
 
 PORTS = (8888, 5050)
-# Both are written into the operator.
+# Both are hard-coded in the operator.
 RUNNER_FOLDER = Path("/tmp/ansible-operator/runner")
 RUN_SOCKETS = Path("/tmp")
 GROUP = "wattwise.github.io"
-# Less than the lab waits before it kills this process.
+# Less than the lab's wait before it kills this process.
 GRACE_SECONDS = 3
 _PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36
 
 
 def main(arguments: Sequence[str]) -> int:
     folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
-    # Processes whose parents end become children of this one, which ends them.
+    # Orphaned descendants become children of this process, which ends them.
     _prctl(_SUBREAPER, 1)
     with file_lock(cache_folder() / "operator-ports.lock", _say, "the operator of another lab"):
         if taken := [port for port in PORTS if not _is_free(port)]:
@@ -64,7 +64,7 @@ def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
             process.terminate()
         signal.alarm(GRACE_SECONDS)
 
-    # Before the operator starts: whoever hears of it may end it at once.
+    # Before the operator starts, because a reader of the id may end it at once.
     signal.signal(signal.SIGALRM, lambda _number, _frame: started[0].kill())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
@@ -73,7 +73,7 @@ def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:
         cwd=directory,
         env=environment,
         start_new_session=True,
-        # Should this process be killed, nobody else would end the operator.
+        # If this process is killed, no other process would end the operator.
         preexec_fn=lambda: _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL),
     )
     started.append(operator)
@@ -104,7 +104,7 @@ def _children() -> list[int]:
 
 
 def _link_runner_folder(target: Path) -> None:
-    """Let the runs' files, whose path is fixed for a group of kinds, lie in the lab's folder."""
+    """Link the runs' files, whose path is fixed per group of kinds, into the lab's folder."""
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     RUNNER_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = RUNNER_FOLDER / GROUP
@@ -113,10 +113,10 @@ def _link_runner_folder(target: Path) -> None:
 
 
 def _remove_traces() -> None:
-    """Remove the link, and the sockets of runs that were cut off; the lock is still held."""
+    """Remove the link, and the sockets of interrupted runs; the lock is still held."""
     (RUNNER_FOLDER / GROUP).unlink(missing_ok=True)
     for folder in (RUNNER_FOLDER, RUNNER_FOLDER.parent):
-        with contextlib.suppress(OSError):  # something of another operator is in it
+        with contextlib.suppress(OSError):  # it contains something of another operator
             folder.rmdir()
     for path in RUN_SOCKETS.glob("ansibleoperator-*"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

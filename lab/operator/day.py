@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A day in the life of a cluster under the operator: its events, and what it must be like after it.
+"""A day of a cluster under the operator: its events, and its required final state.
 
-Each scene makes events and waits for the states that must follow them. What only a periodic run
-sees, such as a machine that fails, goes on in the background of what the watcher asks a run for.
+Each scene causes events and waits for the states that must follow. Some events, such as a failing
+machine, are seen only by periodic runs; they overlap with events for which the watcher requests a
+run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _READY_SECONDS = 90.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Which nodes and racks the events of the day concern."""
+    """Nodes and racks that the events of the day concern."""
 
     late: Sequence[str]
     failing: Sequence[str]
@@ -39,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Day:
-    """A cluster and the events that befall it."""
+    """A cluster and the events of a day."""
 
     hall: Hall
     latencies: Latencies
@@ -47,7 +48,7 @@ class Day:
     plan: Plan
 
     def play(self) -> None:
-        """All scenes. Raises LabError where a state does not follow its event."""
+        """All scenes. Raises LabError if a state does not follow its event."""
         for hour, scene in (
             ("06:00", self.pods_arrive),
             ("07:00", self.nodes_are_added),
@@ -119,7 +120,7 @@ class Day:
             )
             self.latencies.settle()
 
-        # The runs that this asked for do not ask the machines.
+        # The runs that this triggers do not read the machines.
         if forgotten := set(self.plan.failing) - self.hall.failing():
             raise LabError(f"The status forgot that these machines fail: {sorted(forgotten)}.")
 
@@ -288,7 +289,7 @@ Finding = Iterator[str]
 
 
 def verify(hall: Hall, running: RunningInstallation, say: Say) -> None:
-    """Check each resource against what is wanted. Raises LabError with all that is not so."""
+    """Check each resource against its required state. Raises LabError with all deviations."""
     wrong = []
     for check in CHECKS:
         name = str(check.__doc__).rstrip(".")

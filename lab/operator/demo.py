@@ -24,7 +24,7 @@ from lab.rmd import machine_configuration
 from lab.state import LabSettings, LabState
 from lab.workload import make_namespace
 
-# Beside the lab of `make demo`, which may go on.
+# Separate from the lab of `make demo`, which may continue.
 ROOT = Path(lifecycle.__file__).resolve().parent / ".state-operator"
 LEAST_NODES, LEAST_RACKS = 12, 2
 NODES, RACKS = 24, 4
@@ -52,7 +52,7 @@ def demo(
     unchanged_runs: int = UNCHANGED_RUNS,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
 ) -> Shown:
-    """The whole demo; what it started is stopped. Raises LabError, and keeps the logs then."""
+    """The whole demo; all started parts are stopped. Raises LabError, and keeps the logs then."""
     _refuse(state, asked)
     try:
         lifecycle.up(state, asked, say)
@@ -130,7 +130,7 @@ def _installed(hall: Hall, say: Say, heartbeat_seconds: float) -> RunningInstall
 
 
 def plan_of(hall: Hall) -> Plan:
-    """Nodes for the events of the day; machines whose certificates nobody signed have none."""
+    """Nodes for the events of the day; machines with self-signed certificates have none."""
     signed = [name for name, machine in hall.machines.items() if machine.certificate == "lab-ca"]
     plain = [name for name in signed if not machine_configuration(hall.machines[name]).debug]
     return Plan(
@@ -142,5 +142,5 @@ def plan_of(hall: Hall) -> Plan:
 
 
 def ending(shown: Shown) -> Sequence[str]:
-    """What the demo says in the end."""
+    """The demo's final output."""
     return ["every resource is as wanted", "", *shown.lines]

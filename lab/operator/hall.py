@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster of the operator's demo, as the people and programs beside the operator use it."""
+"""The cluster of the operator's demo, with the actions of its users and other programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Hall:
     ) -> None:
         self.api, self.state, self.settings, self.machines = api, state, settings, machines
 
-    # The fleet.
+    # The fleet
 
     def create_fleet(self) -> None:
         enabled = {"enabled": True}
@@ -83,7 +83,7 @@ class Hall:
         """Nodes that the status names as failing."""
         return {one["node"] for one in self.status().get("failing", [])}
 
-    # Nodes and their NodeConfigs.
+    # Nodes and their NodeConfigs
 
     def nodes(self) -> dict[str, JsonObject]:
         items = self.api.request("GET", "/api/v1/nodes")["items"]
@@ -111,7 +111,7 @@ class Hall:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def edit_template(self, rack: str, interval: str) -> None:
-        """Change how often the machines of a rack are read."""
+        """Change the reading interval of a rack's machines."""
         collector = {"inletTemp": {"fetchInterval": interval}}
         body = {"spec": {"template": {"metricsCollector": collector}}}
         self.api.merge(f"{TEMPLATES}/rack-{rack}", body)
@@ -133,7 +133,7 @@ class Hall:
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """The clock of the machines stands still, so that no reading moves."""
+        """Stop the clock of the machines, so that no reading moves."""
         faults.call(self.settings, "POST", "/clock", {"frozen": True})
         try:
             yield
@@ -141,15 +141,15 @@ class Hall:
             faults.call(self.settings, "POST", "/clock", {"frozen": False})
 
     def forget_requests(self) -> None:
-        """Count anew what the machines are asked."""
+        """Reset the counts of requests to machines."""
         faults.call(self.settings, "DELETE", "/requests")
 
     def were_asked(self) -> bool:
-        """Whether each machine with a node was asked since the counting began."""
+        """Whether each machine with a node got requests since the reset."""
         counted = faults.call(self.settings, "GET", "/requests")["nodes"]
         return all(counted[node]["requests"] > 0 for node in self.nodes())
 
-    # Pods.
+    # Pods
 
     def pods(self) -> dict[str, JsonObject]:
         items = self.api.request("GET", _PODS)["items"]
@@ -182,7 +182,7 @@ class Hall:
         self.api.merge(DEPLOYMENT, {"spec": {"replicas": replicas}})
 
     def bound_of_deployment(self) -> list[JsonObject]:
-        """Pods of the Deployment that have a node and are not about to end."""
+        """Pods of the Deployment with a node that are not being deleted."""
         return [
             pod
             for pod in self.pods().values()
@@ -192,7 +192,7 @@ class Hall:
         ]
 
     def drain(self, node: str) -> int:
-        """Cordon a node and evict its pods that need nothing of it alone; return how many."""
+        """Cordon a node and evict its movable pods; return their number."""
         self.cordon(node)
         evicted = [
             pod
@@ -208,7 +208,7 @@ class Hall:
             self.api.request("POST", path, {**body, "deleteOptions": _NOW})
         return len(evicted)
 
-    # Devices.
+    # Devices
 
     def publish_devices(self, nodes: list[str]) -> None:
         """Publish one device on each node, a class and a template, as a driver of resource.k8s.io."""
@@ -249,10 +249,10 @@ class Hall:
                 found[item["metadata"]["name"]] = (result["pool"], pods)
         return found
 
-    # RMD.
+    # RMD
 
     def install_daemons(self, count: int) -> list[str]:
-        """Pods of RMD daemons that speak plain HTTP, as a DaemonSet makes them; their nodes."""
+        """Create pods of RMD daemons over plain HTTP, as a DaemonSet would; return their nodes."""
         chosen = [
             machine
             for name, machine in self.machines.items()
@@ -279,12 +279,12 @@ class Hall:
             )
 
         wait_until(is_running, 30.0, f"the pod {name} to run", interval=0.1)
-        # A kubelet would tell the address of the pod; the daemons of the lab have one each.
+        # A kubelet would report the address of the pod; each daemon of the lab has its own.
         status = {"podIP": address(machine), "podIPs": [{"ip": address(machine)}]}
         self.api.merge(f"{path}/{name}/status", {"status": status})
 
     def cache_ways(self, node: str) -> int:
-        """How many ways the operator offers on the node."""
+        """Number of ways that the operator offers on the node."""
         status = self.api.request("GET", f"/api/v1/nodes/{node}")["status"]
         return int(status["allocatable"].get(CACHE_WAYS, "0"))
 
@@ -320,7 +320,7 @@ class Hall:
         self.api.request("POST", WORKLOADS, body)
 
     def workloads_of_daemons(self) -> dict[str, int]:
-        """How many workloads each daemon has."""
+        """Number of workloads of each daemon."""
         daemons = faults.call(self.settings, "GET", "/daemons", port=faults.RMD_ADMIN)
         return {node: len(daemon["workloads"]) for node, daemon in daemons.items()}
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An overlay of operator/config on the cluster of a lab, whose Deployment runs as processes.
 
-The API server gets definitions, account, rights and policies of the overlay as they are. The lab
-has no container engine, so the containers of the Deployment become processes with the arguments of
-the Deployment and the rights of its account.
+The API server gets the definitions, account, rights and policies of the overlay unchanged. The lab
+has no container engine, so the Deployment's containers become processes with its arguments and its
+account's rights.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RMD_CLIENT = "rmd-client"
 
 @dataclass(frozen=True)
 class Installation:
-    """An overlay that is applied; ``manifests`` are all of its objects."""
+    """An applied overlay; ``manifests`` are all of its objects."""
 
     state: LabState
     settings: OperatorSettings
@@ -65,12 +65,12 @@ class RunningInstallation:
         return self.installation.state
 
     def metrics(self) -> str:
-        """The metrics of the runs, as Prometheus gets them."""
+        """The metrics of the runs, as Prometheus scrapes them."""
         return operator.get(self.metrics_port, "/metrics")
 
     @property
     def last_error(self) -> str:
-        """The newest error in the operator's log; empty without one."""
+        """The newest error in the operator's log; empty if none."""
         for line in reversed(self.operator.log.splitlines()):
             if '"level":"error"' in line:
                 entry = json.loads(line)
@@ -126,14 +126,14 @@ def built(overlay: str) -> list[JsonObject]:
 
 
 def namespaces_of(manifests: Sequence[JsonObject]) -> list[str]:
-    """The namespaces that an overlay expects: it has objects in them and does not bring them."""
+    """The namespaces that an overlay expects: it has objects in them and does not create them."""
     named = {item["metadata"].get("namespace") for item in manifests}
     brought = {item["metadata"]["name"] for item in manifests if item["kind"] == "Namespace"}
     return sorted(named - brought - {None, "kube-system"})
 
 
 def write_kubeconfig(path: Path, admin: Path, **cluster: str) -> None:
-    """Write a kubeconfig with a token of the operator's account, for which the admin asks.
+    """Write a kubeconfig with a token of the operator's account, requested by the admin.
 
     ``cluster`` replaces or adds fields of the API server.
     """
@@ -152,7 +152,7 @@ def write_kubeconfig(path: Path, admin: Path, **cluster: str) -> None:
 
 
 def options_of(manifests: Sequence[JsonObject]) -> list[str]:
-    """The Deployment's options of ansible-operator, apart from those that a lab chooses."""
+    """The Deployment's options of ansible-operator, except for those that a lab chooses."""
     [deployment] = [item for item in manifests if item["kind"] == "Deployment"]
     [container] = [
         item
@@ -203,7 +203,7 @@ def _wait_for_definitions(api: Api, manifests: Sequence[JsonObject]) -> None:
 
 
 def _write_watches(folder: Path, manifests: Sequence[JsonObject]) -> Path:
-    """watches.yaml of the overlay's ConfigMap, and beside it the playbooks that it names."""
+    """watches.yaml of the overlay's ConfigMap, and the playbooks that it names beside it."""
     [watches] = [
         item["data"]["watches.yaml"]
         for item in manifests
@@ -217,7 +217,7 @@ def _write_watches(folder: Path, manifests: Sequence[JsonObject]) -> Path:
 
 
 def _environment(state: LabState, heartbeat_seconds: float | None) -> dict[str, str]:
-    """Where the collection is, and the Secret of the RMD daemons' clients as a folder."""
+    """The collection, and the Secret of the RMD daemons' clients as a folder."""
     mirror = synchronize() if not _in_a_collection() else REPOSITORY
     found = {"ANSIBLE_COLLECTIONS_PATH": str(mirror.parents[2])}
     if heartbeat_seconds is not None:

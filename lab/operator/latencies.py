@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long it takes from an event to the state that follows it, by kind of event."""
+"""Latencies from events to the states that follow them, by kind of event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Expectation:
-    """A state that follows an event; ``holds`` is asked until it is true."""
+    """A state that follows an event; ``holds`` is polled until it is true."""
 
     kind: str
     what: str
@@ -29,7 +29,7 @@ class Expectation:
 
 @dataclass
 class Latencies:
-    """The events so far: answered ones by kind, and open ones."""
+    """The events so far: completed ones by kind, and open ones."""
 
     say: Say
     clock: Callable[[], float] = time.monotonic
@@ -38,11 +38,11 @@ class Latencies:
     _open: list[Expectation] = field(default_factory=list)
 
     def expect(self, kind: str, what: str, holds: Callable[[], bool]) -> None:
-        """An event took place just now; ``what`` names the state that follows it."""
+        """Record an event now; ``what`` names the state that follows it."""
         self._open.append(Expectation(kind, what, holds, self.clock()))
 
     def settle(self, longest: float = LONGEST_SECONDS) -> None:
-        """Return when all expected states are there. Raises LabError after ``longest`` seconds."""
+        """Return when all expected states hold. Raises LabError after ``longest`` seconds."""
         deadline = self.clock() + longest
         while self._open:
             for one in [one for one in self._open if one.holds()]:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of an unchanged cluster, back to back: what they write is told, and must be heartbeats."""
+"""Runs of an unchanged cluster, back to back: they may write only heartbeats, which are listed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPENT = re.compile(
 
 @dataclass(frozen=True)
 class Unchanged:
-    """So many runs, what each took, the heartbeats that they wrote, and requests that write."""
+    """A series of runs: their durations, their heartbeats, and their writing requests."""
 
     seconds: tuple[float, ...]
     heartbeats: tuple[Write, ...]
@@ -50,7 +50,7 @@ class Unchanged:
 def watch(
     hall: Hall, running: RunningInstallation, runs: int, heartbeat_seconds: float
 ) -> Unchanged:
-    """Make the runs one after the other. Raises LabError where one writes more than heartbeats."""
+    """Run one after the other. Raises LabError if a run writes more than heartbeats."""
     manifests = running.installation.manifests
     ended = _settled(hall, running)
     fleet = key_of("powerfleets", "wattwise.github.io", NAMESPACE, FLEET)
@@ -74,19 +74,19 @@ def watch(
         for verb, resource in sorted(after)
         if verb in ("POST", "PUT", "PATCH", "APPLY", "DELETE")
     }
-    # The request for each run is a patch of ours.
+    # Each run is requested by a patch of this module.
     sent["PATCH powerfleets"] = sent.get("PATCH powerfleets", 0.0) - runs
     counted = {name: count for name, count in sent.items() if count}
     return Unchanged(tuple(seconds), tuple(heartbeats), len(known), counted)
 
 
 def _ask(hall: Hall, number: str) -> dict[str, Any]:
-    """Ask for a run; the changed PowerFleet."""
+    """Request a run; return the changed PowerFleet."""
     return hall.change_fleet({"metadata": {"annotations": {ASKED: number}}})
 
 
 def _settled(hall: Hall, running: RunningInstallation) -> int:
-    """Make runs until each machine was read since its clock stands still; all runs so far."""
+    """Run until each machine was read since its clock stopped; return the number of runs so far."""
     hall.forget_requests()
     ended = wait_until_idle(running)
     while not hall.were_asked():
@@ -96,7 +96,7 @@ def _settled(hall: Hall, running: RunningInstallation) -> int:
 
 
 def runs_ended(running: RunningInstallation, fleet: str = FLEET) -> int:
-    """How many runs of the fleet have come to their end."""
+    """Number of the fleet's runs that have ended."""
     name = f'"name":"{fleet}","namespace":"{NAMESPACE}"'
     lines = running.operator.log.splitlines()
     return sum(_ENDED in line and name in line for line in lines)
@@ -105,7 +105,7 @@ def runs_ended(running: RunningInstallation, fleet: str = FLEET) -> int:
 def wait_for_run(
     running: RunningInstallation, ended: int, fleet: str = FLEET, seconds: float = _RUN_SECONDS
 ) -> int:
-    """Return when one more run has ended and none is to come; how many there were then."""
+    """Return when one more run has ended and none is queued; the number of ended runs."""
     what = f"the end of a run of PowerFleet {fleet}"
     wait_until(lambda: runs_ended(running, fleet) > ended, seconds, what, interval=0.1)
     return wait_until_idle(running, fleet, seconds)
@@ -114,7 +114,7 @@ def wait_for_run(
 def wait_until_idle(
     running: RunningInstallation, fleet: str = FLEET, seconds: float = _RUN_SECONDS
 ) -> int:
-    """Return when the operator has no run and none to come; the number of runs so far."""
+    """Return the number of runs so far when none is running or queued."""
     wait_until(lambda: running.operator.is_idle, seconds, "an idle operator", interval=0.1)
     return runs_ended(running, fleet)
 

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changed in a cluster of all that the operator's account may write.
+"""Changes in a cluster of the objects that the operator's account may write.
 
-The account's roles say which kinds that are. Each write of an object moves its resource version,
-so equal versions prove that nothing was written.
+The account's roles give the kinds. Each write of an object changes its resource version, so equal
+versions prove that nothing was written.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _OWN_LEASES = "wattwise-"
 _LEADER_LEASE = f"/leases.coordination.k8s.io/{NAMESPACE}/{ACCOUNT}"
 _REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-# What a kubelet writes of its node in each of its heartbeats.
+# A kubelet's writes to its node in each heartbeat.
 _KUBELETS = ("lastHeartbeatTime",)
 
 
 @dataclass(frozen=True)
 class Write:
-    """An object that is another one than before.
+    """A changed object.
 
-    ``is_reading``: only what was read and when is new; ``is_heartbeat``: and the stored time was
-    that of a heartbeat ago.
+    ``is_reading``: only readings and their times are new; ``is_heartbeat``: in addition, the stored
+    time was a heartbeat interval ago.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Write:
 
     @property
     def resource(self) -> str:
-        """Without its group."""
+        """Name without the group."""
         return _resource(self.path)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ def writable(manifests: Sequence[JsonObject]) -> list[tuple[str, str]]:
 
 
 def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
-    """All objects of these kinds, of Leases those of wattwise alone. Raises ApiError."""
+    """All objects of these kinds, only wattwise's among Leases. Raises ApiError."""
     found: Objects = {}
     for group, resource in writable(manifests):
         for item in _listed(api, group, resource):
@@ -83,7 +83,7 @@ def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
 def _listed(api: Api, group: str, resource: str) -> list[JsonObject]:
     """All objects of a kind, in the first version of its group that serves it.
 
-    A definition may be missing, such as that of the other group of NodeConfigs.
+    A definition may be missing, such as the one in the other group of NodeConfigs.
     """
     found = api.find(f"/apis/{group}") if group else None
     versions = [each["groupVersion"] for each in (found or {"versions": []})["versions"]]
@@ -96,7 +96,7 @@ def _listed(api: Api, group: str, resource: str) -> list[JsonObject]:
 
 
 def key_of(resource: str, group: str, namespace: str, name: str) -> str:
-    """What ``stored`` calls an object."""
+    """The key of an object in ``stored``."""
     return f"/{'.'.join(filter(None, (resource, group)))}/{namespace}/{name}"
 
 
@@ -105,7 +105,7 @@ def _resource(key: str) -> str:
 
 
 def writes(before: Objects, after: Objects, heartbeat_seconds: float) -> list[Write]:
-    """What was written in between, apart from what kubelets write of their nodes."""
+    """The writes in between, except for those of kubelets to their nodes."""
     found = []
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
@@ -122,7 +122,7 @@ def writes(before: Objects, after: Objects, heartbeat_seconds: float) -> list[Wr
 
 
 def _different(old: Any, new: Any, path: str = "") -> list[str]:
-    """The paths at which two objects differ, without what every write moves."""
+    """The paths at which two objects differ, without those that every write changes."""
     if path in (".metadata.resourceVersion", ".metadata.managedFields"):
         return []
     if isinstance(old, dict) and isinstance(new, dict):
@@ -140,14 +140,15 @@ def _different(old: Any, new: Any, path: str = "") -> list[str]:
     return [] if old == new else [path]
 
 
-# Of a NodeConfig the times of readings and what moved meanwhile; of a PowerFleet the last run.
+# Of a NodeConfig, the times of readings and the values that moved meanwhile; of a PowerFleet, the
+# last run.
 _BEATING: Mapping[str, tuple[str, ...]] = {
     "nodeconfigs": (".status.readings.",),
     "powerfleets": (".status.lastRun", ".status.watts", ".status.hottestInlet"),
 }
 
 
-# The age of a heartbeat differs from node to node, so that not all are written by one run.
+# Heartbeats have different ages from node to node, so that no run writes all of them.
 _SHARES = {"nodeconfigs": 0.5}
 
 
@@ -157,7 +158,7 @@ def _is_reading(key: str, fields: Sequence[str]) -> bool:
 
 
 def _times(old: JsonObject, new: JsonObject) -> list[tuple[float, float]]:
-    """Of each time of a reading or a run the old and the new one, in Unix seconds."""
+    """Old and new value of each time of a reading or a run, in Unix seconds."""
     before, after = old.get("status", {}), new.get("status", {})
     pairs = [
         *(
@@ -178,7 +179,7 @@ def _seconds(text: str) -> float:
 
 
 def requests(api: Api, manifests: Sequence[JsonObject]) -> dict[tuple[str, str], float]:
-    """Requests that the API server had so far, by verb and resource, without those for Leases."""
+    """The API server's requests so far, by verb and resource, without those for Leases."""
     own = {
         resource for group, resource in writable(manifests) if "." in group and resource != "leases"
     }

@@ -40,16 +40,16 @@ NAME = "predictor"
 
 
 def prepare(state: LabState, settings: LabSettings, say: Callable[[str], None]) -> None:
-    """Put the models in place, trained or from the cache, and say their errors.
+    """Put the models in place, trained or from the cache, and print their errors.
 
-    Raises LabError where the Python environment is missing or training fails.
+    Raises LabError if the Python environment is missing or training fails.
     """
     say(train(state, settings.seed))
     write_server_settings(models_folder(state), settings.ports[NAME])
 
 
 def services(state: LabState, settings: LabSettings) -> list[Service]:
-    """The inference server. Raises LabError where its Python environment is missing."""
+    """The inference server. Raises LabError if its Python environment is missing."""
     port = settings.ports[NAME]
     return [
         Service(
@@ -66,7 +66,7 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
 
 
 def infer_url(port: int, server_type: str) -> str:
-    """Where the model of a server type is asked."""
+    """URL of the model of a server type."""
     return f"http://127.0.0.1:{port}/v2/models/{server_type}/versions/{MODEL_VERSION}/infer"
 
 
@@ -78,7 +78,7 @@ def accuracy_file(state: LabState) -> Path:
 def train(state: LabState, seed: int) -> str:
     """Put a trained model for each server type into the state folder; return a line with errors.
 
-    Quick where the user's cache has the models of this seed. Raises LabError.
+    Quick if the user's cache has the models of this seed. Raises LabError.
     """
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     command = [str(environment_python()), "-m", "lab.predictor", "train"]
@@ -97,8 +97,8 @@ def train(state: LabState, seed: int) -> str:
 def environment_python() -> Path:
     """The interpreter of the predictor's environment.
 
-    That of LAB_PREDICTOR_PYTHON, else of .venvs/predictor in the repository (the environment's
-    WATTWISE_REPOSITORY where the tests run on a copy). Raises LabError where there is none.
+    The one of LAB_PREDICTOR_PYTHON, else of .venvs/predictor in the repository (the environment's
+    WATTWISE_REPOSITORY if the tests run on a copy). Raises LabError if there is none.
     """
     repository = Path(os.environ.get("WATTWISE_REPOSITORY") or REPOSITORY)
     default = repository / ".venvs" / "predictor" / "bin" / "python"
@@ -113,7 +113,7 @@ def environment_python() -> Path:
 
 
 def serves(port: int, models: Sequence[str]) -> bool:
-    """Whether every model is loaded: the server calls itself ready before it loads the first."""
+    """Whether every model is loaded; the server reports itself ready before it loads the first."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
     try:
         for model in models:

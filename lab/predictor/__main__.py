@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power models: those of a lab, and those of machines of one's own from recorded readings."""
+"""Power models: a lab's, and those of real machines from recorded readings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trained models in the user's cache, by a hash of everything that they depend on."""
+"""Trained models in the user's cache, under a hash of all their inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = ("scikit-learn", "numpy", "joblib")
 
 
 def trained_models(seed: int) -> Path:
-    """The folder of the models that `training.train` makes with this seed, made where missing."""
+    """The folder of the models that `training.train` makes with this seed, created if missing."""
     folder = cache_folder() / f"power-models-{_fingerprint(seed)}"
     if folder.exists():
         return folder
@@ -33,7 +33,7 @@ def trained_models(seed: int) -> Path:
         try:
             partial.rename(folder)
         except OSError:
-            if not folder.exists():  # it does where another lab was quicker with the same
+            if not folder.exists():  # it exists if another lab was quicker with the same
                 raise
     return folder
 

@@ -18,13 +18,13 @@ from lab.predictor.training import Samples, fit, measure
 
 FEWEST_SAMPLES = 100
 LEAST_CPU_SPAN = 20.0
-HELD_BACK = 5  # one in so many samples judges the model instead of training it
+HELD_BACK = 5  # one in this many samples judges the model instead of training it
 
 
 def train(samples: Sequence[Sample], server_type: str, folder: Path) -> str:
     """Write the model of this type into MLServer's folder; return a line that judges it.
 
-    Raises LabError where the samples are too few, or all of the same load.
+    Raises LabError if the samples are too few, or all of the same load.
     """
     chosen = [sample for sample in samples if sample.server_type == server_type]
     if len(chosen) < FEWEST_SAMPLES:
@@ -40,7 +40,7 @@ def train(samples: Sequence[Sample], server_type: str, folder: Path) -> str:
         )
     judging = chosen[HELD_BACK - 1 :: HELD_BACK]
     training = [sample for number, sample in enumerate(chosen, 1) if number % HELD_BACK]
-    # A flat end would tell the placer that further load costs nothing.
+    # A flat end would suggest to the placer that further load costs nothing.
     model = fit(_arrays(training), beyond_cpu="linear")
     joblib.dump(model, model_file(folder, server_type))
     return (

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was recorded of real machines, as samples to train a power model with.
+"""Recordings of real machines, as samples to train a power model with.
 
 Standard library only: recording needs no predictor environment.
 """
@@ -39,10 +39,10 @@ COLUMNS = tuple(item.name for item in fields(Sample))
 
 
 def record(documents: Path, path: Path) -> int:
-    """Append what the documents of a run folder say to the CSV file; return how many samples.
+    """Append the samples in the documents of a run folder to the CSV file; return their number.
 
-    A machine counts if its use, temperature, pressure and power were all read, not taken from
-    earlier, and its type is known. What the file has already is left out. Raises LabError.
+    A machine counts if its use, temperature, pressure and power were all freshly read and its type
+    is known. Samples that the file already has are left out. Raises LabError.
     """
     snapshot, readings = (_document(documents, kind) for kind in ("snapshot", "readings"))
     known = {(sample.time, sample.node) for sample in read(path)} if path.exists() else set()
@@ -57,7 +57,7 @@ def record(documents: Path, path: Path) -> int:
 
 
 def read(path: Path) -> list[Sample]:
-    """The samples of a CSV file. Raises LabError where it is none of ours."""
+    """The samples of a CSV file. Raises LabError if the file has another format."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)

@@ -29,7 +29,7 @@ def install(trained: Path, server_types: Sequence[str], folder: Path) -> None:
 
 
 def model_file(folder: Path, name: str) -> Path:
-    """Make the folder of a model with its settings; return where its file goes."""
+    """Create the folder of a model with its settings; return the path of its file."""
     model = folder / name
     model.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -42,7 +42,7 @@ def model_file(folder: Path, name: str) -> Path:
 
 
 def write_server_settings(folder: Path, port: int) -> None:
-    """Have MLServer listen on loopback only; it cannot do without gRPC, so that takes any port."""
+    """Settings for MLServer on loopback only; it cannot do without gRPC, which takes any port."""
     settings = {
         "host": "127.0.0.1",
         "http_port": port,

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Trains the power models; imported only by the interpreter of the predictor's environment.
 
-A model learns what a maker's bench would show: the server type's nominal watts, with noise, over
-CPU use in percent, inlet temperature in °C and differential pressure in Pa. It knows neither the
-bias of a single machine nor the rack that the machine stands in.
+A model learns the results of a maker's test bench: the server type's nominal watts, with noise,
+over CPU use in percent, inlet temperature in °C and differential pressure in Pa. It knows neither
+the bias of a single machine nor its rack.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs, one row (CPU percent, °C, Pa) a sample, with the noisy and the true watts."""
+    """Inputs, one row (CPU percent, °C, Pa) per sample, with the noisy and the true watts."""
 
     inputs: Array
     measured_watts: Array
@@ -84,10 +84,10 @@ def draw_samples(server_type: str, count: int, generator: np.random.Generator) -
 
 
 def fit(samples: Samples, beyond_cpu: str = "constant") -> Any:
-    """A regressor that is continuous, as power is: trees would give the placer false steps.
+    """A continuous regressor, since power is continuous: trees would give the placer false steps.
 
-    `beyond_cpu` is how it goes on past the samples' CPU use, as SplineTransformer names it. What
-    was the same in all samples has no part in it.
+    `beyond_cpu` is its extrapolation past the samples' CPU use, in SplineTransformer's terms.
+    Inputs that are the same in all samples are ignored.
     """
     knots = ((CPU_KNOTS, beyond_cpu), (INLET_KNOTS, "constant"), (DELTA_P_KNOTS, "constant"))
     inputs = [

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prometheus, which scrapes the Keplers of the lab and evaluates the collection's rules.
 
-Its promtool checks metrics, rules and dashboards in tests; no lab starts that one.
+Its promtool checks metrics, rules and dashboards in tests; no lab starts it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROGRAMS = GoTools(
         "prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
     },
     duration="5 minutes",
-    # Without the clients of all clouds, in which nothing is discovered here.
+    # Without the clients of all clouds, since nothing is discovered here.
     build_tags=("remove_all_sd",),
 )
 RULES = REPOSITORY / "roles" / "observe" / "files" / "prometheus-rules.yml"
@@ -40,12 +40,12 @@ INTERVAL = "1s"
 
 
 def find_promtool(say: Say) -> Path:
-    """The pinned promtool, built first where the cache has none. Raises LabError."""
+    """The pinned promtool; builds it if the cache has none. Raises LabError."""
     return build(PROGRAMS, say) / "promtool"
 
 
 def prepare(state: LabState, settings: LabSettings, say: Say) -> None:
-    """Build the program where the cache has none, and write its configuration. Raises LabError."""
+    """Build the program if the cache has none, and write its configuration. Raises LabError."""
     build(PROGRAMS, say)
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     rules = state.run / "prometheus-rules.yml"
@@ -68,7 +68,7 @@ def services(state: LabState, settings: LabSettings) -> list[Service]:
 
 
 def configuration(machines: Sequence[Machine], port: int, rules: Path) -> JsonObject:
-    """Scrapes of each Kepler, whose node is the instance, and the rules."""
+    """Scrapes of each Kepler, with its node as the instance, and the rules."""
     targets = [
         {"targets": [f"{machine.bmc_address}:{port}"], "labels": {"instance": machine.name}}
         for machine in machines
@@ -81,7 +81,7 @@ def configuration(machines: Sequence[Machine], port: int, rules: Path) -> JsonOb
 
 
 def at_once(rules: JsonObject) -> JsonObject:
-    """The rules with alerts that wait for nothing: minutes are long in a lab."""
+    """The rules with alerts that fire at once, because minutes are long in a lab."""
     return {
         "groups": [
             {

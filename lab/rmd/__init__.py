@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The simulated RMD daemons: one on each machine, in one process.
 
-The model is that of RMD v0.2 as its code says it; nothing of it was compared with hardware.
+The model follows the code of RMD v0.2; it was not compared with hardware.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORTS = ("rmd", "rmd_tls", "rmd_admin")
 def services(state: LabState, settings: LabSettings) -> list[Service]:
     """One process for all machines; ready when every daemon listens."""
     admin_port = settings.ports["rmd_admin"]
-    for other in ("rmd", "rmd_tls"):  # asked for now, so that the process finds them chosen
+    for other in ("rmd", "rmd_tls"):  # asked for now, so that the process finds them
         settings.ports[other]
     return [simulator_process("rmd", state, lambda: answers(admin_port, "/faults"))]
 
@@ -51,7 +51,7 @@ async def serving(state: LabState, settings: LabSettings) -> AsyncIterator[None]
 
 
 def address(machine: Machine) -> str:
-    """Where the machine's daemon listens: the InternalIP with 127.72 in place of 10.71."""
+    """The daemon's address: the InternalIP with 127.72 in place of 10.71."""
     return machine.internal_address.replace("10.71.", "127.72.", 1)
 
 
@@ -67,7 +67,7 @@ def endpoints(machines: Sequence[Machine], settings: LabSettings) -> dict[str, s
 
 
 def machine_configuration(machine: Machine) -> Configuration:
-    """Racks with an even number speak TLS, machines with an odd one the wire of v0.3."""
+    """Racks with an even number use TLS, machines with an odd one the wire format of v0.3."""
     rack, number = (int(part) for part in machine.internal_address.split(".")[2:])
     base = SKYLAKE if machine_host(machine).ways == SKYLAKE_WAYS else Configuration()
     return base.with_(
@@ -76,7 +76,7 @@ def machine_configuration(machine: Machine) -> Configuration:
 
 
 def machine_host(machine: Machine) -> Host:
-    """One cache a socket; machines of one socket have 11 ways, the others 20."""
+    """One cache per socket; single-socket machines have 11 ways, the others 20."""
     sockets = SERVER_TYPES[machine.server_type].sockets
     size = machine.cores // sockets
     caches = {socket: tuple(range(socket * size, (socket + 1) * size)) for socket in range(sockets)}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may do what: certificates, users, and the sample rules that RMD ships."""
+"""Access control: certificates, users, and the sample rules that RMD ships."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from lab.rmd.host import Configuration
 
-# Role → method and path (under /v1) that it may; admin is root as well.
+# Role → permitted methods and paths (under /v1); admin is root as well.
 _USER = (("GET", r"/cache.*|/policy|/workloads.*|/hospitality|/pstate.*"),)
 _ROOT = (
     *_USER,
@@ -29,7 +29,7 @@ _CERTIFICATE_USER = "Cert Client User"
 
 @dataclass(frozen=True)
 class Door:
-    """Who comes in: certificates that the daemon knows, and the roles of users by name."""
+    """Known certificates, and the roles of users by name."""
 
     admins: Sequence[x509.Certificate] = ()
     users: Sequence[x509.Certificate] = ()
@@ -38,7 +38,7 @@ class Door:
 
 @dataclass(frozen=True)
 class Denial:
-    """A status with the body and headers that go with it."""
+    """A status with its body and headers."""
 
     status: int
     text: str
@@ -53,10 +53,10 @@ def denial(
     authorization: str,
     certificate: bytes | None,
 ) -> Denial | None:
-    """Why the request is refused; None where it is not.
+    """The refusal of the request; None if it is permitted.
 
     `certificate` is the client's in DER form, `authorization` the header. In debug mode, and with
-    the levels that only ask for a certificate, nobody is refused.
+    the levels that only ask for a certificate, no client is refused.
     """
     if configuration.debug:
         return None

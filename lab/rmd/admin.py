@@ -1,14 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's own door to the RMD daemons, on loopback; no machine has one like it.
+"""Admin API of the RMD daemons, on loopback; real machines have none.
 
-GET    /daemons    node → endpoint, wire, workloads, resctrl groups, requests by method
-DELETE /requests   start counting again
-POST   /restart    [{node, loses_database, clean}]; clean is as after the first boot
-GET    /faults     POST /faults [{kind, node, seconds, silent}]
-DELETE /faults     all is well; a lost database stays lost
-POST   /latency    {seconds}
+GET    /daemons    node → endpoint, wire, workloads, resctrl groups, requests by method DELETE
+/requests   start counting again POST   /restart    [{node, loses_database, clean}]; clean is as
+after the first boot GET    /faults     POST /faults [{kind, node, seconds, silent}] DELETE /faults
+back to normal; a lost database stays lost POST   /latency    {seconds}
 """
 
 from __future__ import annotations

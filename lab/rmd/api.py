@@ -35,7 +35,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; the content type is None where there is no body."""
+    """An answer; the content type is None without a body."""
 
     status: int
     content: bytes = b""
@@ -47,7 +47,7 @@ Handler = Callable[[Daemon, Asked, "re.Match[str]"], Reply]
 
 
 def answer(daemon: Daemon, door: Door, asked: Asked) -> Reply:
-    """What the daemon answers. Raises PanicError where it closes the connection instead."""
+    """The daemon's answer. Raises PanicError if the daemon closes the connection instead."""
     wrong_path = _outside(daemon, asked.path)
     if wrong_path:
         return _text(404, "404 page not found\n")
@@ -70,7 +70,7 @@ def answer(daemon: Daemon, door: Door, asked: Asked) -> Reply:
 
 
 def _routed(daemon: Daemon, asked: Asked) -> Reply:
-    """Path, then method, then content type, then what is accepted, as the router looks at them."""
+    """Check path, then method, content type and accepted types, in the router's order."""
     found = [
         (method, handler, match)
         for method, pattern, handler in _ROUTES
@@ -93,7 +93,7 @@ def _routed(daemon: Daemon, asked: Asked) -> Reply:
 
 
 def _outside(daemon: Daemon, path: str) -> bool:
-    """Whether the path is under none of the prefixes that the daemon registered."""
+    """Whether the path is outside all prefixes that the daemon registered."""
     prefixes = ["cache", "policy", "hospitality", "workloads", "mba"]
     prefixes += ["pstate"] if daemon.configuration.pstate else []
     return re.match(rf"/v1/({'|'.join(prefixes)})(/|$)", path) is None
@@ -192,7 +192,7 @@ def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
     return Reply(status, text.encode(), TEXT, headers or {})
 
 
-# Levels and ids are matched unanchored, so that `llc-1` reaches its handler.
+# Levels and ids are matched unanchored, so `llc-1` reaches its handler.
 _LEVEL = r"/v1/cache/(?P<level>[^/]*(?:l2|l3|llc)[^/]*)"
 _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", r"/v1/cache/?", _summary),

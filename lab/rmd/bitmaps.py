@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sets of CPUs and of cache ways as RMD reads and writes them.
+"""Sets of CPUs and of cache ways in RMD's formats.
 
 A set of ways is an integer whose bit n is way n; way 0 is the lowest.
 """
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\^?(\d+)(?:-(\d+))?")
 
 
 class WrongExpressionError(Exception):
-    """A list of CPUs that is none; `str()` is the daemon's text."""
+    """An invalid list of CPUs; `str()` is the daemon's text."""
 
 
 class PanicError(Exception):
@@ -26,7 +26,7 @@ class PanicError(Exception):
 def cpus_of(expressions: Sequence[str], strips: bool = False) -> frozenset[int]:
     """The CPUs of lists such as `["1-8,^3-4,^7", "9"]`; `^` excludes, in order.
 
-    `strips` is v0.3's tolerance of blanks around a list. Raises WrongExpressionError, and
+    `strips` is v0.3's tolerance for blanks around a list. Raises WrongExpressionError, and
     PanicError for a list without a digit, at which v0.2 dies.
     """
     found: set[int] = set()
@@ -78,7 +78,7 @@ def runs(bits: int) -> list[tuple[int, int]]:
 
 
 def longest_run(bits: int) -> int:
-    """The bits of the longest run, the lowest of equal ones."""
+    """The bits of the longest run; of equal runs, the lowest."""
     start, length = max(runs(bits), key=lambda run: run[1], default=(0, 0))
     return ones(length) << start
 

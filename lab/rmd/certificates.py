@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The certificates of the daemons and of their clients, as RMD's samples have them."""
+"""The certificates of the daemons and of their clients, as in RMD's samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CIPHERS = "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
 
 @dataclass(frozen=True)
 class Certificates:
-    """One certificate for all daemons, and clients that may do everything or only look."""
+    """One certificate for all daemons, and clients with all or only reading permissions."""
 
     authority: KeyPair
     server: KeyPair
@@ -34,7 +34,7 @@ class Certificates:
 
     @property
     def door(self) -> Door:
-        """What the daemons know of their clients."""
+        """The daemons' knowledge about their clients."""
         return Door(admins=[_loaded(self.admin)], users=[_loaded(self.user)])
 
 
@@ -43,7 +43,7 @@ def folder(state: LabState) -> Path:
 
 
 def certificates(authority: Authority, directory: Path) -> Certificates:
-    """Those of the directory; made where there are none yet."""
+    """The certificates of the directory, created if missing."""
     names = (SERVER_NAME, ADMIN, USER)
     files = [KeyPair(directory / f"{name}.pem", directory / f"{name}-key.pem") for name in names]
     if not all(pair.certificate.exists() for pair in files):
@@ -55,10 +55,10 @@ def certificates(authority: Authority, directory: Path) -> Certificates:
 
 
 def server_context(files: Certificates, configuration: Configuration) -> ssl.SSLContext:
-    """TLS as the daemon speaks it.
+    """TLS as the daemon uses it.
 
-    Python verifies whatever certificate it asks for, so `require` and `require_any` take only
-    certificates of the authority here; the daemon's take any.
+    Python verifies every certificate that it requests, so `require` and `require_any` accept only
+    certificates of the authority here; the daemon's accept any.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.server.certificate, files.server.key)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A daemon: its database, what it does with workloads, and restarts."""
+"""A daemon: its database, its handling of workloads, and restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.rmd.ways import INFRA, SHARED, AccountingError, Full, Request, Ways, po
 
 
 class Refusal(Exception):
-    """An HTTP status with a body; `documented` is the status that RMD's documentation says."""
+    """An HTTP status with a body; `documented` is the status in RMD's documentation."""
 
     def __init__(self, status: int, text: str, documented: int | None = None) -> None:
         super().__init__(text)
@@ -28,14 +28,14 @@ class Refusal(Exception):
 
 
 class Hardware(NamedTuple):
-    """What stays when a daemon restarts."""
+    """State that survives the restart of a daemon."""
 
     host: Host
     resctrl: Resctrl
 
 
 class Daemon:
-    """One RMD on one machine. Raises BootError where it would not start."""
+    """One RMD on one machine. Raises BootError if it would not start."""
 
     def __init__(self, host: Host, configuration: Configuration) -> None:
         self.hardware = Hardware(host, Resctrl(host))
@@ -50,7 +50,7 @@ class Daemon:
     def restart(
         self, configuration: Configuration | None = None, loses_database: bool = False
     ) -> None:
-        """Start again; what resctrl holds stays, and entries without a group are dropped."""
+        """Start again; resctrl keeps its groups, and entries without a group are dropped."""
         if loses_database:
             self.workloads, self._sequence = {}, 0
         groups = self.hardware.resctrl.groups
@@ -85,7 +85,7 @@ class Daemon:
         return self.workloads[workload.id]
 
     def change(self, key: str, patch: Workload) -> Workload:
-        """PATCH, with all that is strange about it. Raises Refusal, PanicError."""
+        """PATCH, with all its oddities. Raises Refusal, PanicError."""
         stored = self._workload(key, "modify")
         merged, enforce = _merged(stored, patch)
         if merged.policy:
@@ -120,7 +120,7 @@ class Daemon:
         return stored
 
     def _require_same_place(self, stored: Workload, patch: Workload) -> None:
-        """A change of nothing but CPUs is checked against the workload itself, and always fails."""
+        """A change of only CPUs is checked against the workload itself, and always fails."""
         if (patch.core_ids, patch.task_ids) == (stored.core_ids, stored.task_ids):
             return
         if patch.core_ids or patch.task_ids:
@@ -177,7 +177,7 @@ class Daemon:
         try:
             write()
         except CommitError as error:
-            if self.configuration.wire == "0.2":  # v0.3 does not look at what libpqos says
+            if self.configuration.wire == "0.2":  # v0.3 ignores libpqos' errors
                 raise Refusal(
                     500, f"Error to commit resource group for {what}.. Details: {error}\n"
                 ) from error
@@ -204,7 +204,7 @@ class Daemon:
         return f"{'_'.join(workload.task_ids or workload.core_ids)}-{pool}"
 
     def _class_of(self, pool: str) -> str:
-        """v0.3 names no group: it takes the next class; those that share have one in common."""
+        """v0.3 names no group: it takes the next class; workloads that share have one in common."""
         if pool == SHARED:
             for other in self.workloads.values():
                 if other.cache_max == 0 and other.cos_name:
@@ -222,7 +222,7 @@ class Daemon:
         return cpus
 
     def _caches(self, workload: Workload, cpus: frozenset[int]) -> frozenset[int]:
-        """The caches that are the workload's: those of its CPUs, else of its tasks, else all."""
+        """The workload's caches: those of its CPUs, else of its tasks, else all."""
         for task in workload.task_ids:
             cpus |= self.host.processes.get(task, frozenset())
         found = {cache for cache, own in self.host.caches.items() if not cpus.isdisjoint(own)}

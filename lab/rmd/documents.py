@@ -26,7 +26,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """What a request asks for, or what the database holds; None is what was not given.
+    """Values of a request, or of a database entry; None means not given.
 
     `plugins` are the names of v0.3's plugins that were given.
     """
@@ -55,7 +55,7 @@ class Workload:
         return dataclasses.replace(self, **changes)
 
     def document(self, wire: Wire) -> JsonObject:
-        """The object that the daemon answers with, its fields in the daemon's order."""
+        """The daemon's answer for the workload, with its fields in the daemon's order."""
         cache = _given(max=self.cache_max, min=self.cache_min)
         pstate = _given(ratio=_go_number(self.ratio), monitoring=self.monitoring)
         document: JsonObject = {
@@ -74,7 +74,7 @@ class Workload:
 
 
 def parse(content: bytes, wire: Wire) -> Workload:
-    """Read a request's body; what the server owns is not taken over. Raises UnreadableError."""
+    """Read a request's body, without server-owned fields. Raises UnreadableError."""
     document = _object(_json(content), "RDTWorkLoad")
     rdt = _object(document.get("rdt"), "rdt") if wire == "0.3" else document
     cache = _object(rdt.get("cache"), "cache")
@@ -98,13 +98,13 @@ def parse(content: bytes, wire: Wire) -> Workload:
 
 
 def whole_numbers(content: bytes, *names: str) -> tuple[Mapping[str, Any], list[int | None]]:
-    """A body that is an object, and its members of these names. Raises UnreadableError."""
+    """A body that must be an object, and its members of these names. Raises UnreadableError."""
     document = _object(_json(content), "Request")
     return document, [_whole(document, name) for name in names]
 
 
 def pretty(document: Any) -> bytes:
-    """JSON as the daemon prints it: each line but the first one blank further in."""
+    """JSON as the daemon prints it: each line but the first is indented by one more blank."""
     text = json.dumps(document, indent=1, ensure_ascii=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -38,7 +38,7 @@ _FOREIGN_GROUP = "exhausted"
 
 @dataclass
 class Crash:
-    """A restart in the middle of work, so many requests from now; that one gets no answer.
+    """A restart in the middle of work, this many requests from now; that request gets no answer.
 
     It is carried out before that, or not, by `does_the_last`.
     """
@@ -50,7 +50,7 @@ class Crash:
 
 @dataclass
 class Station:
-    """A daemon with its socket and what was asked of it; `seconds` is how long it takes."""
+    """A daemon with its socket and its requests; `seconds` is its answer time."""
 
     name: str
     address: str
@@ -64,7 +64,7 @@ class Station:
     crash: Crash | None = None
 
     def crash_now(self) -> Crash | None:
-        """The crash, where it comes with this request."""
+        """The crash, if it comes with this request."""
         crash = self.crash
         if crash is None:
             return None
@@ -105,7 +105,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Fleet]:
-        """Listen everywhere. Raises LabError where an address is taken."""
+        """Listen everywhere. Raises LabError if an address is in use."""
         self._server = web.Server(self._handle, access_log=None)
         try:
             for station in self.stations.values():
@@ -233,7 +233,7 @@ def _crashed(station: Station, crash: Crash, transport: asyncio.Transport) -> we
 
 
 def _place_of(transport: asyncio.BaseTransport) -> tuple[str, int]:
-    """The address and port of ours; none of a connection that is closed already."""
+    """Local address and port; none if the connection is already closed."""
     address, port, *_rest = transport.get_extra_info("sockname") or ("", 0)
     return address, port
 
@@ -247,7 +247,7 @@ def _response(reply: Reply, broken: bool) -> web.Response:
 
 
 def _exhaust(daemon: Daemon) -> None:
-    """A group that RMD did not make takes what is left of the pools."""
+    """A group not made by RMD takes the rest of the pools."""
     masks = {cache: _pools(daemon, cache) for cache in daemon.host.caches}
     daemon.hardware.resctrl.groups[_FOREIGN_GROUP] = Group(masks, tasks={"1"})
     daemon.ways.settle_os_group()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a daemon is started on and with: the host's caches, and RMD's configuration."""
+"""A daemon's environment: the host's caches, and RMD's configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Host:
 
     @property
     def kernel_closids(self) -> int:
-        """How many groups the kernel makes: the least over its resources."""
+        """Number of groups that the kernel allows: the minimum over its resources."""
         return min(self.closids, self.mba_closids) if self.mba else self.closids
 
     @cached_property
@@ -70,7 +70,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Configuration:
-    """rmd.toml and what surrounds it; a pool of 0 ways is not configured.
+    """rmd.toml and its surroundings; a pool of 0 ways is not configured.
 
     `documented_status` makes the daemon answer 400, as its documentation says, where it really
     answers 500. `users` are those of PAM with their password.
@@ -96,7 +96,7 @@ class Configuration:
 
     @classmethod
     def from_toml(cls, text: str, wire: Wire = "0.2") -> Configuration:
-        """Read an rmd.toml. Raises BootError where it cannot be read."""
+        """Read an rmd.toml. Raises BootError if it cannot be read."""
         try:
             document = tomllib.loads(text)
             default, os_group = document.get("default", {}), document.get("OSGroup", {})
@@ -126,7 +126,7 @@ class Configuration:
         return read
 
     def check(self, host: Host) -> None:
-        """Raises BootError where RMD would not start on this host with it."""
+        """Raise BootError if RMD would not start on this host with this configuration."""
         asked = self.os_ways + self.guarantee + self.besteffort + self.shared
         if asked > host.ways:
             raise BootError(

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel's resctrl file system: groups with CPUs, tasks and cache masks.
 
-It belongs to the machine, not to the daemon: it stays when the daemon restarts.
+It belongs to the machine, not to the daemon, and survives the daemon's restart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CommitError(Exception):
 
 @dataclass
 class Group:
-    """`masks` are the ways by cache id that its CPUs and tasks may fill."""
+    """`masks` are, by cache id, the ways that its CPUs and tasks may fill."""
 
     masks: dict[int, int]
     cpus: set[int] = field(default_factory=set)
@@ -30,7 +30,7 @@ class Group:
 
 
 class Resctrl:
-    """All groups of a host by name, that of the root among them."""
+    """All groups of a host by name, including the root."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -38,7 +38,7 @@ class Resctrl:
         self.clear()
 
     def clear(self) -> None:
-        """As after the machine's boot: nothing but the root."""
+        """The state after the machine's boot: only the root."""
         full = dict.fromkeys(self.host.caches, self.host.full)
         self.groups.clear()
         self.groups[ROOT] = Group(full, set(self.host.cpus))
@@ -48,7 +48,7 @@ class Resctrl:
     ) -> None:
         """Make or change a group: directory, CPUs, tasks, schemata, in this order.
 
-        Raises CommitError; a group that this call made is gone then.
+        Raises CommitError; a group that this call made is removed again.
         """
         is_new = name not in self.groups
         if is_new and len(self.groups) >= self.host.kernel_closids:
@@ -73,7 +73,7 @@ class Resctrl:
         root.tasks |= group.tasks
 
     def release(self, name: str, cpus: Iterable[int], tasks: Iterable[str]) -> None:
-        """Take CPUs and tasks out of a group; one that is empty then is removed."""
+        """Take CPUs and tasks out of a group, and remove it if it is then empty."""
         group = self.groups[name]
         self._assign(name, group.cpus - set(cpus))
         group.tasks -= set(tasks)
@@ -81,7 +81,9 @@ class Resctrl:
             self.remove(name)
 
     def _assign(self, name: str, cpus: set[int]) -> None:
-        """Set a group's CPUs: each CPU is in one group, and what a group loses goes to the root."""
+        """Set a group's CPUs: each CPU is in one group; the CPUs that the group loses go to the
+        root.
+        """
         if not cpus <= self.host.cpus:
             raise CommitError(f"write /sys/fs/resctrl/{name}/cpus: invalid argument")
         group = self.groups[name]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a daemon checks before it makes a workload; texts and order are RMD's."""
+"""A daemon's checks before it makes a workload; texts and order are RMD's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_MBPS = 4294967290
 
 
 class InvalidError(Exception):
-    """A workload that is refused; `str()` is the daemon's reason."""
+    """A refused workload; `str()` is the daemon's reason."""
 
 
 class UnknownPolicyError(InvalidError):
@@ -25,9 +25,9 @@ class UnknownPolicyError(InvalidError):
 def validated(
     asked: Workload, stored: Mapping[str, Workload], host: Host, configuration: Configuration
 ) -> Workload:
-    """The workload with what its policy says filled in.
+    """The workload completed with the values of its policy.
 
-    Raises InvalidError for the first check that fails, and PanicError where the daemon dies.
+    Raises InvalidError for the first check that fails, and PanicError if the daemon dies.
     """
     _require_place(asked, host)
     if asked.policy:
@@ -42,7 +42,7 @@ def validated(
 
 
 def with_policy(asked: Workload, host: Host, configuration: Configuration) -> Workload:
-    """The policy's values in place of all that the workload says itself. Raises InvalidError."""
+    """Replace all of the workload's own values by the policy's. Raises InvalidError."""
     try:
         most, least, ratio = POLICIES[host.architecture][asked.policy]
     except KeyError:
@@ -97,7 +97,7 @@ def _with_pstate(asked: Workload, configuration: Configuration) -> Workload:
 def _with_bandwidth(
     asked: Workload, host: Host, configuration: Configuration, has_mba: bool
 ) -> Workload:
-    """Memory bandwidth of v0.3: its checks, and all of the bandwidth where none is given."""
+    """Memory bandwidth of v0.3: its checks, and all of the bandwidth by default."""
     supported = host.mba and configuration.mba_mode is not None
     if not supported:
         if has_mba:
@@ -125,7 +125,7 @@ def _with_bandwidth(
 def _require_free(
     asked: Workload, stored: Mapping[str, Workload], configuration: Configuration
 ) -> None:
-    """Neither id, uuid, task nor CPU may be another workload's."""
+    """Id, uuid, tasks and CPUs must not be another workload's."""
     if asked.id and asked.id in stored:
         raise InvalidError(f"Workload with id {asked.id} already exists")
     for other in stored.values():
@@ -147,7 +147,7 @@ def _require_free(
 
 
 def _shown(overlap: frozenset[int], length: int, configuration: Configuration) -> str:
-    """v0.2 prints a mask; v0.3 prints numbers, of the lowest 32 CPUs only."""
+    """v0.2 prints a mask; v0.3 prints numbers, only of the lowest 32 CPUs."""
     bits = bits_of(overlap)
     if configuration.wire == "0.2":
         return hex_groups(bits, length)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a daemon tells of caches, policies, bandwidth and hospitality."""
+"""A daemon's information about caches, policies, bandwidth and hospitality."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def cache_summary(daemon: Daemon) -> JsonObject:
 
 
 def cache_level(daemon: Daemon) -> JsonObject:
-    """All last-level caches. Raises AccountingError where no class of service is left."""
+    """All last-level caches. Raises AccountingError if no class of service is left."""
     infos = {str(cache): cache_info(daemon, cache) for cache in sorted(daemon.host.caches)}
     return {"number": len(infos), "Caches": infos}
 
 
 def cache_info(daemon: Daemon, cache: int) -> JsonObject:
-    """One cache. Raises AccountingError where no class of service is left."""
+    """One cache. Raises AccountingError if no class of service is left."""
     host, ways = daemon.host, daemon.ways
     own = bits_of(host.caches[cache])
     assigned: set[int] = set()
@@ -166,7 +166,7 @@ def _score_of_shared(daemon: Daemon) -> int:
 
 
 def _available_policies(daemon: Daemon, free: dict[str, int]) -> dict[str, int]:
-    """How many more workloads of each policy there is room for."""
+    """Number of additional workloads of each policy that fit."""
     found = {}
     for name, (most, least, _ratio) in sorted(POLICIES[daemon.host.architecture].items()):
         pool = pool_of(most, least)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How RMD v0.2 shares out cache ways: pools, free ways, runs for a request, the OS group."""
+"""RMD v0.2's distribution of cache ways: pools, free ways, runs for a request, the OS group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 class Ways:
-    """The accounting of one host; what is used is read from resctrl each time."""
+    """The accounting of one host; used ways are read from resctrl each time."""
 
     def __init__(self, host: Host, configuration: Configuration, resctrl: Resctrl) -> None:
         self.host = host
@@ -54,22 +54,22 @@ class Ways:
         self.infra = dict.fromkeys(host.caches, top)
 
     def used(self, cache: int) -> int:
-        """Ways of every group but those of the system; a full mask means that it has no say."""
+        """Ways of every group except the system's; a full mask means no restriction."""
         return self._masks(cache, {ROOT, INFRA})
 
     def free(self, pool: Pool, cache: int) -> int:
-        """Ways of a pool that no group has. Raises AccountingError where there is no such pool."""
+        """Ways of a pool that no group has. Raises AccountingError if there is no such pool."""
         self.require_classes()
         if pool not in self.pools:
             raise AccountingError(f"error doesn't support pool {pool}")
         return self.pools[pool][cache] & ~self.used(cache)
 
     def available(self, cache: int) -> int:
-        """What `available_ways` says: all ways but those of any group, the OS group's as well."""
+        """The value of `available_ways`: all ways that no group has, not even the OS group."""
         return self.host.full & ~self._masks(cache, set())
 
     def require_classes(self) -> None:
-        """Raises AccountingError where the host has no class of service left."""
+        """Raise AccountingError if the host has no class of service left."""
         count = len(self.resctrl.groups)
         if count >= self.host.closids:
             raise AccountingError(f"error, not enough CLOS on host, {count} used")
@@ -98,7 +98,7 @@ class Ways:
     def settle_os_group(self) -> None:
         """Give the OS its CPUs back, and the low ways up to the first used one.
 
-        Raises AccountingError where the host has no class of service left.
+        Raises AccountingError if the host has no class of service left.
         """
         self.require_classes()
         root = self.resctrl.groups[ROOT]
@@ -151,7 +151,7 @@ class Full(AccountingError):
 
 
 def pool_of(most: int, least: int, minimum_first: bool = False) -> Pool:
-    """The pool of a request. Raises AccountingError; `minimum_first` is v0.3's further check."""
+    """The pool of a request. Raises AccountingError; `minimum_first` is v0.3's additional check."""
     if minimum_first and least > most:
         raise AccountingError("Min cache value cannot be greater than max cache value")
     if most == 0:
@@ -166,5 +166,5 @@ def pool_of(most: int, least: int, minimum_first: bool = False) -> Pool:
 
 
 def by_pool(ways: Ways, cache: int) -> Mapping[Pool, int]:
-    """The free ways of each pool that is configured."""
+    """The free ways of each configured pool."""
     return {pool: ways.free(pool, cache) for pool in ways.pools}

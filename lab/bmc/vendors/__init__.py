@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tree of each vendor's BMC. Each file says in its docstring which traps its tree holds."""
+"""The tree of each vendor's BMC. The docstring of each file lists the traps of its tree."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 """Dell iDRAC 10 (17G): no Thermal, no Power, no SystemBoardInletTemp.
 
 Traps: a storage enclosure is the first chassis; more sensors than fit into one page, in no order,
-with the inlet (`InletTemp`, no PhysicalContext) on the second page; ThermalMetrics holds nothing;
-a sensor is listed but missing; processors count from zero; watts are in EnvironmentMetrics only.
+with the inlet (`InletTemp`, no PhysicalContext) on the second page; ThermalMetrics is empty; a
+sensor is listed but missing; processors count from zero; watts are in EnvironmentMetrics only.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 """OpenBMC (bmcweb) as built by default: no Thermal, no Power, and every query is refused.
 
 Traps: a riser and a power board come before the main chassis, each with an inlet of its own, and
-each claims the computer system, so that only the system's own link tells them apart; no sensor
-has a PhysicalContext; three ambient sensors, of which the first by number counts, listed in
-another order; PSU and riser inlets among them; ThermalMetrics readings have nothing but a
-DataSourceUri; EnvironmentMetrics.TemperatureCelsius is that of the processor.
+each claims the computer system, so that only the system's own link tells them apart; no sensor has
+a PhysicalContext; three ambient sensors, listed out of order, of which the first by number counts;
+PSU and riser inlets among them; ThermalMetrics readings have nothing but a DataSourceUri;
+EnvironmentMetrics.TemperatureCelsius is that of the processor.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _thermal(path: str, table: Sequence[Sensor]) -> dict[str, Builder]:
 
 
 def _module(member: str, table: Sequence[Sensor]) -> dict[str, Builder]:
-    """A board within the machine, which bmcweb shows as a chassis like any other."""
+    """A board within the machine, which bmcweb shows as an ordinary chassis."""
     path = f"{ROOT}/Chassis/{member}"
     return {
         **fixed(

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Supermicro H11: everything is in Thermal and Power, there are no Sensors.
+"""Supermicro H11: all values are in Thermal and Power; there are no Sensors.
 
-Traps: "Inlet Temp" is absent and reads 0, the air is measured by "Inlet Temp 2"; "System Temp" is
-a board sensor, some 9 °C too warm; a RAID enclosure is the first chassis and answers 503 until its
+Traps: "Inlet Temp" is absent and reads 0, and "Inlet Temp 2" measures the air; "System Temp" is a
+board sensor, some 9 °C too warm; a RAID enclosure is the first chassis and answers 503 until its
 controller is up; the service root offers no queries and `$expand` is ignored.
 """
 
