@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node agent writes for its own node alone: the role's admission policies on an API server."""
+"""The node agent writes only for its own node: the role's admission policies on an API server."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ REFUSED = {"type": CONDITION, "status": "False", "reason": "Refused", "message":
 
 
 class Agent:
-    """The node agent of one node, with the token that its pod gets; another node beside it."""
+    """The node agent of one node, with its pod's token, and another node."""
 
     def __init__(self, pods: tuple[Pods, Pods], kube: Kube, unbound: Kube, uid: str) -> None:
         self.admin, self.other = pods
         self.kube, self.unbound, self.uid = kube, unbound, uid
 
     def workload(self, name: str, *nodes: str, **spec: t.Any) -> Object:
-        # A pod that is there, or the garbage collector ends the workload.
+        # The pod must exist, or the garbage collector deletes the workload.
         owner: Object = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": self.uid}
         owner["controller"] = True
         return {
@@ -57,7 +57,7 @@ class Agent:
         kind: str | None = None,
         dry: bool = False,
     ) -> bool:
-        """Whether the API takes it of the agent; a policy that refuses it says its reason."""
+        """Whether the API accepts it from the agent; a refusing policy states its reason."""
         return allowed(self.kube, method, f"{path}?dryRun=All" if dry else path, body, kind)
 
 
@@ -77,7 +77,7 @@ def allowed(
 
 
 def client(kubeconfig: str, token: str, folder: Path) -> Kube:
-    """The same cluster, by this token."""
+    """The same cluster with this token."""
     given = yaml.safe_load(Path(kubeconfig).read_text())
     for user in given["users"]:
         user["user"] = {"token": token}
@@ -215,7 +215,7 @@ def test_an_agent_s_account_without_a_node_may_write_nothing(agent: Agent) -> No
 def test_the_module_works_with_what_the_policies_leave(agent: Agent) -> None:
     uid = agent.admin.add("asking", nginx1_cache_min="1")
     bad = agent.admin.add("bad", nginx1_cache_min="abc")
-    agent.admin.configure({uid: [2, 3], bad: [4, 5]})  # who runs it is the administrator
+    agent.admin.configure({uid: [2, 3], bad: [4, 5]})  # as the administrator
     stored = agent.admin.kube.get(f"{agent.admin.workloads}/rmd-workload-asking")
     del stored["metadata"]["managedFields"]
     name = f"{agent.admin.workloads}/rmd-workload-asking"

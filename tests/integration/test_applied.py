@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is taken for applied without asking the API server is what it would leave as it is."""
+"""Manifests count as applied without a request only if the server would leave them unchanged."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Stored:
         return t.cast(Object, self.kube.find(self.path))
 
     def would_stay(self, manifest: Object) -> bool:
-        """Whether the API server would leave the object as it is."""
+        """Whether the API server would leave the object unchanged."""
         try:
             after = self.apply(manifest, dryRun="All")
         except ApiError:
@@ -147,7 +147,7 @@ def test_no_manifest_that_would_change_the_object_is_taken_for_applied(stored: S
 
 
 def test_what_others_took_or_changed_is_applied_anew(stored: Stored) -> None:
-    """Labels of others are no matter; each field of ours that another one set is."""
+    """Labels of other managers do not matter; a field of ours with another manager does."""
     stored.apply(
         {**stored.manifest, "metadata": {"name": "one", "labels": {"theirs": "x"}}}, "another"
     )

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Playbook awx with the modules of awx.awx: against a simulated AWX, or the one of AWX_HOST.
 
-Each module takes a second, so ``make test`` has the runs of the molecule chain and one test of these;
-tests/unit/lab/test_awx.py has the modules in one process, with all objects.
+Each module takes a second, so ``make test`` has only the runs of the molecule chain and one of
+these tests. tests/unit/lab/test_awx.py runs the modules in one process, with all objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from support.playbook import PlaybookRun
 
 Json = dict[str, t.Any]
 
-# Few objects, of each kind that others refer to.
+# Few objects, one of each kind that others refer to.
 SMALL: Json = {
     "awx_inventory_sources": [],
     "awx_schedules": [],
@@ -49,7 +49,7 @@ def changed(run: PlaybookRun) -> int:
 
 
 def changed_tasks(run: PlaybookRun) -> set[str]:
-    """The names of tasks that changed something, without the role's."""
+    """The names of changed tasks, without the role's name."""
     assert run.returncode == 0, run.output
     body = json.loads(run.output[run.output.index("{") :])
     return {
@@ -62,12 +62,12 @@ def changed_tasks(run: PlaybookRun) -> set[str]:
 
 
 def names(server: Server, endpoint: str) -> set[str]:
-    """The names of ours, as a person would look for them."""
+    """The names of our objects, as a user would look for them."""
     found = server.get(f"{endpoint}/", description__endswith=f"organization {ORGANIZATION}.")
     return {item["name"] for item in found["results"]}
 
 
-@pytest.mark.slow  # The stage of the molecule chain shows it, for a simulated AWX alone.
+@pytest.mark.slow  # The stage of the molecule chain covers it, only for a simulated AWX.
 def test_check_mode_makes_no_object_and_a_run_makes_them(tmp_path: Path) -> None:
     with an_awx() as server:
 
@@ -126,7 +126,7 @@ def test_nothing_is_touched_where_names_belong_to_others_or_nobody_may_log_in(
         assert awx.requests == []
 
 
-@pytest.mark.slow  # All objects take a minute, and the modules in one process show the same.
+@pytest.mark.slow  # All objects take a minute; tests in one process cover the same.
 def test_every_object_with_a_password_on_an_older_awx(tmp_path: Path) -> None:
     lacking = {"job_templates": frozenset({"ask_diff_mode_on_launch"})}
     variables = {

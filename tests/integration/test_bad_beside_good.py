@@ -40,7 +40,7 @@ def definitions(kubeconfig: str) -> None:
 
 @pytest.fixture
 def nodes(kube: Kube) -> Iterator[list[str]]:
-    """Two nodes of the lab: the first has a hostile annotation, the other a good one."""
+    """Two nodes of the lab: one with a hostile annotation, one with a good one."""
     names = sorted(each["metadata"]["name"] for each in kube.list("/api/v1/nodes"))[:2]
     values: list[tuple[str, str | None]] = list(zip(names, ("evil.com/", "bmc-2"), strict=True))
     for name, value in [*values]:
@@ -56,7 +56,7 @@ def annotate(kube: Kube, node: str, value: str | None) -> None:
 
 
 def of_namespace(kubeconfig: str, namespace: str, folder: Path, names: list[str]) -> str:
-    """A snapshot document with what stands in one namespace, and these nodes."""
+    """A snapshot document with the objects of one namespace, and these nodes."""
     parts = ("node_configs", "node_config_templates")
     body = snapshot.take({"kubeconfig": kubeconfig, "include": ["nodes", *parts]})["snapshot"]
     for part in parts:

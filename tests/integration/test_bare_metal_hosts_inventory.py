@@ -22,11 +22,11 @@ SETTINGS = LabSettings(48, 8, 3, bare_metal_hosts=24)
 
 @pytest.fixture(scope="module")
 def machines(lab: RunningLab) -> Iterator[list[Machine]]:
-    """The machines that have a BareMetalHost; the definition goes with them at the end."""
+    """The machines that have a BareMetalHost; the definition is deleted at the end."""
     machines = build_machines(SETTINGS.nodes, SETTINGS.racks, SETTINGS.seed)
     with Api(lab.state.kubeconfig) as api:
         bare_metal.create(api, machines, SETTINGS)
-        # As `up` does on a lab that runs.
+        # As `up` does on a running lab.
         bare_metal.create(api, machines, SETTINGS)
         try:
             yield bare_metal.choose(machines, SETTINGS)

@@ -31,7 +31,7 @@ STEEP = {"cpu": [0, 4], "watts": [50, 250]}
 
 @pytest.fixture
 def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
-    """Two nodes for this test alone: others do not tolerate their taint."""
+    """Two nodes for this test, with a taint that other pods do not tolerate."""
     names = [f"{namespace}-n1", f"{namespace}-n2"]
     for name in names:
         make_node(kube, name, namespace)
@@ -42,7 +42,7 @@ def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 def make_pod(kube: Kube, namespace: str) -> Callable[..., Json]:
-    """Makes a pod that waits for the scheduler of this test."""
+    """Creates a pending pod of this test's scheduler."""
 
     def make(name: str, cpu: str = "1") -> Json:
         container = {
@@ -69,7 +69,7 @@ def node_of(kube: Kube, namespace: str, name: str) -> str | None:
 
 
 def planned(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], folder: Path) -> str:
-    """The plan for what waits; the first node is the cheaper one."""
+    """The plan for the pending pods; the first node is the cheaper one."""
     taken = snapshot.take(
         {
             "kubeconfig": kubeconfig,
@@ -171,7 +171,7 @@ def test_rules_of_deployments_and_namespaces_reach_the_plan(
 def test_nodes_that_changed_since_the_plan_get_no_pod(
     kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], make_pod: Callable[..., Json]
 ) -> None:
-    """The API server itself would bind to both: one is cordoned, the other does not exist."""
+    """The API server itself would bind to both: a cordoned node and a missing one."""
     for name in ("a", "b", "c"):
         make_pod(name)
     cordon = {"spec": {"unschedulable": True}}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definition of Provisioning on a real API server: the original's samples, and what it refuses."""
+"""The definition of Provisioning on a real API server: upstream's samples, and refused objects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbooks that refuse an inventory before they touch anything. No lab is needed for that."""
+"""Playbooks that refuse an inventory before any change. They need no lab."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECK = "Check the variables of all roles"
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[list[str]]:
-    """The requests that an API server gets whose kubeconfig lies in the folder."""
+    """Requests to the API server whose kubeconfig is in the folder."""
     seen: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -134,7 +134,7 @@ def test_gateways_need_a_kubeconfig_whose_content_they_get(tmp_path: Path) -> No
     assert "wattwise_kubeconfig is missing; hosts of bmc_gateways get" in run.output
 
 
-# A unit test shows that all others choose their hosts as playbook site does, and check them alike.
+# A unit test shows that all others select and check their hosts as playbook site does.
 @pytest.mark.parametrize("playbook", ["site", "devices", "rmd_node_agent"])
 def test_an_inventory_without_a_cluster_fails_and_says_what_to_write(
     playbook: str, tmp_path: Path
@@ -144,7 +144,7 @@ def test_an_inventory_without_a_cluster_fails_and_says_what_to_write(
     assert run.returncode == 2
     assert f"The inventory has no host in group {group}" in run.output
     assert f"{{{group}: {{hosts: {{" in run.output
-    # One host says it, not each of thousands.
+    # One host prints it, not each of thousands.
     assert run.output.count("fatal: ") == 1
 
 
@@ -184,7 +184,7 @@ TAGS = ("place", "rmd", "observe", "report", "devices")
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The tasks of each playbook that has a tag of its name, by the playbook."""
+    """Tasks with the tag named after their playbook, by playbook."""
     others = [f"wattwise.kube.{name}" for name in TAGS[1:]]
     folder = tmp_path_factory.mktemp("everything")
     (folder / "inventory.yml").write_text("clusters: {hosts: {hall-1: {}}}")
@@ -206,6 +206,6 @@ def test_the_tag_of_a_playbooks_name_is_all_of_it(
 
 
 def lists_of_tasks(output: str) -> dict[str, str]:
-    """What Ansible lists for each playbook, by its name."""
+    """Ansible's list of tasks for each playbook, by its name."""
     parts = [part.partition("\n") for part in output.split("\nplaybook: ")[1:]]
     return {Path(path).stem: text.strip() for path, _newline, text in parts}

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs that are killed at a request, lose one or its answer, or meet another run.
+"""Runs that are killed at a request, lose a request or its answer, or overlap with another run.
 
-After each of them the next run completes what is to be done. No node has more than it takes, no pod
-is bound twice, and the Lease of a killed run is free once its duration has passed.
+After each of them, the next run completes the work. No node is overcommitted, no pod is bound
+twice, and the Lease of a killed run is free after its duration.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 class Cut(t.NamedTuple):
-    """A fault at the so many-th write of a run."""
+    """A fault at the n-th write of a run."""
 
     fault: Fault
     number: int
@@ -48,7 +48,7 @@ class Cut(t.NamedTuple):
 
 @dataclass
 class Stage:
-    """A namespace and an account whose runs go through doors."""
+    """A namespace and an account whose runs use fault-injecting proxies."""
 
     kube: Kube
     kubeconfig: str
@@ -76,7 +76,7 @@ class Stage:
         return start(work, {**self.options, "api_key": self.token, **parameters}, through)
 
     def cut_off(self, cut: Cut, work: str, parameters: Json) -> Json:
-        """The result of a run to which this happens."""
+        """The result of a run with this fault."""
         with self.door(fault=cut.fault, number=cut.number) as made:
             result = self.begin(work, parameters, made).end()
             assert len(made.written) >= cut.number, f"{cut}: the run ended before, with {result}"
@@ -114,7 +114,7 @@ class Stage:
         return [{"namespace": self.namespace, "pod": name, "node": node} for name in names]
 
     def check(self) -> None:
-        """No node has more than its 4 CPUs, no pod was bound twice, and the Lease can be had."""
+        """No node has more than its 4 CPUs, no pod was bound twice, and the Lease is free."""
         used: Counter[str] = Counter()
         for pod in self.pods():
             if pod["spec"].get("nodeName"):
@@ -136,7 +136,7 @@ def stage(
     lab: RunningLab,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stage]:
-    """With an administrator who has a token."""
+    """With an administrator's token."""
     monkeypatch.setattr(lease, "DURATION_SECONDS", LEASE_SECONDS)
     account = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
     binding = {
@@ -169,7 +169,7 @@ def every(writes: int) -> list[Cut]:
 
 
 def sample(cuts: t.Sequence[Cut], writes: int) -> list[t.Any]:
-    """These in every test run, all others in deep ones."""
+    """These in every test run, all others in deep runs."""
     others = [cut for cut in every(writes) if cut not in cuts]
     return [list(cuts), pytest.param(others, marks=pytest.mark.slow)]
 
@@ -192,9 +192,9 @@ def test_the_next_run_binds_what_one_that_was_cut_off_did_not(
         placements = stage.to(nodes[0], "a", "b")
         stage.cut_off(cut, "bind", {"placements": placements})
         if not cut.fault.startswith("killed"):
-            # Of itself, at once.
+            # Without a fault, immediately.
             assert None not in stage.places().values()
-        # Another plan, which knows nothing of the first: the node is full.
+        # Another plan, made without knowledge of the first: the node is full.
         stage.add_pod("c")
         other = {"kubeconfig": stage.kubeconfig, **stage.options}
         again = bind({**other, "placements": placements})
@@ -223,7 +223,7 @@ def test_the_next_run_moves_what_one_that_was_cut_off_did_not(
         [before] = a_replica_set(stage, name)
         bind({**other, "placements": stage.to(source, before)})
         stage.cut_off(cut, "move_pods", moving(stage, before, source, target))
-        # As the next plan would have it: a pod that waits, and else one that is where it was.
+        # As in the next plan: a pending pod, or a pod that is still on its old node.
         wait_until(lambda: len(stage.pods()) == 1, 30.0, "the one pod of the ReplicaSet")
         [(present, place)] = stage.places().items()
         if place is None:
@@ -295,7 +295,7 @@ def test_the_next_run_gives_what_one_that_was_cut_off_did_not(
 
 
 class Meeting:
-    """Holds the first run back before a write, until the second one is about to write or ends."""
+    """Blocks the first run before a write until the second one is about to write or ends."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -320,7 +320,7 @@ class Meeting:
 def test_two_runs_at_once_never_send_more_to_a_node_than_it_takes(
     stage: Stage, nodes: list[str], number: int
 ) -> None:
-    """Each has looked at the empty node before the other writes."""
+    """Both have read the empty node before the other writes."""
     pairs = [("a", "b"), ("c", "d")]
     for name in itertools.chain(*pairs):
         stage.add_pod(name)
@@ -390,7 +390,7 @@ def test_devices_and_a_binding_never_take_the_same_room(stage: Stage, dra: DraLa
 def test_a_second_run_in_the_same_folder_is_told_who_is_there(
     kubeconfig: str, tmp_path: Path
 ) -> None:
-    """The first one has taken its snapshot and goes on with another step."""
+    """The first one has taken its snapshot and continues with another step."""
     reading = {"kubeconfig": kubeconfig, "include": [], "path": str(tmp_path / "snapshot.json")}
     goes_on = tmp_path / "goes-on"
     tasks: list[Json] = [

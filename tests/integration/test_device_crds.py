@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of the prototype's kinds on a real API server: what it takes and refuses."""
+"""The definitions of the prototype's kinds on a real API server: accepted and refused objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def definitions(kubeconfig: str) -> None:
 
 
 def try_to_create(kube: Kube, obj: Object, namespace: str) -> Object:
-    """What kubectl would create, which asks that unknown fields be refused; nothing is stored."""
+    """Create like kubectl, with strict field validation, as a dry run."""
     plural = PLURALS.get(obj["kind"], obj["kind"].lower() + "s")
     place = "" if obj["kind"] in CLUSTER_SCOPED else f"namespaces/{namespace}/"
     obj = copy.deepcopy(obj)
@@ -47,18 +47,18 @@ def try_to_create(kube: Kube, obj: Object, namespace: str) -> Object:
 
 
 def published() -> list[Object]:
-    """The prototype's drivers and classes, the defective ones among them."""
+    """The prototype's drivers and classes, including the defective ones."""
     documents = yaml.safe_load_all((PUBLISHED / "classes.yaml.in").read_text(encoding="utf-8"))
     return [one for one in documents if one["apiVersion"] == PROTOTYPE]
 
 
-# Classes with a misspelled field; a CEL expression is read by who allocates.
+# Classes with a misspelled field; a CEL expression is checked only by the allocator.
 DEFECTIVE = {
     "foozer-single": "deviceMaxCount",
     "sriov-nic": "deviceTypes",
     "sriov-nic-1Gbps": "contstraints",
 }
-# The prototype's mock took any name; Kubernetes takes lower case.
+# The prototype's mock accepted any name; Kubernetes requires lower case.
 NAMES_OF_A_MOCK = ("sriov-nic-10Gbps", "sriov-nic-1Gbps-or-faster")
 
 

@@ -38,7 +38,7 @@ Json = dict[str, t.Any]
 
 
 class Killed(BaseException):
-    """A run ends here, without a chance to clear anything up."""
+    """A run ends here, without any clean-up."""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_pods_get_devices_and_their_node_and_a_second_run_writes_nothing(
 def test_a_stored_plan_gives_devices_to_its_pods_and_to_no_others(
     cluster: DeviceCluster, tmp_path: Path
 ) -> None:
-    """The plan that a person approved has one of two waiting pods."""
+    """The approved plan has one of two waiting pods."""
     node = cluster.node("n")
     cluster.pool("gpus", node, count=2)
     for name in ("approved", "later"):
@@ -161,8 +161,8 @@ def test_runs_at_once_never_give_a_device_twice(
 ) -> None:
     """Pools of three models, and half as many devices as claims.
 
-    Without the Lease, what keeps the runs right is the resource versions of what they write; all
-    of them have read before one writes.
+    Without the Lease, resource versions alone keep the runs correct; all of them have read before
+    one writes.
     """
     all_have_read = threading.Barrier(4)
 
@@ -213,7 +213,7 @@ def test_runs_at_once_never_give_a_device_twice(
 
 
 def kill_before(monkeypatch: pytest.MonkeyPatch, kind: str, number: int) -> None:
-    """Kill the next run before it writes its so many-th object of this kind."""
+    """Kill the next run before its n-th write to an object of this kind."""
     original, seen = Store._write_status, [0]
 
     def dying(self: Store, obj: Json, status: Json) -> Json | None:
@@ -229,7 +229,7 @@ def kill_before(monkeypatch: pytest.MonkeyPatch, kind: str, number: int) -> None
 def test_what_a_killed_run_left_is_finished(
     cluster: DeviceCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed after it had reserved devices in their pool, before the claim said so."""
+    """The run was killed after the pool's reservation, before the claim's status was written."""
     pool = cluster.pool("gpus", cluster.node("n"), count=1)
     cluster.waiting(1)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -245,7 +245,7 @@ def test_what_a_killed_run_left_is_finished(
 def test_half_a_reservation_is_taken_back_and_given_anew(
     cluster: DeviceCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed when one of two pools had the reservation."""
+    """The run was killed when one of two pools had the reservation."""
     node = cluster.node("n")
     for name in "ab":
         cluster.pool(name, node, count=1)
@@ -296,7 +296,7 @@ def test_a_device_of_a_running_pod_stays_its_own_though_the_claim_is_deleted(
 
 
 def test_a_pod_that_its_node_does_not_take_gives_its_devices_back(cluster: DeviceCluster) -> None:
-    """Each of the pods has room, but not both of them."""
+    """There is room for each of the pods, but not for both."""
     pool = cluster.pool("gpus", cluster.node("n", cpu="4"), count=2)
     for name in "ab":
         cluster.pod(name, [cluster.claim(f"claim-{name}")], cpu="3")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The account of role devices writes its fields of pods alone: the policies on an API server."""
+"""The account of role devices writes only its fields of pods: the policies on an API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ May = Callable[..., bool]
 
 @pytest.fixture
 def may(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[May]:
-    """Whether the API takes a patch of the account, to a pod that waits at the gate or does not."""
+    """Whether the API accepts the account's patch of a pod, gated or not."""
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]}]
     name = f"{ACCOUNT}-{namespace}"

@@ -26,7 +26,7 @@ for _block in blocks():
 
 @pytest.fixture
 def clone(whole_lab: RunningLab, tmp_path: Path) -> Path:
-    """A folder like a clone, with the files that a reader is told to make, for the lab."""
+    """A folder like a clone, with the files that readers create for the lab."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     (tmp_path / "inventory.yml").symlink_to(whole_lab.state.inventory)
     settings = whole_lab.settings

@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Kubernetes has or had behind feature gates, allocated on an API server that has them open.
+"""Features behind present or former feature gates of Kubernetes, on an API server that enables
+them.
 
-Each write passes the API server's own validation; what the pods then have is judged by the
-checker, which knows nothing of the library.
+Each write passes the API server's own validation; the resulting allocations are judged by the
+checker, which is independent of the library.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def dra(kube: Kube, lab: RunningLab, namespace: str) -> Iterator[DraLab]:
 
 
 def details(dra: DraLab, result: Json) -> list[str]:
-    """What is told as an error of this test's objects."""
+    """Errors that concern this test's objects."""
     return [one["detail"] for one in result["errors"] if one["namespace"] == dra.namespace]
 
 
@@ -121,7 +122,7 @@ def test_a_device_that_failed_is_given_back(dra: DraLab) -> None:
     assert next(change["action"] for change in result["changes"]) == "released"
     assert any(detail.endswith("has the condition broken") for detail in details(dra, result))
     assert dra.node_of("a") is None
-    # What the driver told of the device is gone with it, so another try begins anew.
+    # The driver's status of the device is gone with it, so another attempt starts from scratch.
     assert "broken" not in str(dra.claim("one")["status"].get("devices"))
     assert dra.problems() == []
 

@@ -52,7 +52,7 @@ def dra(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[DraLab]:
 
 @pytest.fixture
 def before_writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Takes what somebody else does once, between our decision and our first write."""
+    """Performs another client's action once, between our decision and our first write."""
 
     def arrange(act: Callable[[], object]) -> None:
         give, acts = DraView.give, [act]
@@ -72,7 +72,7 @@ def actions(result: Json) -> list[tuple[str, str]]:
 
 
 def errors(dra: DraLab, result: Json) -> list[str]:
-    """The names of this test's objects with an error; other tests contest devices on purpose."""
+    """Names of this test's objects with an error; other tests contest devices on purpose."""
     return [one["name"] for one in result["errors"] if one["namespace"] == dra.namespace]
 
 
@@ -119,7 +119,7 @@ def test_check_mode_says_the_same_and_writes_nothing(dra: DraLab) -> None:
 def test_pods_that_share_a_claim_are_on_one_node_whenever_they_come(dra: DraLab) -> None:
     dra.add_claim("shared")
     dra.add_claim("other")
-    # The second node alone takes the first of them, so the others go there as well.
+    # Only the second node fits the first pod, so the others go there as well.
     dra.add_pod("a", "shared", nodeSelector={"kubernetes.io/hostname": dra.node(2)})
     dra.kube.request(
         "PATCH",
@@ -175,7 +175,7 @@ def without_lease(
 def test_runs_at_once_never_give_a_device_twice(
     dra: DraLab, with_lease: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the Lease, what keeps them right is looking again after writing."""
+    """Without the Lease, a check after each write keeps them correct."""
     if not with_lease:
         monkeypatch.setattr(reconciliation, "alone", without_lease)
     for number in range(8):
@@ -206,7 +206,7 @@ def test_a_second_run_is_refused_while_another_holds_the_lease(dra: DraLab) -> N
 def test_a_device_that_somebody_else_took_meanwhile_is_given_back(
     dra: DraLab, before_writing: Callable[[Callable[[], object]], None]
 ) -> None:
-    """As kube-scheduler would: it knows nothing of our Lease."""
+    """As kube-scheduler would, which does not know our Lease."""
     dra.add_claim("theirs")
     dra.add_pod("a")
     before_writing(lambda: dra.allocate("theirs", 1, "d0"))
@@ -234,7 +234,7 @@ def test_a_claim_that_somebody_else_allocated_meanwhile_pins_its_pod(
 
 
 def test_an_interrupted_run_is_finished_by_the_next(dra: DraLab) -> None:
-    """Of two pods that were reserved for but not bound, one no longer has room on its node."""
+    """One of two pods with reservations but no binding no longer has room on its node."""
     for name, cpu in (("a", "100m"), ("b", "3")):
         dra.add_claim(name)
         pod = dra.add_pod(name, name, cpu=cpu)
@@ -283,9 +283,9 @@ def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
         assert proxy.refused == []
         unused = {right for right in granted if right.group != "devmgmtproto.k8s.io"} - proxy.used
         assert unused == {
-            # Asked for by the API server itself, from Kubernetes 1.36 on.
+            # Requested by the API server itself, from Kubernetes 1.36 on.
             Right("resource.k8s.io", "resourceclaims/binding", "patch"),
-            # Of pods that bear the prototype's gate.
+            # For pods with the prototype's gate.
             Right("", "pods", "patch"),
         }
     assert len(dra.bound()) == 4
@@ -373,7 +373,7 @@ def test_a_plan_whose_devices_are_gone_counts_for_the_pods_that_have_theirs(
         dra.node(2),
         dra.node(2),
     ]
-    # pod_binding tells it the same; another reason would take turns with the plan's.
+    # pod_binding writes the same reason; another one would alternate with the plan's.
     assert unschedulable(dra, "much") == "as the plan says"
     assert ("explained", "Pod") in actions(given)
     assert dra.reconcile(plan=str(plan))["changes"] == []
@@ -381,7 +381,7 @@ def test_a_plan_whose_devices_are_gone_counts_for_the_pods_that_have_theirs(
 
 
 def of_test(dra: DraLab, objects: list[Json]) -> list[Json]:
-    """The slices, class, claims and template of this test alone."""
+    """The slices, class, claims and template of this test only."""
     return [
         one
         for one in objects

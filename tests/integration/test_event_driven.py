@@ -26,7 +26,7 @@ ORGANIZATION = "Hall 1"
 
 
 class Recorded:
-    """Runs jobs, and remembers them."""
+    """Runs jobs and records them."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -42,7 +42,7 @@ class Recorded:
 
 
 def test_a_hot_inlet_starts_a_job_template_and_waiting_pods_the_workflow(tmp_path: Path) -> None:
-    """Both machines get hot in one look, and one job places for both."""
+    """Both machines get hot within one check, and one job places for both."""
     java_folder()
     fleet, recorded = AlarmedFleet(), Recorded()
     for name in fleet.configs:

@@ -47,7 +47,7 @@ class App(t.NamedTuple):
 
 @pytest.fixture
 def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
-    """A cheap and a dear node for this test alone: others do not tolerate their taint."""
+    """A cheap and an expensive node for this test, with a taint that other pods do not tolerate."""
     names = [f"{namespace}-cheap", f"{namespace}-dear"]
     resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     for name in names:
@@ -128,7 +128,7 @@ def deploy(kube: Kube, kubeconfig: str, namespace: str, node: str, app: App, bud
 
 @pytest.fixture
 def deployed(kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]) -> None:
-    """Three ready pods of a Deployment on the dear node, and a budget for one at a time."""
+    """Three ready pods of a Deployment on the expensive node, and a budget for one at a time."""
     deploy(kube, kubeconfig, namespace, nodes[1], App("web", 3), {"maxUnavailable": 1})
 
 
@@ -137,7 +137,7 @@ def budget_path(namespace: str, name: str = "web") -> str:
 
 
 def healthy(kube: Kube, namespace: str, name: str) -> int:
-    """The pods that a budget knows to be ready, once it has looked at its present form."""
+    """The number of pods that a budget considers ready, after it has observed its current spec."""
     budget = kube.get(budget_path(namespace, name))
     status = budget.get("status", {})
     seen = status.get("observedGeneration") == budget["metadata"].get("generation")
@@ -157,7 +157,7 @@ def planned(
     curves: tuple[Json, Json] = (CHEAP, DEAR),
     **parameters: t.Any,
 ) -> Json:
-    """The plan of a rebalancing of this test's nodes; it stands in the folder too."""
+    """The plan of a rebalancing of this test's nodes; it is also in the folder."""
     options = {"kubeconfig": kubeconfig, "selectors": {"nodes": f"test={namespace}"}}
     taken = snapshot.take({**options, "include": ["pods", "namespaces", "pod_disruption_budgets"]})[
         "snapshot"
@@ -195,7 +195,7 @@ def test_a_pod_moves_by_eviction_and_its_replacement_is_bound_to_the_planned_nod
 ) -> None:
     cheap, dear = nodes
     (move,) = moves_of(planned(kubeconfig, namespace, nodes, tmp_path))
-    # The budget lets one go; 0.4 cores at 10 instead of 50 W each.
+    # The budget permits one eviction; 0.4 cores at 10 instead of 50 W each.
     assert (move["from_node"], move["to_node"], move["gain_watts"]) == (dear, cheap, 16.0)
     options = {
         "kubeconfig": kubeconfig,
@@ -278,7 +278,7 @@ def test_moves_that_are_no_longer_the_planned_ones_are_skipped(
 
 
 def allow(kube: Kube, namespace: str, number: int) -> None:
-    """Let the budget of the Deployment web allow so many evictions."""
+    """Let the budget of the Deployment web allow this many evictions."""
     unavailable = {"spec": {"maxUnavailable": number}}
     kube.request("PATCH", budget_path(namespace), unavailable, MERGE_CONTENT_TYPE)
     wait_until(lambda: allowed(kube, namespace) == number, 60.0, f"{number} allowed evictions")
@@ -291,7 +291,7 @@ def test_a_node_is_emptied_only_if_all_evictions_of_the_step_would_be_allowed(
     deploy(kube, kubeconfig, namespace, full, App("base", 1), {"maxUnavailable": 0})
     deploy(kube, kubeconfig, namespace, emptied, App("web", 2), {"maxUnavailable": 2})
     wait_until(lambda: allowed(kube, namespace) == 2, 30.0, "the budget to allow two evictions")
-    # 3.6 W more for each pod on the other node, until 50 W of an idle machine are saved.
+    # 3.6 W more for each pod on the other node, until the 50 W of an idle machine are saved.
     curves = CHEAP, {"cpu": [0, 4], "watts": [50, 54]}
     plan = planned(kubeconfig, namespace, nodes, tmp_path, curves, allow_power_off=True)
     (step,) = plan["steps"]
@@ -303,7 +303,7 @@ def test_a_node_is_emptied_only_if_all_evictions_of_the_step_would_be_allowed(
         "scheduler_name": namespace,
     }
     before = {pod["metadata"]["uid"] for pod in pods(kube, namespace)}
-    # The API would allow each of the two evictions alone.
+    # The API would allow each of the two evictions by itself.
     allow(kube, namespace, 1)
     for context in (Context(check_mode=True), Context()):
         refused = move_pods(options, context)
@@ -354,7 +354,7 @@ def test_proposing_and_moving_work_as_tasks(
 def write_documents(
     kubeconfig: str, namespace: str, nodes: list[str], models: InferenceServer, folder: Path
 ) -> Json:
-    """What role observe leaves: the cluster, but for NodeConfigs as it is, and readings."""
+    """Documents of role observe: the current cluster without NodeConfigs, and readings."""
     options = {"kubeconfig": kubeconfig, "selectors": {"nodes": f"test={namespace}"}}
     include = ["pods", "namespaces", "pod_disruption_budgets"]
     taken: Json = snapshot.take({**options, "include": include})["snapshot"]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbooks site and place where a step fails: others go on, and a report precedes the reason."""
+"""Playbooks site and place with a failing step: others go on, and a report precedes the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END = "End with the reason for which the steps before ended"
 
 @pytest.fixture
 def well(whole_lab: RunningLab) -> Iterator[RunningLab]:
-    """The lab, with its machines mended and its pods gone afterwards."""
+    """The lab; afterwards its machines are repaired and its pods deleted."""
     yield whole_lab
     faults.call(whole_lab.settings, "DELETE", "/faults")
     with Api(whole_lab.state.kubeconfig) as api:
@@ -41,7 +41,7 @@ def play(
 
 
 def ends(run: PlaybookRun) -> list[str]:
-    """The sentences that runs of clusters end with."""
+    """The final messages of runs, by cluster."""
     return [result["msg"] for result in run.results(END) if result.get("failed")]
 
 
@@ -67,7 +67,7 @@ def test_a_cluster_that_cannot_be_reached_leaves_the_others_running(
     assert "127.0.0.1:1" in sentence
     assert (tmp_path / CLUSTER / "report.html").exists()
     assert not (tmp_path / "away" / "report.json").exists()
-    # The reason counts whichever steps were asked for.
+    # The reason is the same whichever steps were requested.
     assert play("site", well, tmp_path, *both, "--tags", "crds").returncode == 2
 
 

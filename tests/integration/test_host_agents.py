@@ -50,7 +50,9 @@ def bmcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture
 def definitions(kubeconfig: str) -> Iterator[None]:
-    """That of Metal3 goes at the end, because others make it with hosts of their own."""
+    """Metal3's definition is deleted at the end, because other tests create it with their own
+    hosts.
+    """
     files = [str(path) for path in DEFINITIONS.glob("bpa.akraino.org_*.yaml")]
     apply({"kubeconfig": kubeconfig, "src": [*files, str(bare_metal.DEFINITION)], "wait": True})
     yield
@@ -70,7 +72,7 @@ class Site:
         return f"{root}/namespaces/{self.namespace}/{kind}"
 
     def add(self, machine: Machine, password: str, *, is_inspected: bool) -> None:
-        """The BareMetalHost of a machine of which Metal3 knows 64 GiB, or nothing, and its Secret."""
+        """The BareMetalHost of a machine, with 64 GiB or nothing in its status, and its Secret."""
         host = bare_metal.host_object(machine, self.bmcs.settings.ports["bmc"])
         status = host.pop("status")
         host["metadata"]["namespace"] = self.namespace
@@ -111,7 +113,7 @@ def site(kube: Kube, namespace: str, bmcs: EmbeddedLab, definitions: None) -> Si
 def account(
     site: Site, lab: RunningLab, tmp_path: Path
 ) -> Iterator[tuple[Proxy, Path, set[Right]]]:
-    """The agents' account with the rights of the operator's folder, which a proxy notes."""
+    """The agents' account with the rights of the operator's folder, recorded by a proxy."""
     items = []
     for name in ("rights.yaml", "secrets/rights.yaml"):
         text = (ROOT / "operator/config/host-agents" / name).read_text()
@@ -144,7 +146,7 @@ def account(
 
 
 class Agents:
-    """Running agents with their logs, the first started first."""
+    """Running agents with their logs, in the order of their start."""
 
     def __init__(self, site: Site, kubeconfig: Path, folder: Path) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -191,7 +193,7 @@ def test_one_of_two_agents_reads_and_the_other_takes_over_when_it_is_killed(
     kubeconfig: str,
     tmp_path: Path,
 ) -> None:
-    """A BMC that is off and one with another password keep no other host from being read."""
+    """A BMC that is off, and one with another password, do not keep other hosts from being read."""
     known = [each for each in site.bmcs.machines if each.certificate == "lab-ca"][:4]
     grows, stays, is_off, is_locked = known
     for machine in known:
@@ -222,12 +224,12 @@ def test_one_of_two_agents_reads_and_the_other_takes_over_when_it_is_killed(
     site.bmcs.admin("PUT", "/hardware", {grows.name: {"memory_gib": 256, "has_qat": True}})
     wait_until(lambda: site.holder() not in ("", holder), 60.0, "the second agent to take over")
     wait_until(lambda: site.memory(grows) == 256 * 1024, 30.0, "the new hardware")
-    # What has not changed is not written again, and no account is locked.
+    # Unchanged values are not written again, and no account is locked.
     assert site.facts()[stays.name]["metadata"] == facts[stays.name]["metadata"]
     assert site.bmcs.admin("GET", "/accounts")[is_locked.name]["failed_attempts"] <= 2
     assert {each["host"] for each in reconcile(given)["assignments"]} == {grows.name}
 
-    # Inspection tells nothing of QuickAssist, and nothing at all of the host that stays as it was.
+    # Inspection reports no QuickAssist, and nothing at all for the host that stays unchanged.
     options = {"kubeconfig": kubeconfig, "namespaces": [site.namespace]}
     file_name = "bare_metal_hosts.yml"
     found = run_inventory(tmp_path, file_name, plugin="bare_metal_hosts", **options)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection as people install it: from its archive, with nothing of the repository on a path.
+"""The collection as users install it: from its archive, without the repository on any path.
 
-The environment holds the programs of this interpreter, an empty home, and the variables of what is
-tried: an example of a schedule, or a job of AWX, each of whose containers starts empty.
+The environment has the programs of this interpreter, an empty home, and the variables of the tested
+case: an example of a schedule, or a job of AWX, each of whose containers starts empty.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @dataclass(frozen=True)
 class Installation:
-    """A folder of collections, the home beside it, and where the example has them."""
+    """A folder of collections, the home beside it, and their paths in the example."""
 
     collections: Path
     home: Path
@@ -70,7 +70,7 @@ class Installation:
         return text
 
     def environment(self) -> dict[str, str]:
-        """That of the service; a service of systemd has no other but PATH and LANG."""
+        """The service's environment; a service of systemd otherwise has only PATH and LANG."""
         given = systemd_units.environment(SERVICE)
         variables = {name: self.path(value) for name, value in given.items()}
         return {**variables, "PATH": f"{PROGRAMS}:/usr/bin:/bin", "LANG": "C.UTF-8"}
@@ -107,7 +107,7 @@ def waiting(api: Api) -> list[str]:
 
 @pytest.fixture(scope="module")
 def first_run(installation: Installation, api: Api) -> str:
-    """What the service of the timer printed; the cluster has NodeConfigs and six pods then."""
+    """Output of the timer's service; afterwards the cluster has NodeConfigs and six pods."""
     workload.create_pods(api, workload.demo_pods(6, seed=9), "wattwise")
     command = [installation.path(word) for word in systemd_units.command(SERVICE)]
     assert str(COLLECTIONS) not in " ".join([*command, *installation.environment().values()])
@@ -125,7 +125,7 @@ def test_the_main_job_runs_from_the_archive_as_the_timer_starts_it(
 
 @pytest.mark.usefixtures("first_run")
 def test_navigator_runs_a_playbook_of_the_archive(installation: Installation) -> None:
-    """Without an image, because there is no container engine; with one the command is the same."""
+    """Without an image, because there is no container engine; with one, the command is the same."""
     shutil.copy(EXAMPLES / "ansible-navigator.yml", installation.home)
     page = installation.home / "runs" / CLUSTER / "report.html"
     page.unlink()
@@ -144,7 +144,7 @@ def test_navigator_runs_a_playbook_of_the_archive(installation: Installation) ->
 def test_a_rulebook_of_the_archive_places_the_waiting_pods_when_it_gets_hot(
     installation: Installation, api: Api
 ) -> None:
-    """The real ansible-rulebook runs playbook place; with this limit every inlet is hot."""
+    """The real ansible-rulebook runs playbook place; this limit makes every inlet hot."""
     java_folder()
     workload.create_pods(api, workload.demo_pods(12, seed=9)[9:], "wattwise")
     variables = {"wattwise_kubeconfig": installation.lab.kubeconfig, "hot_inlet_celsius": 10}
@@ -168,7 +168,7 @@ def cron_job() -> tuple[Json, Json]:
 
 @pytest.fixture
 def account(installation: Installation, api: Api, tmp_path: Path) -> Path:
-    """The folder of the pod's service account, with the rights that the example names alone."""
+    """The folder of the pod's service account, which has only the rights of the example."""
     _configuration, job = cron_job()
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     namespace = job["metadata"]["namespace"]
@@ -185,8 +185,8 @@ def account(installation: Installation, api: Api, tmp_path: Path) -> Path:
 
 
 def test_the_objects_of_the_cron_job_are_valid(account: Path, api: Api) -> None:
-    """Of the API server's own judgement: unknown fields are refused, and nothing is stored."""
-    del account  # It makes the namespace.
+    """From the API server itself: unknown fields are refused, and nothing is stored."""
+    del account  # The first object creates the namespace.
     collections = {"ConfigMap": "/api/v1", "CronJob": "/apis/batch/v1"}
     for manifest in cron_job():
         namespace = manifest["metadata"]["namespace"]
@@ -230,7 +230,7 @@ def test_the_cron_job_binds_pods_with_the_rights_of_its_account(
 
 @dataclass
 class Containers:
-    """Runs each job with an empty home, the inventory, and what the job got; nothing else."""
+    """Runs each job with only an empty home, the inventory, and the job's own inputs."""
 
     installation: Installation
     inventory: Path
@@ -265,7 +265,7 @@ class Containers:
         )
 
     def outputs(self) -> dict[str, str]:
-        """What the jobs printed, to see why one failed."""
+        """The output of the jobs, to see why one failed."""
         return {name: run.output for name, run in self.runs.items()}
 
 
@@ -286,7 +286,7 @@ def bound(api: Api) -> dict[str, str]:
 def inventory(installation: Installation, tmp_path: Path) -> Path:
     """The lab's inventory without its kubeconfig, which comes from a credential.
 
-    Plans have the watts of the default scheduler too, against which reports state the saving.
+    Plans also have the watts of the default scheduler, the reference of reported savings.
     """
     path = tmp_path / "inventory.yml"
     text = installation.lab.state.inventory.read_text()
@@ -298,7 +298,7 @@ def inventory(installation: Installation, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dead_bmc(installation: Installation) -> Iterator[Callable[[str], None]]:
-    """Lets the BMC of a node die; it is mended after the test."""
+    """Lets the BMC of a node fail; it is repaired after the test."""
     settings = installation.lab.settings
     yield lambda node: faults.call(
         settings, "POST", "/faults", [{"kind": "dead-bmc", "node": node}]
@@ -316,8 +316,8 @@ def test_a_workflow_of_awx_binds_what_was_approved_and_nothing_else(
 ) -> None:
     """The kubeconfig comes from a credential, the plan from the job before the approval.
 
-    The job that reports has no folder, and a BMC died since the others; it reports the same as a run
-    with the folder of the job before it.
+    The reporting job has no folder, and a BMC failed in the meantime; it reports the same as a run
+    with the previous job's folder.
     """
     workload.delete_pods(api, installation.lab.settings)
     workload.create_pods(api, workload.demo_pods(8, seed=5)[:6], "wattwise")
@@ -360,12 +360,12 @@ def test_a_workflow_of_awx_binds_what_was_approved_and_nothing_else(
 
 
 def assert_the_same_is_reported(without_folder: Job, containers: Containers) -> None:
-    """Watts, savings and old values, by a run of the job with the folder of the job before it."""
+    """Watts, savings and old values, reported by a run with the previous job's folder."""
     kept = containers.folder / "bind"
     kubeconfig = {"K8S_AUTH_KUBECONFIG": containers.installation.lab.kubeconfig}
     runs = [containers.runs["report"], containers.run(without_folder, kept, kubeconfig)]
     one, other = (run.custom_stats()["wattwise_summaries"][CLUSTER] for run in runs)
-    # All but names of files and moments, and watts of machines that were read once more.
+    # Everything except names of files, times, and watts of machines that were read again.
     for values in (one, other):
         for name in ("report", "time", "lines"):
             del values[name]
@@ -383,7 +383,7 @@ def assert_the_same_is_reported(without_folder: Job, containers: Containers) -> 
     ]
     for kind in ("inlet_celsius", "stale"):
         assert old[0][kind] == old[1][kind]
-    # A status, which is all that a job without a folder has, keeps watts that moved by less.
+    # A job without a folder has only the status, which keeps watts that changed by less.
     assert old[0]["power_watts"] == pytest.approx(old[1]["power_watts"], rel=0.02)
     assert old[0]["stale"] and old[0]["power_watts"] > 0
 
@@ -391,7 +391,7 @@ def assert_the_same_is_reported(without_folder: Job, containers: Containers) -> 
 def test_a_job_without_its_credential_or_with_a_wrong_one_says_so(
     installation: Installation, inventory: Path, tmp_path: Path
 ) -> None:
-    """A job without kubeconfig, and one whose token the API server does not know."""
+    """A job without kubeconfig, and one with a token that the API server does not know."""
     containers = Containers(installation, inventory, tmp_path)
     wrong = yaml.safe_load(installation.lab.state.kubeconfig.read_text())
     wrong["users"][0]["user"] = {"token": "t0ken-of-nobody"}

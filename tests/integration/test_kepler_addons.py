@@ -55,7 +55,7 @@ SHIPPED = {
     ],
 }
 IMAGE = "registry.example/agent:1"
-# Every add-on, with every object that it can have at once.
+# Every add-on, with all objects that it can have at the same time.
 FULL: Json = {
     "security": {"mode": "mtls"},
     "prometheus": {"enabled": True, "labels": {"release": "stack"}},
@@ -130,7 +130,7 @@ def has_kind(kube: Kube) -> bool:
 
 @pytest.fixture(scope="module")
 def foreign(kubeconfig: str) -> Iterator[None]:
-    """The definitions of other projects, which are gone afterwards."""
+    """The definitions of other projects, deleted afterwards."""
     given = {"kubeconfig": kubeconfig, "manifests": foreign_definitions()}
     apply({**given, "wait": True})
     yield
@@ -167,7 +167,7 @@ def message(result: Json, name: str) -> str:
 
 
 def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> None:
-    """First in this file: no definition is there yet."""
+    """First in this file, because no definition exists yet."""
     assert not site.kube.serves("monitoring.coreos.com/v1", "ServiceMonitor")
     authority = f"{site.namespace}-authority"
     certificates = {"enabled": True, "authority_namespace": authority, "key_bits": 2048}
@@ -188,7 +188,7 @@ def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> Non
     assert message(made, "Prometheus").endswith("install the Prometheus operator, or switch this "
                                                 "add-on off.")  # fmt: skip
     assert site.objects() == {("DaemonSet", "logs"), ("ConfigMap", "logs")}
-    # The library issued, and Kepler's authority has no key in Kepler's namespace.
+    # The library issued it, and Kepler's authority has no key in Kepler's namespace.
     for name, keys in {
         "kepler-server": {"tls.crt", "tls.key", "ca.crt"},
         "kepler-client": {"tls.crt", "tls.key", "ca.crt"},
@@ -199,7 +199,7 @@ def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> Non
     again = site.run(wanted)
     assert (again["changed"], again["diff"]) == (False, [])
     assert names_of_server(site) == names_of_service(site, "kepler")
-    # Of another system it is the Service of that one.
+    # For another system it is that system's Service.
     assert site.run({**wanted, "system": "energy"})["changed"]
     assert names_of_server(site) == names_of_service(site, "energy")
 
@@ -210,7 +210,7 @@ def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> Non
     assert f"because the DaemonSet {site.namespace}/kepler-amd64-rapl mounts one" in warnings[0]
     assert secrets(site) == {"kepler-server", "kepler-client", "kepler-client-authority"}
     site.kube.request("DELETE", kepler)
-    # A Secret of people, and one of cert-manager, stay.
+    # A user's Secret and one of cert-manager are kept.
     site.kube.request("DELETE", f"{site.path('secrets')}/kepler-client")
     site.secret("kepler-client", "tls.crt")
     annotation = {"cert-manager.io/certificate-name": "other"}
@@ -243,7 +243,7 @@ def secrets(site: Site) -> set[str]:
 
 
 def collector(site: Site) -> str:
-    """The path of a DaemonSet that mounts a certificate as role kepler makes it."""
+    """The path of a DaemonSet that mounts a certificate, in role kepler's form."""
     labels = {"app.kubernetes.io/name": "kepler"}
     volume = {"name": "tls", "secret": {"secretName": "kepler-server"}}
     pod = {"containers": [{"name": "k", "image": IMAGE}], "volumes": [volume]}
@@ -297,7 +297,7 @@ def test_all_add_ons_are_taken_by_the_schemas_of_their_projects(site: Site, fore
     again = site.run(FULL)
     assert (again["changed"], again["diff"]) == (False, [])
 
-    # Everything else is pruned, and the other kinds of the wanted add-ons are taken.
+    # Everything else is pruned, and the other kinds of the requested add-ons are accepted.
     site.secret("kepler-client", "ca.crt", "tls.crt")
     fewer = {
         "security": {"mode": "mtls"},
@@ -345,7 +345,7 @@ def test_kepler_addons_are_carried_out_and_told(site: Site, resources: str) -> N
     assert not site.run()["changed"]
     assert site.kube.get(f"{resources}/kepler")["metadata"]["resourceVersion"] == before
 
-    # A value that only the library refuses: in the words of the manifest, and nothing is changed.
+    # A value that only the library refuses: reported in the manifest's words, without any change.
     body = {"spec": {"prometheus": {"interval": "2h"}}}
     site.kube.request("PATCH", f"{resources}/kepler", body, MERGE_CONTENT_TYPE)
     broken = site.run(on_error="report")
@@ -408,7 +408,7 @@ def test_the_api_server_refuses_a_spec_that_is_none_and_has_the_defaults_of_the_
 def test_the_operator_has_the_rights_that_its_runs_use(
     site: Site, resources: str, lab: RunningLab
 ) -> None:
-    """Those of operator/config, with the namespaces of the test in place of Kepler's."""
+    """Those of operator/config, with the test's namespaces in place of Kepler's."""
     account, authority = f"{site.namespace}-operator", f"{site.namespace}-authority"
     text = RIGHTS_FILE.read_text()
     for before, after in (
@@ -475,7 +475,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(
             for verb in rule["verbs"]
         }
         assert proxy.used <= allowed
-        # ansible-operator watches the resource, and its namespace is there.
+        # ansible-operator watches the resource, and its namespace exists.
         assert allowed - proxy.used == {
             *(Right("kepler.system.sustainable.computing.io", "kepleraddons", verb)
               for verb in ("list", "watch")),

@@ -14,7 +14,7 @@ import pytest
 from support.kepler_trees import KERNEL, TREES, grow
 from support.playbook import PlaybookRun, run_playbook
 
-# Stands for the package manager: notes the names, and installs headers below the root.
+# Replaces the package manager: records the names, and installs headers below the root.
 PACKAGE_MODULE = """\
 #!/usr/bin/python
 from pathlib import Path
@@ -31,8 +31,8 @@ module.exit_json(changed=changed, installed=module.params["name"])
 """
 
 
-# Stands for the network and the firmware: programs of the machine run here, its boots are counted,
-# and after one it refuses a connection.
+# Replaces the network and the firmware: programs run on the local machine, its boots are counted,
+# and after a boot it refuses one connection.
 CONNECTION_PLUGIN = """\
 DOCUMENTATION = "name: machine\\nextends_documentation_fragment: [connection_pipelining]\\n"
 from pathlib import Path
@@ -54,7 +54,7 @@ class Connection(Local):
         cmd = cmd.replace("/proc/sys/kernel/random/boot_id", own)
         return super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
 """
-# Module reboot looks for shutdown with it.
+# Module reboot looks for shutdown beside it.
 FIND_MODULE = """\
 #!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
@@ -66,7 +66,7 @@ ARGUMENT = "systemd.unified_cgroup_hierarchy=1"
 
 
 class Host:
-    """A node without BTF and headers, on which nothing is really installed."""
+    """A node without BTF and headers, on which no package is really installed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, grow(TREES["old"], folder / "root")
@@ -80,8 +80,8 @@ class Host:
     ) -> PlaybookRun:
         """One play that runs the entry point with the variables of each entry.
 
-        ``path`` is a folder of commands that come before the machine's; with it a failed entry
-        stops no other.
+        ``path`` is a folder of commands with precedence over the machine's; with it, a failed entry
+        does not stop the others.
         """
         given = {
             "kepler_host_root": str(self.root),
@@ -123,7 +123,7 @@ def test_headers_are_installed_where_ebpf_needs_them_and_once(host: Host) -> Non
     new, old = {"kepler_version": "0.11.4"}, {"kepler_version": "0.7.12"}
     wrong = {**old, "kepler_host_headers_package": "wrong"}
     planned = host.prepare(old, check=True)
-    # The first entry fails, which stops no other.
+    # The first entry fails and does not stop the others.
     run = host.prepare(wrong, new, old, old, path=host.folder)
     assert (planned.returncode, run.returncode) == (0, 0), run.output
     task = "Install the headers of the running kernel"
@@ -134,7 +134,7 @@ def test_headers_are_installed_where_ebpf_needs_them_and_once(host: Host) -> Non
     assert "are not those of the running kernel" in run.failures()["localhost"]
 
 
-# The role takes grubby for Red Hat's distributions, by a fact of the machine that runs the tests.
+# The role uses grubby for Red Hat's distributions, by a fact of the machine that runs the tests.
 @pytest.mark.skipif(
     not Path("/etc/debian_version").exists(), reason="the role calls update-grub on Debian alone"
 )
@@ -164,7 +164,7 @@ def test_grub_is_renewed_until_it_has_the_argument(host: Host, tmp_path: Path) -
 
 
 def can_boot(host: Host, *, into_v2: bool) -> dict[str, t.Any]:
-    """Give the host a boot loader and a connection over which it boots; the variables for them."""
+    """Give the host a boot loader and a connection that survives its boot; return the variables."""
     commands, plugins = host.folder / "bin", host.folder / "connection_plugins"
     commands.mkdir()
     plugins.mkdir()

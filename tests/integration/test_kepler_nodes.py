@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Discovery pods annotate their own Node alone, and labels of nodes come and go, on an API server."""
+"""Discovery pods annotate only their own Node, and node labels come and go, on an API server."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def fleet(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[Fleet]:
     names = tuple(f"{kind}-{namespace}" for kind in ("bad", "metal", "virtual"))
     for name, provider in zip(names, ("", "", "aws:///eu-west-1a/i-0"), strict=True):
         kube.request("POST", NODES, node(name, **({"providerID": provider} if provider else {})))
-    # KWOK plays the kubelet that says what the node is.
+    # KWOK simulates the kubelet that describes the node.
     wait_until(
         lambda: all(
             kube.get(f"{NODES}/{name}")["status"]["nodeInfo"]["operatingSystem"] for name in names
@@ -133,7 +133,7 @@ def test_verdicts_are_written_once_and_taken_back(fleet: Fleet) -> None:
     assert (again["changed"], again["diff"], again["errors"]) == (False, [], [])
     removed = fleet.label(state="absent")
     assert removed["changed"] and not fleet.label(state="absent")["changed"]
-    # The annotation of this test is no discovery pod's.
+    # This test's annotation does not come from a discovery pod.
     assert [fleet.labels(index) for index in range(3)] == before
 
 
@@ -175,14 +175,14 @@ def test_a_label_that_an_administrator_set_stays_until_it_is_taken_over(fleet: F
 
 
 class Probe:
-    """The discovery pod of one node, with the token that its pod gets."""
+    """The discovery pod of one node, with its pod's token."""
 
     def __init__(self, fleet: Fleet, own: Kube, unbound: Kube, kubeconfig: Path) -> None:
         self.fleet, self.own, self.unbound = fleet, own, unbound
         self.kubeconfig = kubeconfig
 
     def annotate(self, index: int, content: str, dry: bool = False) -> bool:
-        """As playbook kepler_probe does it."""
+        """As in playbook kepler_probe."""
         name = self.fleet.names[index]
         body: Object = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "annotations": {PROBE_ANNOTATION: content}}
@@ -198,7 +198,7 @@ class Probe:
 
 
 def allowed(ask: Callable[[], t.Any]) -> bool:
-    """Whether the API takes it; the policy that refuses it says so."""
+    """Whether the API accepts it; a refusing policy states its reason."""
     try:
         ask()
     except ApiError as error:
@@ -258,12 +258,12 @@ def test_a_discovery_pod_annotates_its_own_node_alone_and_nothing_else(probe: Pr
         {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
     ):
         assert not probe.patch(0, body), body
-    # With labels and annotations of others on the Node it still works, and none may go.
+    # It also works with other managers' labels and annotations on the Node, which must be kept.
     assert probe.fleet.label()["errors"] == []
     assert probe.fleet.labels(0)[METER_LABEL] == "rapl"
     assert probe.annotate(0, facts.replace("icelake", "skylake"))
     assert not probe.patch(0, {"metadata": {"annotations": {REASONS_ANNOTATION: None}}})
-    # What both managers own goes with teardown.
+    # Fields owned by both managers are removed by teardown.
     assert probe.fleet.label(state="absent")["changed"]
     assert [probe.fleet.labels(index) for index in range(3)] == [{}, {}, {}]
 
@@ -309,7 +309,7 @@ def test_the_entry_point_annotates_its_node_with_the_facts_of_its_host(
 def test_the_role_labels_all_nodes_once_and_its_teardown_leaves_nothing(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:
-    """One play, for the time of its start: the role, the role again, its teardown."""
+    """One play, for the cost of its start: the role, the role again, its teardown."""
     variables = {
         "kepler_namespace": namespace,
         "kepler_probe_image": "registry.example/wattwise:1",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kepler on nodes of a test: installed, held by its policy, told and removed, on an API server."""
+"""Kepler on a test's nodes: installation, policy, status and removal, on an API server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ IMAGE = {"repository": "registry.example/kepler"}
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Four nodes of a test, and the namespace in which their collectors stand."""
+    """Four nodes of a test, and the namespace of their collectors."""
 
     kube: Kube
     kubeconfig: str
@@ -73,7 +73,7 @@ class Site:
         return {"site": self.namespace}
 
     def run(self, *, check: bool = False, given: Json | None = None, **spec: t.Any) -> Json:
-        """One run with a spec, on the nodes of the test alone."""
+        """One run with a spec, on only the test's nodes."""
         collector = {"node_selector": self.selector, **spec.pop("collector", {})}
         wanted = {"image": IMAGE, "collector": collector, **spec}
         return self.call(check=check, spec=wanted, **(given or {}))
@@ -112,10 +112,10 @@ ABSENT = {
     *("wao.bitmedia.co.jp", "node.waok8s.github.io"),
 }
 UNUSED = {
-    # Of the collectors, and nobody may grant more than he has.
+    # Rights of the collectors; an account cannot grant more than it has.
     Right("", "pods", "get"),
     Right("", "pods", "watch"),
-    # The namespace of a KeplerSystem is there.
+    # The namespace of a KeplerSystem already exists.
     Right("", "namespaces", "create"),
 }
 POLICY = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
@@ -177,7 +177,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     again = site.run()
     assert (again["changed"], again["diff"], again["pruned"]) == (False, [], [])
 
-    # The controller of DaemonSets reads the affinities, and the policy admits its pods.
+    # The DaemonSet controller reads the affinities, and the policy admits its pods.
     wanted = {"kepler-amd64-rapl": 1, "kepler-amd64-rapl.named": 1, "kepler-arm64-hwmon": 1}
     assert site.daemon_sets().keys() == wanted.keys()
     wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
@@ -188,7 +188,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     assert not site.run(scope="cluster")["changed"]
     narrow = site.run()
     assert narrow["changed"] and site.of_cluster() == POLICY
-    # Without Arm its DaemonSet and ConfigMap go.
+    # Without Arm, its DaemonSet and ConfigMap are removed.
     label = {"metadata": {"labels": labels_of("hwmon", supported=False)}}
     site.kube.request("PATCH", f"{NODES}/arm-{site.namespace}", label, MERGE_CONTENT_TYPE)
     pruned = site.run(given={"prune_max": 1.0})["pruned"]
@@ -240,7 +240,7 @@ def test_the_playbook_runs_the_role_and_its_teardown_takes_all_back(
     given = [{"import_playbook": "wattwise.kube.kepler"}, play]
     run = run_playbook(given, tmp_path, "-i", str(inventory), as_json=True)
     assert run.returncode == 0, run.failures()
-    # Labels and collectors, and both are taken back.
+    # Labels and collectors, and the removal of both.
     assert run.stats()["here"]["changed"] == 4
     assert site.of_cluster() == set()
     installed = run.results("Run Kepler on the nodes that it can meter")
@@ -316,7 +316,7 @@ def test_the_policy_admits_pods_of_kepler_and_refuses_more(site: Site) -> None:
             {"spec": {"ephemeralContainers": [container]}},
             "application/strategic-merge-patch+json",
         )
-    # Logs of the node are for collectors, once an add-on has some.
+    # Collectors may mount the node's logs only once an add-on needs them.
     logs = {"name": "logs", "hostPath": {"path": "/var/log/pods"}}
     collector = changed(pod, "volumes", logs)
     assert is_refused(collector)
@@ -328,7 +328,7 @@ def test_the_policy_admits_pods_of_kepler_and_refuses_more(site: Site) -> None:
     assert is_refused(changed(pod, "volumes", {**logs, "hostPath": {"path": "/var/log"}}))
     kepler_addons.reconcile({**addons, "state": "absent"})
     wait_until(lambda: is_refused(collector), 60.0, "the policy to refuse collectors")
-    # Nothing of this holds in another namespace.
+    # None of this applies in another namespace.
     site.kube.request(
         "POST",
         "/api/v1/namespaces/kube-system/pods?dryRun=All",
@@ -364,7 +364,7 @@ def condition(status: Json, name: str) -> tuple[str, str, str]:
 
 @contextlib.contextmanager
 def account_with(site: Site, text: str, *replaced: tuple[str, str]) -> Iterator[Trial]:
-    """An account with the rights of a file, with the namespace of the test in place of kepler."""
+    """An account with the rights of a file, with the test's namespace in place of kepler."""
     name = f"{site.namespace}-account"
     for before, after in (
         ("wattwise-kepler.kepler.kepler", names.cluster_name(site.namespace, "kepler")),
@@ -397,14 +397,14 @@ def _items(text: str) -> list[Json]:
 
 @dataclasses.dataclass
 class Trial:
-    """Rights that are given, and what was asked with them; ``options`` are those of modules."""
+    """Granted rights, and the requests made with them; ``options`` are those of modules."""
 
     given: list[Json]
     proxy: Proxy
     options: Json
 
     def assert_exactly(self, unused: t.Collection[Right]) -> None:
-        """Nothing was refused, and no right was given in vain."""
+        """No request was refused, and no right is unused."""
         allowed = {
             Right(group, resource, verb)
             for item in self.given
@@ -464,7 +464,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str)
     with account_with(site, RIGHTS_FILE.read_text(), *replaced) as trial:
         options = trial.options
         assert not failed(site.call(**options))
-        # The collectors may read pods, so whoever grants that must be allowed to.
+        # The collectors may read pods, so only an account with that right may grant it.
         assert site.of_cluster() == POLICY | RIGHTS
         spec = {"scope": "minimum", "version": "0.10.2", "redfish": None, "modelServer": None}
         site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)
@@ -500,7 +500,7 @@ def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> 
     with pytest.raises(WattwiseError, match="Kepler runs in this cluster already"):
         site.run()
     assert not failed(site.call(force=True))
-    # Once it is installed, nobody stops it by a DaemonSet of such a name.
+    # Once it is installed, a DaemonSet of the same name cannot stop it.
     warnings: list[str] = []
     assert not failed(site.call(warn=warnings.append))
     assert "Kepler runs in this cluster already" in warnings[0]
@@ -553,7 +553,7 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     made = site.call()
     assert made["changed"] and not failed(made)
     wait_until(lambda: len(site.pods()) == 3, 120.0, "the pods of Kepler")
-    # The lab plays the kubelet of these pods.
+    # The lab simulates the kubelet of these pods.
     wait_until(lambda: is_available(site), 120.0, "collectors that are available")
     [owner] = site.daemon_sets()["kepler-amd64-rapl"]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("KeplerSystem", stored["metadata"]["uid"])
@@ -572,8 +572,8 @@ def test_a_kepler_system_is_carried_out_and_told(site: Site, systems: str) -> No
     assert not site.call()["changed"]
     assert site.kube.get(f"{systems}/kepler")["metadata"]["resourceVersion"] == before
 
-    # The owner takes its objects along. The garbage collector looks for new kinds twice a minute,
-    # which is why this test is the last one.
+    # Objects are deleted with their owner. The garbage collector looks for new kinds twice a
+    # minute, which is why this test is the last one.
     site.kube.request("DELETE", f"{systems}/kepler")
     wait_until(lambda: not site.daemon_sets(), 120.0, "the end of the DaemonSets")
 
@@ -583,7 +583,7 @@ def is_available(site: Site) -> bool:
 
 
 def end(site: Site) -> None:
-    """Let the collector of the node that the probe labelled crash, as a kubelet would tell it."""
+    """Let the collector of the node with the probe's label crash, as reported by a kubelet."""
     name = f"labelled-{site.namespace}"
 
     def bound() -> list[Json]:

@@ -448,7 +448,7 @@ def test_an_api_server_that_restarts_in_the_middle_loses_nothing(
         Context(progress=progress),
     )
     restarting.join()
-    # An object whose answer was lost is found applied when it is sent again.
+    # An object whose answer was lost turns out to be applied when it is sent again.
     assert set(actions(result)) <= {"created", "unchanged", "configured"}
     assert sum(name.startswith("r") for name in versions(kube, namespace)) == 400
 
@@ -502,8 +502,8 @@ def test_a_manifest_that_is_wrong_deletes_nothing(
 def test_an_object_that_only_its_controller_wrote_to_is_unchanged(
     kubeconfig: str, kube: Kube, namespace: str
 ) -> None:
-    # The API server sorts the field managers of a policy anew once its controller wrote a status,
-    # so the next application moves the resource version and nothing else.
+    # The API server reorders the field managers of a policy after its controller wrote a status, so
+    # the next application changes only the resource version.
     policy: Manifest = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's control plane, in labs of the tests' own: they are restarted, reset and taken down."""
+"""The lab's control plane, in labs of the tests' own that are restarted, reset and stopped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(state: LabState, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def processes(state: LabState) -> list[str]:
-    """Command lines that name the lab's folder."""
+    """Command lines that contain the lab's folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

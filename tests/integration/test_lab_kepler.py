@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts of pods from end to end: the lab's Keplers, a real Prometheus with our rules, a PowerFleet."""
+"""Watts of pods end to end: the lab's Keplers, a real Prometheus with our rules, a PowerFleet."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def site(lab: RunningLab, kube: Kube, namespace: str, definition: None) -> Itera
     found.run_pods()
     yield found
     process.stop(lab.state, [*lifecycle.METERS, kepler.PROGRAM_PORT])
-    # Other tests of this lab do not want them.
+    # Other tests of this lab do not expect them.
     settings = lab.state.read_settings()
     parts = tuple(part for part in settings.parts if part not in lifecycle.METERS)
     lab.state.write_settings(dataclasses.replace(settings, parts=parts))
@@ -123,7 +123,7 @@ def site(lab: RunningLab, kube: Kube, namespace: str, definition: None) -> Itera
 def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
     site: Metered, tmp_path: Path
 ) -> None:
-    # Temperature and ripple move it by less than a percent meanwhile.
+    # Temperature and ripple change it by less than a percent meanwhile.
     site.room.load_cores[site.machine.name] = sum(CORES.values())
     truth = site.room.truth(site.machine.name)
     expected = {
@@ -175,7 +175,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
     assert "metering" not in site.kube.get(path)["status"]
     assert not (tmp_path / "metrics" / "metering.prom").exists()
 
-    # The lab counts in steps of half a second, of which a busy machine may do the last one late.
+    # The lab counts in steps of half a second; on a busy machine the last one may be late.
     allowed = max(expected.values())
 
     def counted() -> bool:
@@ -203,7 +203,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
 
 
 def run(site: Metered, folder: Path) -> Json:
-    """One run for the fleet; the status that it tells."""
+    """One run for the fleet; returns its status."""
     options = {"kubeconfig": site.lab.kubeconfig, "namespace": site.namespace, "name": "fleet"}
     found = reconcile({**options, "run_dir": str(folder)}, Context(warn=print))
     return t.cast("Json", found["status"])

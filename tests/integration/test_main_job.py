@@ -34,7 +34,7 @@ NODE_CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
 
 @pytest.fixture
 def api(whole_lab: RunningLab) -> Iterator[Api]:
-    """The lab's API with no pods of an earlier test."""
+    """The lab's API without pods of earlier tests."""
     with Api(whole_lab.state.kubeconfig) as opened:
         workload.make_namespace(opened)
         workload.delete_pods(opened, whole_lab.settings)
@@ -58,7 +58,7 @@ def document(folder: Path, kind: str) -> Json:
 
 @pytest.fixture(scope="module")
 def configured(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
-    """The lab with what its inventory puts into it, but no reading and no plan."""
+    """The lab with the objects of its inventory, but no reading and no plan."""
     folder = tmp_path_factory.mktemp("configured")
     run = play("site", whole_lab, folder, "--tags", "crds,node_configs,rmd")
     assert run.returncode == 0, run.output
@@ -69,10 +69,10 @@ def configured(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) 
 def test_teardown_check_and_install_from_an_empty_cluster(
     whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
 ) -> None:
-    """One story, because each step needs the state that the one before left.
+    """One test for all steps, because each step needs the state of the previous one.
 
-    Where the cluster is installed, two pods wait with the reason: one fits nowhere, the other is
-    not understood. Each further test finds the cluster installed.
+    When the cluster is installed, two pods are pending with a reason: one fits nowhere, the other
+    is not supported. Each further test finds the cluster installed.
     """
     made_by_hand = {
         "apiVersion": "v1",
@@ -133,7 +133,7 @@ def test_teardown_check_and_install_from_an_empty_cluster(
 
 
 def why_it_waits(pod: Json) -> str:
-    """The message of the condition that the scheduler of a pod sets."""
+    """The message of the condition that a pod's scheduler sets."""
     [condition] = [item for item in pod["status"]["conditions"] if item["type"] == "PodScheduled"]
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     return str(condition["message"])
@@ -143,7 +143,7 @@ def why_it_waits(pod: Json) -> str:
 def test_a_job_binds_what_was_approved_and_nothing_else(
     whole_lab: RunningLab, kube: Kube, api: Api, tmp_path: Path
 ) -> None:
-    """Two jobs with empty homes, as AWX starts them; only name and SHA-256 go from one to the other."""
+    """Two jobs with empty homes, as started by AWX; they share only the plan's name and SHA-256."""
     pods = workload.demo_pods(12, seed=5)
     workload.create_pods(api, pods[:11], "wattwise")
     folders = [tmp_path / name for name in ("place", "bind", "again", "edited")]
@@ -214,17 +214,17 @@ def test_the_fleet_draws_fewer_watts_than_under_the_default_scheduler(
 
 
 def assert_saves_as_promised(lab: RunningLab, result: Comparison) -> None:
-    """The plan is as good as its bound says any could be, and the BMCs measure what it predicts.
+    """The plan is as good as its bound, and the BMCs measure the predicted watts.
 
-    The default scheduler spreads pods, so strategy spread predicts what is saved against it. Models
-    have an error for each machine, which the measured saving may lack: here a quarter of it.
+    The default scheduler spreads pods, so strategy spread predicts the saving against it. Models
+    have an error for each machine, so the measured saving may be lower: here by a quarter.
     """
     report = document(lab.state.root / "runs", "report")
     added = {
         entry["strategy"]: entry["watts_added"]
         for entry in report["sections"]["strategies"]["strategies"]
     }
-    # The run after the one that placed has left a plan without pods.
+    # The run after the placing one has left a plan without pods.
     kept = sorted((lab.state.root / "runs" / CLUSTER).glob("plan*.json"))
     plan = max(map(json.loads, map(Path.read_text, kept)), key=lambda made: len(made["placements"]))
     assert len(plan["placements"]) >= 150
@@ -235,7 +235,7 @@ def assert_saves_as_promised(lab: RunningLab, result: Comparison) -> None:
 
 
 def assert_report_is_whole(lab: RunningLab) -> None:
-    """That page and data tell of every node and pod, of the measurement, and of no password."""
+    """Page and data name every node and pod and the measurement, and contain no password."""
     folder = lab.state.root / "runs"
     report = document(folder, "report")
     assert report["state"] == "measured"

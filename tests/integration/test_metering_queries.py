@@ -22,7 +22,7 @@ NODES = (
     MeteredNode("n2", (Load("u3", "shop", "web-2", 2.0),), package=60.0, dram=5.0),
 )
 QUERIES = queries({"cluster": 'hall "1"'})
-# Two jobs scrape the cluster, and one scrapes another, whose values are seven times as large.
+# Two jobs scrape the cluster, and one scrapes another with sevenfold values.
 JOBS = ((r"hall \"1\"", "a", 1), (r"hall \"1\"", "b", 1), ("hall 2", "a", 7))
 Expected = dict[tuple[tuple[str, str], ...], float]
 
@@ -32,7 +32,7 @@ def labelled(value: float, **labels: str) -> tuple[tuple[tuple[str, str], ...], 
 
 
 def unmet(series: t.Mapping[str, str], expected: t.Mapping[str, Expected], folder: Path) -> str:
-    """How promtool contradicts the results of queries over an hour of these series."""
+    """promtool's contradictions to the results of queries over an hour of these series."""
     tests = [
         {
             "expr": query,
@@ -77,14 +77,14 @@ def of_nodes(name: str) -> Expected:
 
 
 def of_energy(names: tuple[str, str, str], begun: float, *, with_uid: bool) -> Expected:
-    """Joules of all pods in the hour, with what their counters had at its begin."""
+    """Joules of all pods in the hour, including their counters' values at its start."""
     found: Expected = {}
     for node in NODES:
         for load in node.loads:
             labels = dict(zip(names, (node.name, load.namespace, load.name), strict=True))
             labels.update({"pod_id": load.uid} if with_uid else {})
             watts = (node.package + node.dram) * node.share(load)
-            # Counters that grow from next to zero began within the first minute.
+            # Counters that grow from almost zero began within the first minute.
             found.update([labelled(round(watts * 3600 + begun, 6), **labels)])
     return found
 
@@ -99,7 +99,7 @@ def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them() -> N
 
 
 def scraped(early: t.Mapping[str, float], late: t.Mapping[str, float]) -> dict[str, str]:
-    """Series of an hour, as promtool takes them, from two scrapes a minute apart."""
+    """Series of an hour in promtool's form, from two scrapes a minute apart."""
     return {
         name.replace("{", f'{{cluster="{cluster}",job="{job}",'): (
             f"{value * factor!r}+{(late[name] - value) * factor!r}x60"
@@ -139,7 +139,7 @@ def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
     series: dict[str, str] = {}
     for node in NODES:
         early, late = (
-            # The monitor of Kepler puts the node's name there.
+            # Kepler's monitor puts the node's name there.
             {
                 name
                 if "instance=" in name
@@ -157,6 +157,6 @@ def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
         QUERIES.old_energy: of_energy(names, 12.0, with_uid=False),
         QUERIES.old_covered: dict([labelled(3600.0)]),
     }
-    # Counters that grow by tenths are no exact sums of them.
+    # Sums of counters that grow by tenths are inexact.
     rounded = {f"round({query}, 1e-6)": samples_ for query, samples_ in expected.items()}
     assert unmet(series, rounded, tmp_path) == ""

@@ -28,7 +28,7 @@ NAMES = ("authority", "server", "client")
 
 
 class Keeper:
-    """Calls of the module's work in one namespace, at any time."""
+    """Calls of the module's function in one namespace, at any time."""
 
     def __init__(self, kube: Kube, kubeconfig: str, namespace: str, folder: Path) -> None:
         self.kube, self.folder = kube, folder
@@ -140,7 +140,7 @@ def test_client_and_server_believe_each_other(keeper: Keeper, tmp_path: Path) ->
 
 
 def _shake_hands(*sides: ssl.SSLObject) -> None:
-    """Let both sides of a TLS connection in memory go on until both are content."""
+    """Complete a TLS handshake in memory between both sides."""
     waiting = list(sides)
     for _round in range(10):
         for side in list(waiting):

@@ -62,7 +62,7 @@ def test_a_cluster_is_brought_from_nothing_to_its_templates_and_back(
     planned = reconcile(given, Context(check_mode=True))
     assert planned["changed"] and kube.find(f"/api/v1/namespaces/{NAMESPACE}") is None
     document = json.loads((tmp_path / "run" / "node_configs.json").read_text())
-    # Other templates of the cluster are rendered too.
+    # The cluster's other templates are rendered too.
     assert planned["counts"]["node_configs"] == len(document["node_configs"])
     namespaces = [each["metadata"]["namespace"] for each in document["node_configs"]]
     assert namespaces.count(NAMESPACE) == 2
@@ -137,7 +137,7 @@ def test_a_run_reads_each_list_once(kube: Kube, monkeypatch: pytest.MonkeyPatch)
     every = {**template("every", namespace=NAMESPACE), "apiVersion": API_VERSIONS[0]}
     apply({"src": FILES, "wait": True}, kube=kube)
     apply({"manifests": [home, every]}, kube=kube)
-    # So many that an application lists them rather than to ask for each.
+    # Enough that an application lists them instead of requesting each.
     assert len(follow_templates(kube).result["results"]) > 20
     listed: list[str] = []
     read = Kube.list
@@ -153,7 +153,7 @@ def test_a_run_reads_each_list_once(kube: Kube, monkeypatch: pytest.MonkeyPatch)
 
 
 def others_change_and_make(kube: Kube, name: str) -> None:
-    """Fields of our NodeConfig become ours again, and a NodeConfig of others stays theirs."""
+    """Fields of our NodeConfig become ours again; another manager's NodeConfig stays its own."""
     path, theirs = f"{PATH}/nodeconfigs/{name}", {"fieldManager": "another"}
     change = {"spec": {"metricsCollector": {"inletTemp": {"endpoint": "theirs"}}}}
     kube.request("PATCH", path, change, MERGE_CONTENT_TYPE, theirs)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""node_config_template in a cluster: rendered, applied, found unchanged, removed with the nodes."""
+"""node_config_template in a cluster: rendered, applied, unchanged, removed with the nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def definitions(kubeconfig: str) -> None:
 
 
 class Cluster(t.NamedTuple):
-    """The lab, seen through one namespace."""
+    """The lab, restricted to one namespace."""
 
     kube: Kube
     kubeconfig: str
@@ -42,7 +42,7 @@ class Cluster(t.NamedTuple):
         return apply({"kubeconfig": self.kubeconfig, "manifests": list(manifests), **more})
 
     def reconcile(self) -> tuple[Object, Object, Object]:
-        """What the role node_configs does: results of render, of apply and of the statuses."""
+        """The work of role node_configs: results of render, of apply and of the statuses."""
         body = snapshot.take({"kubeconfig": self.kubeconfig, "include": ["nodes", *PARTS]})
         body = body["snapshot"]
         for part in PARTS:

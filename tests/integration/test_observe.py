@@ -42,7 +42,7 @@ SLOW_SECONDS = 60
 def with_node_configs(
     whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory
 ) -> RunningLab:
-    """The lab with its NodeConfigs made, once the templates of earlier tests are gone."""
+    """The lab with its NodeConfigs, after the removal of earlier tests' templates."""
     kube = Kube.connect({"kubeconfig": whole_lab.kubeconfig})
     wait_until(lambda: not foreign_templates(kube), 60.0, "the templates of other tests to go")
     tags = ("--tags", "crds,node_configs")
@@ -60,7 +60,7 @@ def foreign_templates(kube: Kube) -> list[Json]:
 
 @pytest.fixture
 def configured(with_node_configs: RunningLab) -> Iterator[RunningLab]:
-    """The same lab with time standing still, and well again afterwards."""
+    """The same lab with its clock stopped, and without faults afterwards."""
     settings = with_node_configs.settings
     faults.call(settings, "POST", "/clock", {"offset_seconds": 0, "frozen": True})
     yield with_node_configs
@@ -126,8 +126,8 @@ def test_bad_machines_are_named_and_all_others_read_as_they_are(
     conditions = ready(kube)
     assert {node for node in conditions if conditions[node][0] == "False"} == reasons.keys()
     assert conditions[DEAD[0]] == ("False", "Unreachable")
-    # Each slow one was asked once and given up within its own timeout: it is not asked for the
-    # power after the temperature did not come, and no request to it is sent again.
+    # Each slow one was asked once and abandoned at its own timeout: after the missing temperature
+    # it is not asked for the power, and no request to it is repeated.
     asked = faults.call(configured.settings, "GET", "/requests")["nodes"]
     assert {node: asked[node]["requests"] for node in SLOW} == dict.fromkeys(SLOW, 1)
     for error in readings["errors"]:
@@ -151,7 +151,7 @@ def test_a_second_run_asks_each_machine_twice_changes_nothing_and_writes_no_stat
     # The sensors are known.
     steady = {node: asked[node]["requests"] for node in asked.keys() - rack_with_models}
     assert set(steady.values()) <= {1, 2}
-    # A slow machine of an earlier test may still be busy with what it was asked then.
+    # A slow machine may still be busy with a request of an earlier test.
     assert {asked[node]["peak_in_flight"] for node in asked.keys() - set(SLOW)} == {1}
 
 
@@ -235,7 +235,7 @@ def test_two_gateways_read_their_shares_and_a_dead_one_is_named(
 def test_a_refused_password_is_not_tried_again_until_its_secret_changes(
     configured: RunningLab, kube: Kube, tmp_path: Path
 ) -> None:
-    """Nor where an annotation of its NodeConfig is no number, which hinders no other status."""
+    """This also holds if an annotation of its NodeConfig is not a number."""
     plain, annotated = "r2-n01", "r2-n03"
     refused = [{"kind": "unauthorized", "node": node} for node in (plain, annotated)]
     faults.call(configured.settings, "POST", "/faults", refused)
@@ -264,7 +264,7 @@ def test_a_refused_password_is_not_tried_again_until_its_secret_changes(
 
 
 def annotate(kube: Kube, node: str, inlet: str | None) -> None:
-    """The inlet temperature of a machine that cannot be read, or None for no annotation."""
+    """The inlet temperature of an unreadable machine, or None without an annotation."""
     metadata = node_config(kube, node)["metadata"]
     path = f"/apis/wao.bitmedia.co.jp/v1beta1/namespaces/{metadata['namespace']}/nodeconfigs"
     body = {"metadata": {"annotations": {"wattwise.github.io/fallback-inlet-celsius": inlet}}}
@@ -286,7 +286,7 @@ def test_a_refused_password_is_in_the_status_although_a_later_step_failed(
 
 
 def play_role(lab: RunningLab, folder: Path, *arguments: str) -> PlaybookRun:
-    """The role in a play of one's own."""
+    """The role in a user's own play."""
     connection = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
     play = {
         "hosts": "clusters",

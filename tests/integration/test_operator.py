@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The continuous mode whole: the real ansible-operator, the watcher and the metrics endpoint.
+"""The continuous mode as a whole: the real ansible-operator, the watcher and the metrics endpoint.
 
-The operator watches PowerFleets and KeplerSystems as overlay full says, and a stand-in kind whose
-runs are short, which shows what ansible-operator does of itself.
+The operator watches PowerFleets and KeplerSystems according to overlay full, and a stand-in kind
+with short runs, which shows ansible-operator's own behaviour.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DEFINITIONS = (
 )
 WAO = "/apis/wao.bitmedia.co.jp/v1beta1"
 PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
-# What the issue promises at a thousand nodes.
+# The promised latency for a thousand nodes.
 LONGEST_SECONDS = 30.0
 BURST = 200
 UNCHANGED_RUNS = 2
@@ -82,7 +82,7 @@ def api(lab: RunningLab) -> t.Iterator[Api]:
 def settings(
     lab: RunningLab, api: Api, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorSettings:
-    """What the operator of these tests is started with."""
+    """Settings for these tests' operator."""
     api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     sources = [str(FILES / name) for name in DEFINITIONS]
     apply({"kubeconfig": lab.kubeconfig, "src": sources, "wait": True})
@@ -101,13 +101,13 @@ def running(lab: RunningLab, settings: OperatorSettings) -> t.Iterator[RunningOp
     started = operator.start(lab.state, settings, print)
     yield started
     started.stop()
-    # Shown where a test has failed.
+    # Printed if a test has failed.
     sys.stdout.write(started.log[-20_000:])
 
 
 @pytest.fixture(scope="module")
 def metrics_port(lab: RunningLab, settings: OperatorSettings, running: RunningOperator) -> int:
-    """The watcher and the metrics endpoint run too."""
+    """The watcher and the metrics endpoint are running too."""
     return operator.start_beside(lab.state, settings, ROOT / "operator" / "entrypoints")
 
 
@@ -135,7 +135,7 @@ class Fleet:
             "apiVersion": "wattwise.github.io/v1alpha1",
             "kind": "PowerFleet",
             "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
-            # No run of the interval helps the tests.
+            # No run by interval helps the tests.
             "spec": {"interval": "10m", "placement": placement, **spec},
         }
         kube.request("POST", self.path.rpartition("/")[0], body)
@@ -145,7 +145,7 @@ class Fleet:
         return self.kube.get(self.path)
 
     def runs(self) -> int:
-        """How many of its runs have ended well."""
+        """Number of its successful runs."""
         ended = '"msg":"Ansible-runner exited successfully"'
         name = f'"name":"{self.name}","namespace":"{self.namespace}"'
         return sum(ended in line and name in line for line in self.running.log.splitlines())
@@ -182,7 +182,7 @@ class Fleet:
 def fleet(kube: Kube, api: Api, running: RunningOperator, metrics_port: int) -> t.Iterator[Fleet]:
     """All nodes of the lab; one template, for nodes that come later.
 
-    NodeConfigs that earlier tests left name machines that this fleet has no password for.
+    NodeConfigs of earlier tests name machines whose passwords this fleet does not have.
     """
     remove_ours(kube)
     namespace = "operator-test"
@@ -192,7 +192,7 @@ def fleet(kube: Kube, api: Api, running: RunningOperator, metrics_port: int) -> 
     template["spec"]["nodeSelector"] = {"matchLabels": {"late": "yes"}}
     kube.request("POST", f"{WAO}/namespaces/{namespace}/nodeconfigtemplates", template)
     made = Fleet(kube, running, namespace, "fleet", {"nodeConfigs": {"enabled": True}})
-    # The module asks for its period, which is one more run.
+    # The module requests its period, which is one more run.
     made.wait_for_run(2)
     yield made
     kube.request("DELETE", made.path)
@@ -263,7 +263,7 @@ def test_texts_of_a_fleet_are_text_and_names_of_variables_are_no_variables(
         "run_dir": "/elsewhere",
     }
     fleet = Fleet(kube, running, namespace, "texts", spec, {PERIOD: "10m"})
-    # The API server has dropped what the closed schema does not know.
+    # The API server has dropped the fields unknown to the closed schema.
     assert fleet.stored()["spec"].keys().isdisjoint({"ansible_connection", "run_dir"})
     assert fleet.stored()["status"]["observedGeneration"] == 1
     assert not touched.exists()
@@ -298,7 +298,7 @@ def test_a_kepler_system_is_carried_out_and_its_texts_are_text(
     wait_until(lambda: bool(told()), 60.0, "the status of the KeplerSystem")
     assert (told()[0]["status"], told()[0]["reason"]) == ("False", "InvalidKeplerSystem")
     assert "collector.additionalConfig" in told()[0]["message"]
-    # Nothing of the cluster was touched: no label selects a node here.
+    # The cluster is unchanged: no label selects a node here.
     nowhere = {"nodeSelector": {"none": "such"}, "additionalConfig": "{}"}
     body = {"spec": {"collector": nowhere}}
     kube.request("PATCH", f"{path}/keplersystems/kepler", body, MERGE_CONTENT_TYPE)
@@ -309,7 +309,7 @@ def test_a_kepler_system_is_carried_out_and_its_texts_are_text(
 
 @pytest.mark.usefixtures("running")
 def test_add_ons_of_kepler_are_carried_out(kube: Kube, namespace: str) -> None:
-    """None is asked for, so that nothing but the status is written."""
+    """No machine is asked, so that only the status is written."""
     root = "/apis/kepler.system.sustainable.computing.io/v1alpha1"
     path = f"{root}/namespaces/{namespace}/kepleraddons"
     metadata = {"name": "kepler", "namespace": namespace}
@@ -349,7 +349,7 @@ def test_hosts_of_a_provisioning_are_released_before_it_goes(kube: Kube, api: Ap
 
 
 def wait_for_condition(kube: Kube, path: str, name: str) -> str:
-    """The status of a condition, once a run has written it."""
+    """The status of a condition after a run has written it."""
 
     def told() -> dict[str, str]:
         status = kube.get(path).get("status") or {}
@@ -360,7 +360,7 @@ def wait_for_condition(kube: Kube, path: str, name: str) -> str:
 
 
 def test_runs_of_an_unchanged_cluster_write_nothing(fleet: Fleet, kube: Kube, api: Api) -> None:
-    # Namespaces of earlier tests that still go are changes, too.
+    # Earlier tests' namespaces that are still being deleted count as changes, too.
     wait_until(lambda: not terminating(kube), 120.0, "namespaces to be gone", interval=0.5)
     known = operator_idle(fleet)
     manifests = built("full")
@@ -384,7 +384,7 @@ def terminating(kube: Kube) -> list[str]:
 
 
 def operator_idle(fleet: Fleet) -> int:
-    """The number of runs of a fleet, once none is to come: its status was told to nobody."""
+    """The number of runs of a fleet when no more is queued: its status triggers none."""
     seen = [-1]
 
     def is_idle() -> bool:
@@ -420,7 +420,7 @@ def test_a_run_begins_each_period_and_after_a_change_of_annotations(
     assert not touched.exists()
 
 
-# A killed operator whose run works on a cluster is in every run: test_operator_robustness.py.
+# test_operator_robustness.py always kills an operator during a run on a cluster.
 @pytest.mark.slow
 def test_a_run_that_is_killed_with_the_operator_is_made_again_when_it_restarts(
     lab: RunningLab, settings: OperatorSettings, running: RunningOperator, echoes: Echoes
@@ -473,7 +473,7 @@ def test_nothing_is_done_while_another_operator_leads(
     echoes.create("led", {})
     for _renewal in range(3):
         lease["metadata"] = renew("PUT", f"{leases}/operator-test")["metadata"]
-        # No condition tells that nothing is begun: half of the Lease's time has to pass.
+        # No condition shows that no run started: half of the Lease's time has to pass.
         time.sleep(LEASE_SECONDS / 2)
         assert echoes.begun("led") == 0
     echoes.wait("led")

@@ -32,7 +32,7 @@ from support.work_to_do import LEASE, rmd_workload, waiting_pods
 Json = dict[str, t.Any]
 
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
-# What the runs below have no occasion for: right → why it is given.
+# Rights that the runs below have no occasion to use: right → its purpose.
 UNUSED = {
     Right("", "events", "patch"): "an Event moves after five minutes",
     Right("", "configmaps", "update"): "a fleet that binds again replaces its record",
@@ -48,7 +48,7 @@ UNUSED = {
 }
 # test_rights.py shows that the roles use the rights on these.
 OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com", "storage.k8s.io"}
-# By ansible-operator and by the watcher, which are not started here.
+# Used by ansible-operator and the watcher, which are not started here.
 WATCHED = {
     *(Right("wattwise.github.io", "powerfleets", verb) for verb in ("get", "list", "watch")),
     *(Right("", "nodes", verb) for verb in ("list", "watch")),
@@ -60,7 +60,7 @@ TEMPLATES = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigtemplates"
 
 
 class Account:
-    """The operator's service account, and what it uses of its rights."""
+    """The operator's service account, and its rights that were used."""
 
     def __init__(self, kubeconfig: str, proxy: Proxy, folder: Path) -> None:
         self.kubeconfig, self.proxy, self.folder = kubeconfig, proxy, folder
@@ -68,14 +68,14 @@ class Account:
         self.given: list[Json] = []
 
     def may(self, overlay: str) -> list[Json]:
-        """Give it the rights of an overlay, and none of the one before."""
+        """Give it the rights of an overlay in place of the previous ones."""
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given, "state": "absent"})
         self.given = [item for item in built(overlay) if "Role" in item["kind"]]
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given})
         return self.given
 
     def run(self, name: str) -> Json:
-        """One run of a fleet, which must be refused nothing and do all of its steps."""
+        """One run of a fleet, without any refusal and with all of its steps."""
         given = {"kubeconfig": str(self.own), "namespace": NAMESPACE, "name": name}
         folder = str(self.folder / name)
         found = reconcile({**given, "run_dir": folder, "record_namespaces": [NAMESPACE]})
@@ -91,7 +91,7 @@ def path_of_config(config: Json) -> str:
 
 
 def rights(items: list[Json]) -> set[tuple[Right, ...]]:
-    """The rights of roles; each is an alternative of the API groups of its rule."""
+    """The rights of roles; each as alternatives over the API groups of its rule."""
     return {
         tuple(Right(group, resource, verb) for group in rule["apiGroups"])
         for item in items
@@ -136,7 +136,7 @@ def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
 
 @pytest.fixture
 def fleet(account: Account) -> Callable[..., Json]:
-    """Makes a PowerFleet, or changes its spec."""
+    """Creates a PowerFleet, or changes its spec."""
     kube = Kube.connect({"kubeconfig": account.kubeconfig})
 
     def make(**spec: t.Any) -> Json:
@@ -144,7 +144,7 @@ def fleet(account: Account) -> Callable[..., Json]:
             "apiVersion": "wattwise.github.io/v1alpha1",
             "kind": "PowerFleet",
             "metadata": {"name": "all", "namespace": NAMESPACE},
-            # Another interval than the default is written to an annotation.
+            # An interval other than the default is written to an annotation.
             "spec": {"interval": "2m", **spec},
         }
         if kube.find(f"{FLEETS}/all") is None:
@@ -161,7 +161,7 @@ def test_each_overlay_has_the_rights_that_its_runs_use(
     used = set(WATCHED)
 
     def made(overlay: str, **spec: t.Any) -> set[tuple[Right, ...]]:
-        """One run with the rights of an overlay; what these are."""
+        """One run with the rights of an overlay; returns these rights."""
         given = rights(account.may(overlay))
         covered = {right for alternatives in given for right in alternatives}
         account.proxy.forget()

@@ -14,7 +14,7 @@ from lab.operator import demo
 from lab.state import LabSettings, LabState
 
 SETTINGS = LabSettings(nodes=12, racks=2, seed=1, parts=lifecycle.PARTS)
-# So that heartbeats come while the runs are made, which take three minutes.
+# Short enough for heartbeats during the runs, which take three minutes.
 HEARTBEAT_SECONDS = 60.0
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The overlays of operator/config: built by kubectl, and taken by an API server."""
+"""The overlays of operator/config: built by kubectl, and accepted by an API server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SYSTEMS = {
     },
 }
 
-# As klog begins lines of its lowest level: I, month and day, time.
+# The form of klog's lines of the lowest level: I, month and day, time.
 INFORMATION = re.compile(r"I\d{4} \d\d:\d\d:\d\d")
 
 
@@ -50,9 +50,9 @@ def kubectl() -> Path:
 
 
 def run(*arguments: str, given: str | None = None) -> str:
-    """What kubectl says; its warnings and errors fail the test.
+    """kubectl's output; its warnings and errors fail the test.
 
-    Lines of its library about a watch that was begun anew are neither.
+    Messages of its library about a restarted watch are neither.
     """
     done = subprocess.run(
         [str(kubectl()), *arguments], input=given, capture_output=True, text=True, check=False
@@ -84,7 +84,7 @@ def test_an_overlay_watches_no_kind_that_it_does_not_define(overlay: str) -> Non
     assert watched
     assert {(each["group"], each["kind"]) for each in watched} <= defined
     assert {group for group, _kind in defined} == SYSTEMS[overlay] | {"wattwise.github.io"}
-    # PowerFleets are watched as the image would do it by itself.
+    # PowerFleets are watched with the image's own settings.
     known = yaml.safe_load((ROOT / "operator" / "watches.yaml").read_text())
     assert [each for each in watched if each["kind"] == "PowerFleet"] == known
     assert all((ROOT / "operator" / each["playbook"]).is_file() for each in watched)
@@ -121,7 +121,7 @@ def test_all_containers_have_one_image_that_is_set_once(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_what_lies_outside_the_namespace_is_found_by_its_label(overlay: str) -> None:
-    """But the definitions, whose removal would take what people made."""
+    """Except for the definitions, whose removal would delete users' objects."""
     for item in objects(f"overlays/{overlay}"):
         labels = item["metadata"].get("labels") or {}
         if item["kind"] == "CustomResourceDefinition":
@@ -179,7 +179,7 @@ def apply(kubeconfig: str, items: list[Json], *options: str) -> list[str]:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_api_server_takes_every_object(overlay: str, cluster: Kube, kubeconfig: str) -> None:
     items = objects(f"overlays/{overlay}")
-    # What is there already is of the lab or of this file, under other managers.
+    # Existing objects belong to the lab or to this file, under other managers.
     options = ("--dry-run=server", "--force-conflicts")
     assert len(apply(kubeconfig, items, *options)) == len(items)
 
@@ -200,7 +200,7 @@ def test_an_api_server_takes_the_samples(cluster: Kube, kubeconfig: str) -> None
 
 
 def test_the_pod_is_made_under_the_restricted_standard(cluster: Kube, kubeconfig: str) -> None:
-    """By the Deployment's controller, in the namespace that enforces that standard."""
+    """By the Deployment controller, in the namespace that enforces that standard."""
     [deployment] = of_kind("overlays/minimal", "Deployment")
     name = deployment["metadata"]["name"]
     apply(kubeconfig, [*of_kind("overlays/minimal", "ConfigMap"), deployment])

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real ansible-operator under faults: whatever happens, the cluster ends in the desired state.
+"""The real ansible-operator under faults: in every case, the cluster ends in the desired state.
 
 The operator and the watcher have the rights of overlay full. All tests share them, four nodes whose
-BMC a test can slow down, and one PowerFleet. A sample runs always, all of it as `slow`.
+BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as `slow`.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ GROUPS = ("wao.bitmedia.co.jp", "intel.com", "wattwise.github.io")
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-binding"
 WAO = "/apis/wao.bitmedia.co.jp/v1beta1"
-# Namespaces of what the fleet acts upon.
+# Namespaces of the objects on which the fleet acts.
 CONFIGS, WORK = "wao-system", "robust-work"
 ACCOUNT = ("admin", "T0p-s3cret-of-the-bmc")
 NODES = tuple(f"robust-{number}" for number in range(4))
 BASE, FIRST = "base", "robust-first"
 SCHEDULER = "robust"
 BURST = 200
-# The least that a spec may say: no test waits long for a run that nobody asks for.
+# The minimum of a spec: no test waits long for an interval's run.
 INTERVAL = "15s"
 SETTLED_SECONDS = 60.0
 BLACK_BOX = "Observe and place"
@@ -81,11 +81,13 @@ class Cluster:
         self.asked = 0
 
     def start(self) -> None:
-        """Start the operator; the watcher is another container, which lives on."""
+        """Start the operator; the watcher is another container and keeps running."""
         self.running = operator.start(self.lab.state, self.settings, print)
 
     def kill(self) -> None:
-        """End the operator and all of its runs at once, as the kernel does that lacks memory."""
+        """Kill the operator and all of its runs at once, as the kernel does when it is out of
+        memory.
+        """
         assert self.running is not None
         self.running.signal(signal.SIGKILL)
 
@@ -94,12 +96,12 @@ class Cluster:
         return "" if self.running is None else self.running.log
 
     def starts(self, fleet: str = "hall") -> int:
-        """How many runs of a fleet have begun, whether they ended or not."""
+        """Number of started runs of a fleet, ended or not."""
         marks = (BLACK_BOX, "task start", f'"name":"{fleet}"')
         return sum(all(mark in line for mark in marks) for line in self.log.splitlines())
 
     def ask(self) -> None:
-        """Ask for a run, as the interval does later."""
+        """Request a run, as the interval would later."""
         self.asked += 1
         annotations = {"test/asked": str(self.asked)}
         patch(self.kube, path_of(NAMESPACE, "hall"), metadata={"annotations": annotations})
@@ -144,7 +146,7 @@ class Cluster:
         in_parallel(lambda name: remove(self.kube, f"/api/v1/namespaces/{WORK}/pods/{name}"), names)
 
     def make_templates(self, *names: str, inlet: Json | None = None) -> None:
-        """Templates for the first node, of which the one that asks the BMC is for all."""
+        """Templates for the first node; the one that reads BMCs is for all nodes."""
 
         def make(name: str) -> None:
             template = wao.template(name, inlet)
@@ -179,7 +181,7 @@ class Cluster:
         return {pod["metadata"]["name"] for pod in found if pod["spec"].get("nodeName")}
 
     def differences(self) -> list[str]:
-        """What differs from the desired state, in words."""
+        """Differences from the desired state, in words."""
         found = []
         if left := self.pods - self.bound():
             found.append(f"pods wait: {sorted(left)[:3]}")
@@ -206,14 +208,14 @@ class Cluster:
         return found
 
     def clear(self) -> None:
-        """Take back what a failed test left, for the next one."""
+        """Remove the leftovers of a failed test, for the next one."""
         self.delete_templates(*(self.templates - {BASE}))
         path = f"{WAO}/namespaces/{CONFIGS}/nodeconfigs"
         names = [config["metadata"]["name"] for config in self.configs()]
         in_parallel(lambda name: remove(self.kube, f"{path}/{name}"), names)
 
     def settle(self) -> None:
-        """Wait for the desired state, which the next whole run must leave as it is."""
+        """Wait for the desired state, which the next complete run must leave unchanged."""
         seen: list[list[str]] = [[]]
 
         def is_settled() -> bool:
@@ -248,7 +250,7 @@ def bmc() -> Iterator[HttpsServer]:
 
 @pytest.fixture(scope="module")
 def rights(lab: RunningLab) -> Iterator[None]:
-    """Everything that overlay full brings, apart from the Deployment itself."""
+    """All objects of overlay full except the Deployment itself."""
     kube = Kube.connect({"kubeconfig": lab.kubeconfig})
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": lab.kubeconfig, "src": names, "wait": True})
@@ -275,7 +277,7 @@ def rights(lab: RunningLab) -> Iterator[None]:
 def settings(
     lab: RunningLab, rights: None, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorSettings:
-    """What the operator is started with: its account, and the watches of the image."""
+    """Settings of the operator: its account, and the watches of the image."""
     folder = tmp_path_factory.mktemp("robust")
     own = folder / "kubeconfig"
     write_kubeconfig(own, lab.state.kubeconfig)
@@ -314,7 +316,7 @@ def cluster(lab: RunningLab, bmc: HttpsServer, settings: OperatorSettings) -> It
     yield made
     assert made.running is not None
     made.running.stop()
-    # Shown where a test has failed.
+    # Printed if a test has failed.
     sys.stdout.write(made.log[-20_000:])
     for name in tuple(made.nodes):
         made.delete_node(name)
@@ -347,7 +349,7 @@ def test_a_new_fleet_with_the_default_interval_costs_one_run(cluster: Cluster) -
 
 
 def is_idle(cluster: Cluster) -> bool:
-    """Whether no run is at work or to come at once."""
+    """Whether no run is active or about to start."""
     assert cluster.running is not None
     told = cluster.running.metrics()
     active = re.search(r"^controller_runtime_active_workers\{.*\} (\d+)", told, re.MULTILINE)
@@ -356,7 +358,7 @@ def is_idle(cluster: Cluster) -> bool:
     return active[1] == queued[1] == "0"
 
 
-# Hundreds of pods at once are in every run: test_operator.py.
+# test_operator.py always has hundreds of pods at once.
 @pytest.mark.slow
 def test_hundreds_of_objects_at_once_cost_few_runs_and_go_in_the_middle_of_one(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
@@ -388,7 +390,7 @@ def test_hundreds_of_objects_at_once_cost_few_runs_and_go_in_the_middle_of_one(
 
 
 def recorded(cluster: Cluster) -> list[str]:
-    """The fleets that have a record of their last binding, by uid."""
+    """The fleets with a record of their last binding, by uid."""
     records = cluster.kube.list(f"/api/v1/namespaces/{NAMESPACE}/configmaps")
     owners = [one["metadata"]["ownerReferences"] for one in records if "binaryData" in one]
     return [owner["uid"] for each in owners for owner in each]
@@ -416,7 +418,7 @@ def binding(cluster: Cluster) -> None:
 MOMENTS = (begun, reading, planned, binding)
 
 
-# Killed while it binds, an operator leaves a Lease that lasts 15 seconds.
+# An operator that is killed while it binds leaves a Lease of 15 seconds.
 @pytest.mark.parametrize(
     "moment", [begun, *(pytest.param(each, marks=pytest.mark.slow) for each in MOMENTS[1:])]
 )
@@ -540,7 +542,7 @@ def test_rights_that_come_back_are_used_again(cluster: Cluster, capability: str)
     try:
         cluster.make_pods(f"without-{capability}")
         if capability == "powerfleets":
-            # Without them no run can tell anything; it fails, and ansible-operator repeats it.
+            # Without them no run can report anything; it fails, and ansible-operator repeats it.
             cluster.wait(lambda: cluster.log.count("task failed") > failed, "a failed task")
         else:
             cluster.wait_for_start()
@@ -565,7 +567,7 @@ def test_hostile_texts_are_text(cluster: Cluster, tmp_path: Path) -> None:
         "spec": {"coreIds": ["0"], "policy": evil, "nodes": [NODES[0]]},
     }
     path = "/apis/intel.com/v1alpha1/namespaces/default/rmdworkloads"
-    # ansible-operator begins no run of a fleet whose period it cannot read.
+    # ansible-operator starts no run of a fleet whose period it cannot read.
     nowhere = {"matchLabels": {"none": "such"}}
     annotations = {**variables, RECONCILE_PERIOD: evil}
     try:
@@ -585,7 +587,7 @@ def test_hostile_texts_are_text(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_no_secret_is_in_files_and_logs(cluster: Cluster) -> None:
-    """What the tests above have left: arguments, artefacts, documents, logs."""
+    """Leftovers of the tests above: arguments, artefacts, documents, logs."""
     assert not cluster.bmc.seen.refused
     together = base64.b64encode(":".join(ACCOUNT).encode()).decode()
     assert f"Basic {together}" in cluster.bmc.seen.authorizations
@@ -597,7 +599,7 @@ def test_no_secret_is_in_files_and_logs(cluster: Cluster) -> None:
     assert any(path.parts[-3] == "artifacts" for path in files)
     found = []
     for path in (*files, *logs):
-        # The operator is at work, and removes and renames files.
+        # The operator is running, and removes and renames files.
         with contextlib.suppress(FileNotFoundError):
             content = path.read_bytes()
             found += [str(path) for form in forms if form.encode() in content]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that opt in by a label get the placer's name, and no others: the policy on an API server."""
+"""Only pods with the opt-in label get the placer's name: the policy on an API server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ Scheduler = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
-    """The scheduler's name in a new pod of a namespace, after an account with just the rights that
-    role crds needs has installed the policy."""
+    """The scheduler's name in a new pod of a namespace, after an account with only the rights that
+    role crds needs has installed the policy.
+    """
     kube = Kube.connect({"kubeconfig": kubeconfig})
     if not kube.serves(f"{GROUP}/v1", "MutatingAdmissionPolicy"):
         pytest.skip("this Kubernetes serves no MutatingAdmissionPolicy")
@@ -58,7 +59,7 @@ def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
     labelled = {"labels": {LABEL: "true"}}
 
     def names() -> set[str]:
-        """By either binding; the API server learns of one after the other."""
+        """By either binding; the API server learns of them one after the other."""
         return {name_in("opted-in"), name_in("silent", labelled)}
 
     wait_until(lambda: names() == {SCHEDULER}, 60.0, "the policy")
@@ -79,7 +80,7 @@ def _may_read_policies(kube: Kube) -> bool:
 
 
 def _rights(user: str) -> list[Json]:
-    """As the README of role crds lists them, with those of playbook teardown."""
+    """As listed in role crds' README, with those of playbook teardown."""
     group, names = "rbac.authorization.k8s.io", {"name": user}
     resources = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
     verbs = ["get", "create", "patch", "delete"]

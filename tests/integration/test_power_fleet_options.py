@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices, cache ways, moves and reports of a PowerFleet: each has its effect once it is on."""
+"""Devices, cache ways, moves and reports of a PowerFleet: each takes effect once enabled."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ON: Json = {"enabled": True}
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """They belong to the whole lab and stay."""
+    """The definitions belong to the whole lab and stay."""
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": kubeconfig, "src": names, "wait": True})
 
 
 class Hall:
-    """A fleet of two nodes with a device each, whose runs are made in this process."""
+    """A fleet of two nodes with a device each, reconciled in this process."""
 
     def __init__(self, dra: DraLab, folder: Path) -> None:
         self.dra, self.kube, self.namespace, self.folder = dra, dra.kube, dra.namespace, folder
@@ -61,7 +61,7 @@ class Hall:
         self.kube.request("POST", self.path.rpartition("/")[0], body)
 
     def run(self, **spec: t.Any) -> Json:
-        """One run, after a change of the spec."""
+        """One run after a change of the spec."""
         self.kube.request("PATCH", self.path, {"spec": spec}, MERGE_CONTENT_TYPE)
         given = {"kubeconfig": self.dra.kubeconfig, "namespace": self.namespace, "name": "hall"}
         result = reconcile({**given, "run_dir": str(self.folder)})

@@ -54,7 +54,7 @@ def definitions(kubeconfig: str) -> None:
 
 @pytest.fixture
 def nodes(kube: Kube, definitions: None) -> Iterator[tuple[str, ...]]:
-    """Three nodes that nobody but the test selects, without machines, and no other fleet."""
+    """Three nodes that only this test selects, without machines, and no other fleet."""
     delete_fleets(kube)
     for index, name in enumerate(NODES):
         labels = {"pf": "yes", "pf-number": str(index), "kubernetes.io/hostname": name}
@@ -81,7 +81,7 @@ def delete_fleets(kube: Kube) -> None:
 
 
 def create(kube: Kube, namespace: str, name: str = "fleet", **spec: t.Any) -> Json:
-    """A PowerFleet, made as kubectl does."""
+    """A PowerFleet, created as by kubectl."""
     spec.setdefault("nodeSelector", {"matchLabels": {"pf": "yes"}})
     spec.setdefault("placement", {}).setdefault("schedulerName", f"s-{namespace}")
     body = {
@@ -102,7 +102,7 @@ def create_pod(kube: Kube, namespace: str, name: str, fleet: str | None = None) 
         "spec": {
             "schedulerName": f"s-{namespace}",
             "containers": [container],
-            # Nodes that no kubelet looks after are tainted by the node lifecycle controller.
+            # The node lifecycle controller taints nodes without a kubelet.
             "tolerations": [{"operator": "Exists"}],
         },
     }
@@ -115,7 +115,7 @@ def place_of(kube: Kube, namespace: str, name: str) -> str | None:
 
 
 class Runs:
-    """Reconciles fleets of one namespace, each in its folder."""
+    """Reconciles fleets of one namespace, each with a folder of its own."""
 
     def __init__(self, kubeconfig: str, namespace: str, folder: Path) -> None:
         self.kubeconfig, self.namespace, self.folder = kubeconfig, namespace, folder
@@ -408,7 +408,7 @@ def test_machines_that_do_not_answer_are_told_in_status_and_event(
     assert "pf-a" in told["MachineLost"]["message"]
     node = kube.get("/api/v1/nodes/pf-a")["metadata"]["uid"]
     of_nodes = kube.list("/api/v1/namespaces/default/events")
-    # The node controller tells of the node too, whenever it looks.
+    # The node controller reports the node too, at any time.
     [lost] = [
         one
         for one in of_nodes
@@ -452,7 +452,7 @@ def test_a_workload_that_is_refused_is_told_once(kube: Kube, namespace: str, run
 
 
 def texts(schema: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of every text in a schema; of an array or a map that of what is in it."""
+    """The path of every text in a schema; for an array or a map, the path of its contents."""
     if schema.get("type") == "string" and "enum" not in schema:
         yield path
     for name, member in schema.get("properties", {}).items():
@@ -549,5 +549,5 @@ def test_the_module_renders_nothing_of_a_spec(
     assert (result["found"], result["ready"], result["trigger"]) == (True, False, "start")
     stored = kube.get(path_of(namespace, "fleet"))
     assert conditions(stored)["Ready"] == ("False", "PredictFailed")
-    # The value that no step can use is told as it is.
+    # A value that no step can use is reported unchanged.
     assert "lookup(" in stored["status"]["conditions"][-1]["message"]

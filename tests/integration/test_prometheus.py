@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role observe gives Prometheus and Grafana, judged by Prometheus' promtool.
+"""Role observe's files for Prometheus and Grafana, checked by Prometheus' promtool.
 
-The metrics are those of the files that fleet_readings_info and power_placement wrote of three
-nodes, one of them failing, two with RMD, and what the operator's endpoint serves of a PowerFleet.
-The alerts' own tests are in prometheus/rules.test.yml.
+The metrics are those of the files that fleet_readings_info and power_placement wrote for three
+nodes, one of them failing, two with RMD, and those that the operator's endpoint serves for a
+PowerFleet. The alerts' own tests are in prometheus/rules.test.yml.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def node_state(node: str, reachable: str) -> Json:
 
 @pytest.fixture(scope="module")
 def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The file of cluster hall-1: n1 and n2 are read and have curves, the BMC of n3 is lost."""
+    """The file of cluster hall-1: n1 and n2 are read and have curves; n3's BMC is unreachable."""
     folder = tmp_path_factory.mktemp("textfile")
     names = ("n1", "n2", "n3")
     snapshot = {
@@ -154,7 +154,7 @@ def served(runs: Path) -> str:
 
 @pytest.fixture(scope="module")
 def everything(textfile: str) -> str:
-    """The same and the metrics of one of the lab's Keplers."""
+    """The same, and the metrics of one of the lab's Keplers."""
     [machine] = build_machines(1, 1, seed=1)
     meter = kepler.Meter(machine, 0.0)
     pod = BoundPod("u1", machine.name, 4.0, "shop", "web-7d4b9c-x2x4z")
@@ -163,7 +163,7 @@ def everything(textfile: str) -> str:
 
 
 def on_everything(query: str) -> str:
-    """A query of the dashboard with all clusters, PowerFleets and nodes chosen."""
+    """A query of the dashboard with all clusters, PowerFleets and nodes selected."""
     for name in VARIABLES:
         query = query.replace(f"${name}", ".*")
     return query
@@ -199,7 +199,7 @@ def test_the_readings_are_in_the_metrics(textfile: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a Prometheus that scrapes nothing."""
+    """The port of a Prometheus without scrapes."""
     state = LabState(tmp_path_factory.mktemp("prometheus"))
     state.create()
     ports = {name: process.free_port() for name in ("kepler", "prometheus")}
@@ -262,7 +262,7 @@ def test_what_does_not_exist_is_found(everything: str, port: int, query: str, wr
 def test_the_dashboard_shows_something_in_every_panel(everything: str, tmp_path: Path) -> None:
     shown = [Expectation(f"count({on_everything(q)}) > bool 0", [1]) for _title, q in QUERIES]
     assert unmet(samples(everything), shown, tmp_path, RULES) == ""
-    # The same on a cluster that there is not: only a count of failures says 0.
+    # The same for a cluster that does not exist: only a count of failures is 0.
     elsewhere = [
         Expectation(
             f"count({on_everything(query.replace('$cluster', 'hall-9'))}) > bool 0",
@@ -343,7 +343,7 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
         assert all(item["datasource"] == panel["datasource"] for item in panel["targets"])
         assert panel["description"]
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    assert "id" not in DASHBOARD  # Grafana gives one
+    assert "id" not in DASHBOARD  # Grafana supplies one
 
 
 def test_the_panels_do_not_overlap() -> None:

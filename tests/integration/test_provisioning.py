@@ -42,7 +42,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJzT3Gd2wJhPPsxLpc0rKz3hLhP2Ij8s
 
 @pytest.fixture(scope="module")
 def machines(lab: RunningLab) -> Iterator[list[Machine]]:
-    """All machines; the definition of BareMetalHosts goes with them at the end."""
+    """All machines; the definition of BareMetalHosts is deleted with them at the end."""
     made = build_machines(SETTINGS.nodes, SETTINGS.racks, SETTINGS.seed)
     files = [str(path) for path in DEFINITIONS.glob("bpa.akraino.org_*.yaml")]
     apply({"kubeconfig": lab.kubeconfig, "src": files, "wait": True})
@@ -112,7 +112,7 @@ def named(result: Json) -> set[str]:
 
 
 def versions(site: Site) -> dict[str, str]:
-    """Resource versions of all that a run may write."""
+    """Resource versions of all objects that a run may write."""
     paths = {
         "hosts": bare_metal.COLLECTION,
         "provisionings": site.path("provisionings", GROUP),
@@ -268,7 +268,7 @@ def test_cluster_api_may_consume_hosts_that_are_labelled_for_it(site: Site) -> N
 
 
 def hardware_of(machine: Machine) -> Json:
-    """The machine as redfish_hardware_info tells it, as far as roles need."""
+    """The machine in the form of redfish_hardware_info, with the fields that roles need."""
     built = machine.hardware
     port = {"name": "eno0", "mac": built.macs[0], "ip": machine.internal_address, "boots": True}
     return {
@@ -297,14 +297,15 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
         results = list(threads.map(compete, names))
     assert [len(named(each)) for each in results] == [21, 21]
     assert not named(results[0]) & named(results[1])
-    # The first of the two then learns whom its free hosts went to.
+    # The first of the two then learns who got its free hosts.
     for name in names:
         assert not site.run(name, **given)["changed"]
     stored = versions(site)
     assert not site.run("north", **given)["changed"]
     assert versions(site) == stored
 
-    # A run that is cut off after its reservation, before anything else, leaves its hosts to nobody.
+    # A run that is interrupted after its reservation, before anything else, assigns its hosts to
+    # nobody.
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(role_assignment, "outputs", cut_off)
         site.run("west", **given)
@@ -319,14 +320,14 @@ def cut_off(*_arguments: t.Any) -> t.NoReturn:
 
 
 def fail_job(site: Site) -> None:
-    """End the installer as the Job controller tells a failure."""
+    """End the installer, as the Job controller reports a failure."""
     failed = [
         {"type": kind, "status": "True", "message": "no more attempts", "reason": "Backoff"}
         for kind in ("FailureTarget", "Failed")
     ]
     ended = {"failed": 1, "active": None, "ready": None, "conditions": failed}
     path = site.path("jobs/kud-edge/status", "/apis/batch/v1")
-    # The controller writes the beginning first.
+    # The controller writes the start first.
     job = path.rpartition("/")[0]
     wait_until(lambda: site.kube.get(job)["status"].get("startTime"), 20.0, "the Job to begin")
     site.kube.request("PATCH", path, {"status": ended}, MERGE_CONTENT_TYPE)
@@ -343,7 +344,7 @@ def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) ->
     assert site.conditions()["Installed"] == ("Unknown", "Running")
     jobs = site.path("jobs/kud-edge", "/apis/batch/v1")
     job = site.kube.get(jobs)
-    # The status says what the pod of the installer waits for, which changes until it starts.
+    # The status has the reason for which the installer's pod waits, which changes until it starts.
     wait_until(lambda: not site.run(**given)["changed"], 30.0, "a run without a change")
     fail_job(site)
     site.run(**given)
@@ -396,7 +397,7 @@ RIGHTS = {
     "docs/rbac/provisioning.yaml": ("wao-system", "wattwise"),
     "operator/config/rbac/provisioning/rights.yaml": ("wattwise-system", "wattwise-operator"),
 }
-# Of the task that makes the namespace, and of ansible-operator itself.
+# Of the task that creates the namespace, and of ansible-operator itself.
 OF_OTHERS = {
     *(Right("", "namespaces", verb) for verb in ("get", "create", "patch")),
     *(Right("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),
@@ -411,7 +412,7 @@ def granted(site: Site, file: str) -> tuple[list[Json], str]:
         ("bpa-system", site.namespace),
         (f"namespace: {given_to}", f"namespace: {site.namespace}"),
         ("name: wattwise", f"name: {site.namespace}"),
-        # Its Lease is that of all tests.
+        # Its Lease is shared by all tests.
         (
             f"resourceNames: [{site.namespace}-provisioning]",
             "resourceNames: [wattwise-provisioning]",

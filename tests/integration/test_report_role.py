@@ -25,7 +25,7 @@ from support.lab import RunningLab
 from support.playbook import PlaybookRun, run_playbook
 from support.report_documents import Case, write
 
-# Braces would be evaluated if Ansible took what the cluster says for a template.
+# Braces would be evaluated if Ansible took the cluster's texts for templates.
 HOSTILE = "-{{ 6 * 7 }}{% raw %}<script>"
 
 
@@ -84,7 +84,7 @@ def test_the_report_is_published_where_the_variables_say(
         given["report_upload_ca_path"] = str(tmp_path / "store.pem")
         url, secret = f"{server.endpoint}/page?signature=5ecre7", "t0ps3cret"
         given["report_uploads"] = [{"url": url, "headers": {"Authorization": secret}}]
-        # Ansible shows the words of its command, so secrets come from a file.
+        # Ansible prints the words of its command, so secrets come from a file.
         (tmp_path / "given.json").write_text(json.dumps(given))
         done = play(tmp_path, "-e", f"@{tmp_path / 'given.json'}", "-vvvv")
         assert server.seen.authorizations == [secret]
@@ -102,7 +102,8 @@ def test_the_report_is_published_where_the_variables_say(
     assert publish(other, Context(check_mode=True))["changed"]
     assert kube.find(f"/api/v1/namespaces/{namespace}/configmaps/other") is None
 
-    # A page that is too large for a ConfigMap is in it compressed, and not beside an old one.
+    # A page that is too large for a ConfigMap is stored compressed, and without an old page beside
+    # it.
     large = tmp_path / "large.html"
     large.write_text(page + "x" * 1_000_000)
     options["path"] = str(large)

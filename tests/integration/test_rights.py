@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each role runs with exactly the rights that docs/rbac gives it, on an API server with RBAC."""
+"""Each role runs with exactly its rights in docs/rbac, on an API server with RBAC."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
-# Right → why it is given although nothing here uses it.
+# Right → its purpose, although nothing here uses it.
 UNUSED = {
     Right("", "configmaps", "update"): "the record is made by one binding and changed by the next",
     Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
@@ -52,7 +52,7 @@ UNUSED = {
 
 @dataclass(frozen=True)
 class Account:
-    """The service account of docs/rbac, which at first may do nothing."""
+    """The service account of docs/rbac, initially without rights."""
 
     lab: RunningLab
     proxy: Proxy
@@ -60,7 +60,7 @@ class Account:
     folder: Path
 
     def may(self, *roles: str, without: Right | None = None) -> set[tuple[Right, ...]]:
-        """Give it the rights of roles and no other; return them as alternatives, by API group."""
+        """Give it only the rights of these roles; return them as alternatives, by API group."""
         paths = [path for path in RBAC.glob("*.yaml") if path.stem != "account"]
         self._manifests([item for path in paths for item in read(path)], "absent")
         manifests = [manifest for role in roles for manifest in read(RBAC / f"{role}.yaml")]
@@ -101,7 +101,7 @@ def of(rule: Json) -> Iterator[tuple[Right, ...]]:
 
 @pytest.fixture(scope="module")
 def emptied(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
-    """A cluster from which everything of ours was removed, as the first test leaves it too."""
+    """A cluster without any objects of ours; the first test leaves it like this too."""
     run = run_playbook(
         "wattwise.kube.teardown",
         tmp_path_factory.mktemp("teardown"),
@@ -137,7 +137,7 @@ def kubeconfig(server: str, token: str) -> Json:
 
 
 def assert_exactly(account: Account, granted: set[tuple[Right, ...]], used: set[Right]) -> None:
-    """Nothing was refused, and no right was given in vain."""
+    """No request was refused, and no right is unused."""
     assert account.proxy.refused == []
     covered = {alternative for rights in granted for alternative in rights}
     assert used <= covered
@@ -146,7 +146,7 @@ def assert_exactly(account: Account, granted: set[tuple[Right, ...]], used: set[
 
 
 def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: RunningLab) -> None:
-    """One story, because each role needs what the one before made."""
+    """One test for all roles, because each role needs the results of the previous one."""
     granted = account.may("crds")
     run = account.play("wattwise.kube.site", "--tags", "crds")
     assert run.returncode == 0, run.output
@@ -177,7 +177,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         granted = account.may("placement", "stored_plans")
         run = account.play(placement())
         assert run.returncode == 0, run.output
-        # The pod that fits nowhere was told so by the run before.
+        # The previous run has already reported the pod that fits nowhere.
         assert_exactly(account, granted, used | account.proxy.used)
 
     granted = account.may("rmd_workloads")
@@ -214,7 +214,7 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         used: set[Right] = set()
         granted = account.may("rmd")
         install(account, used, **named)
-        # Whoever gives the agent its rights must have them.
+        # The account that gives the agent its rights must have them.
         account.may("rmd", "rmd_agent_installation", "rmd_node_agent")
         install(account, used, **other, **ends_pods)
         [manifest] = [item for item in read(RBAC / "rmd_node_agent.yaml") if "rules" in item]
@@ -245,7 +245,7 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
 
 @contextlib.contextmanager
 def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
-    """A waiting pod of the demo whose claim a volume that is there can serve."""
+    """A pending pod of the demo, with a claim that an existing volume can serve."""
     local = storage_class("rights", "kubernetes.io/no-provisioner")
     offered, wanted = volume("rights", "rights"), claim("rights", "rights", namespace=NAMESPACE)
     [pod] = demo_pods(1, seed=2)
@@ -276,7 +276,7 @@ def forget_former_runs(lab: RunningLab) -> None:
 
 
 def leave_what_role_rmd_makes(lab: RunningLab) -> None:
-    """Without its daemons; playbook teardown takes all of it back."""
+    """Without its daemons; playbook teardown removes all of it."""
     keys = {"tls.crt": "Yw==", "tls.key": "aw=="}
     secrets = [
         {
@@ -325,7 +325,7 @@ def install(account: Account, used: set[Right], **given: t.Any) -> None:
 
 
 def look(account: Account, used: set[Right], pods: Pods) -> None:
-    """One look of the node agent, which ends pods that were refused."""
+    """One run of the node agent, which ends pods that were refused."""
     variables = {
         "rmd_node_agent_hosts": "localhost",
         "rmd_node_name": pods.node,
@@ -339,7 +339,7 @@ def look(account: Account, used: set[Right], pods: Pods) -> None:
 
 @contextlib.contextmanager
 def what_role_rmd_leaves(kube: Kube) -> Iterator[None]:
-    """Let role rmd work, and take away what it leaves."""
+    """Run role rmd, and remove its objects."""
     yield
     for path in (
         "/api/v1/namespaces/rmd-system/configmaps/wattwise-rmd",  # owns the rest
@@ -369,7 +369,7 @@ def a_namespace(kube: Kube, name: str) -> Iterator[None]:
 
 
 def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
-    """The inventory without a rack, a few daemons and, in another rack, one architecture."""
+    """The inventory without a rack, with a few daemons and, in another rack, one architecture."""
     machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
     document = inventory.inventory(lab.state, lab.settings, machines)
     variables = document["clusters"]["hosts"][CLUSTER]
@@ -385,7 +385,7 @@ def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
 
 
 def placement() -> list[Json]:
-    """The role alone, which stores its plan; playbook place reads the machines before it."""
+    """The role alone, which stores its plan; playbook place reads the machines first."""
     options = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
     return [
         {

@@ -43,7 +43,7 @@ class PodWalk:
         walk.run()  # from here on the node offers its ways
 
     def create(self, cpus: str, ways: int, **annotations: str) -> str:
-        """The README's pod; scheduled, running, and with these CPUs to itself."""
+        """The README's pod; scheduled, running, and with exclusive use of these CPUs."""
         count = len([cpu for part in cpus.split(",") for cpu in _numbers(part)])
         resources = {"memory": "64Mi", "cpu": count, CACHE_WAYS: ways}
         container = {"name": "nginx1", "image": "nginx"}
@@ -81,7 +81,7 @@ class PodWalk:
         return self.walk.folder / "host"
 
     def agent(self, **variables: t.Any) -> Object:
-        """One look of the node agent; what its last task returned."""
+        """One run of the node agent; returns the result of its last task."""
         given = {
             "wattwise_kubeconfig": self.walk.kubeconfig,
             "rmd_node_agent_hosts": "localhost",
@@ -166,7 +166,7 @@ def test_a_pod_with_annotations(walk: PodWalk) -> None:
 
 
 def test_a_pod_that_is_refused(walk: PodWalk) -> None:
-    """README, limitations: CPUs that are taken; beside it more ways than the pool has."""
+    """README, limitations: CPUs already in use, and more ways than the pool has."""
     by_hand = {"name": "by-hand", "core_ids": ["1", "2"], "cache": {"max": 2, "min": 2}}
     apply_workloads({"targets": walk.walk.daemons.targets, "workload": by_hand})
     taken = walk.create("1-2,49", 2)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rmd_pod_info and rmd_pod_workload on a real API server: workloads, and what pods are told."""
+"""rmd_pod_info and rmd_pod_workload on a real API server: workloads, and statuses of pods."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_each_node_is_served_by_a_run_of_its_own_and_none_waits_for_another(
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_the_workload_of_a_pod_that_has_ended_goes_at_once(pods: Pods, phase: str) -> None:
-    """Kubelet gives its CPUs to the next pod, while the pod itself may be kept for long."""
+    """Kubelet gives its CPUs to the next pod, while the pod object itself may stay for long."""
     first, second = pods.add("pod-1"), pods.add("pod-2")
     cpus = {first: [2, 3], second: [4, 5]}
     pods.configure(cpus)
@@ -223,7 +223,7 @@ def test_an_answer_to_what_was_wanted_before_counts_no_more(pods: Pods) -> None:
     pods.configure({uid: [2, 3]})
     pods.answer("rmd-workload-pod-1", POOL_IS_USED_UP)
     pods.annotate("pod-1", nginx1_cache_min="1")
-    for _run in range(2):  # the first one changes the workload, which is answered later
+    for _run in range(2):  # the first one changes the workload, whose answer comes later
         result = pods.configure({uid: [2, 3]}, terminate_refused=True)
         assert (result["refused"], result["terminated"]) == ([], [])
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role rmd on the lab's API server: what it installs, refuses, changes and takes away."""
+"""Role rmd on the lab's API server: its installation, refusals, changes and removal."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SKYLAKE: Object = {
 
 
 class Rmd:
-    """Runs of the playbook in a namespace of its own, and what it left there."""
+    """Runs of the playbook in a namespace of its own, and the objects that they left there."""
 
     def __init__(self, kube: Kube, kubeconfig: str, namespace: str, folder: Path) -> None:
         self.kube, self.kubeconfig = kube, kubeconfig
@@ -84,7 +84,9 @@ class Rmd:
     def play_many(
         self, cases: dict[str, Object], *arguments: str, playbook: str = "wattwise.kube.rmd"
     ) -> PlaybookRun:
-        """One run with a host for each case: as many runs would mostly start Ansible."""
+        """One run with a host per case, since separate runs would mostly spend time on starting
+        Ansible.
+        """
         common = {
             "wattwise_kubeconfig": self.kubeconfig,
             "wattwise_run_dir": str(self.folder / "runs"),
@@ -101,13 +103,13 @@ class Rmd:
         )
 
     def install(self, **given: t.Any) -> int:
-        """Run it; returns how many tasks changed something."""
+        """Run it; returns the number of changed tasks."""
         run = self.play(**given)
         assert run.returncode == 0, run.output
         return run.stats()["here"]["changed"]
 
     def keep_certificates(self) -> None:
-        """As somebody else would, whose authority is in a namespace of the test."""
+        """The CA and certificates of another issuer, in a namespace of the test."""
         authority = f"{self.namespace}-authority"
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": authority}}
         apply({"kubeconfig": self.kubeconfig, "manifests": [made]})
@@ -130,7 +132,7 @@ class Rmd:
         return sorted(item["metadata"]["name"] for item in self.kube.list(path))
 
     def environment(self, pod_spec: Object) -> dict[str, str]:
-        """What makes a daemon start anew when it changes."""
+        """Inputs of a daemon that restart it when they change."""
         return {item["name"]: item["value"] for item in pod_spec["containers"][0]["env"]}
 
     def pod_spec(self, daemon_set: str = "rmd") -> Object:
@@ -138,7 +140,7 @@ class Rmd:
         return spec
 
     def pods(self) -> dict[str, Object]:
-        """The pods that the role itself made, by name, without those that are going."""
+        """The pods that the role itself created, by name, without those being deleted."""
         found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods")
         own = [
             pod for pod in found if "applyset.kubernetes.io/part-of" in pod["metadata"]["labels"]
@@ -176,7 +178,7 @@ class Rmd:
 
 @pytest.fixture(scope="module")
 def definitions(lab: RunningLab) -> None:
-    """The kinds that the role stores objects of."""
+    """The kinds of objects that the role stores."""
     files = [str(ROOT / "roles" / "crds" / "files" / "intel.com_rmdconfigs.yaml")]
     apply({"kubeconfig": lab.kubeconfig, "src": files, "wait": True})
 
@@ -193,7 +195,7 @@ def rmd(
 class Story:
     """Cases of the role side by side, each a host with a namespace of its own.
 
-    They share each run of the playbook, and a test asserts on the case that it is about.
+    They share each run of the playbook, and each test asserts on its own case.
     """
 
     def __init__(self, kube: Kube, kubeconfig: str, folder: Path) -> None:
@@ -207,7 +209,7 @@ class Story:
         return self.cases[name]
 
     def play(self, given: dict[str, Object]) -> dict[str, int]:
-        """One run with these cases; how many tasks of each changed something."""
+        """One run with these cases; number of changed tasks of each."""
         hosts = {
             name: {
                 **variables,
@@ -221,7 +223,7 @@ class Story:
         return {name: counts["changed"] for name, counts in run.stats().items()}
 
     def files(self, name: str) -> list[str]:
-        """What the role left of the certificates for a client."""
+        """Names of the files that the role wrote for a client's certificate."""
         return sorted(path.name for path in (self.folder / "runs" / name / "rmd").iterdir())
 
     def given(self) -> dict[str, Object]:
@@ -243,7 +245,7 @@ class Story:
 def story(
     lab: RunningLab, definitions: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Story]:
-    """After the first run of all cases. cert-manager is played: its kind and its Secrets are there."""
+    """After the first run of all cases, with cert-manager's kind and Secrets simulated."""
     kube = Kube.connect({"kubeconfig": lab.kubeconfig})
     made = Story(kube, lab.kubeconfig, tmp_path_factory.mktemp("rmd-role"))
     apply({"kubeconfig": lab.kubeconfig, "manifests": [CERTIFICATES], "wait": True})
@@ -331,7 +333,7 @@ def test_role_rmd_workloads_leaves_the_labels_of_the_namespace(story: Story) -> 
 
 
 def test_a_further_run_changes_what_is_wanted_otherwise_and_nothing_else(story: Story) -> None:
-    """One layout goes, with what it had; the node agent reads another folder."""
+    """One layout is removed with its objects; the node agent reads another folder."""
     default, plain = story["default"], story["plain"]
     assert plain.daemon_sets() == ["rmd", "rmd-broadwell", "rmd-node-agent"]
     assert_layout_is_broadwell(plain, "rmd-broadwell")
@@ -354,7 +356,7 @@ def test_a_further_run_changes_what_is_wanted_otherwise_and_nothing_else(story: 
 
 
 def test_another_certificate_alone_starts_the_daemons_anew(story: Story) -> None:
-    """It is the role's own, or one that cert-manager has renewed."""
+    """Either the role's own or one that cert-manager has renewed."""
     cases = {name: story[name] for name in ("default", "issued")}
     before = {name: rmd.environment(rmd.pod_spec()) for name, rmd in cases.items()}
     for rmd in cases.values():
@@ -375,7 +377,7 @@ def assert_layout_is_broadwell(rmd: Rmd, name: str) -> None:
 
 
 def assert_agent_reads(rmd: Rmd, source: str, folder: str, ends_pods: bool) -> None:
-    """The agent sees no more than it reads, and ends pods only where that is wanted."""
+    """The agent sees only its own inputs, and ends pods only if configured."""
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rmd-node-agent"
     config = f"/apis/intel.com/v1alpha1/namespaces/{rmd.namespace}/rmdconfigs/rmdconfig"
     verbs = ["list", "delete"] if ends_pods else ["list"]
@@ -391,7 +393,7 @@ def assert_agent_reads(rmd: Rmd, source: str, folder: str, ends_pods: bool) -> N
     assert (mount["mountPath"], mount["readOnly"]) == (f"/host{folder}", True)
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    # The socket belongs to root, control groups are for everybody to read.
+    # The socket belongs to root; control groups are world-readable.
     assert container["securityContext"].get("runAsUser") == (
         0 if source == "pod_resources" else None
     )
@@ -405,7 +407,7 @@ def assert_agent_reads(rmd: Rmd, source: str, folder: str, ends_pods: bool) -> N
 
 
 def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
-    """From DaemonSets to pods and back; labels, files and nodes that change meanwhile."""
+    """From DaemonSets to pods and back; labels, files and nodes change meanwhile."""
     first, second = rmd.nodes[:2]
     path, merge = f"/api/v1/nodes/{second}", "application/merge-patch+json"
     of_the_operator = {"rmd-node": "cdaa1644"}
@@ -476,7 +478,7 @@ def test_what_a_daemon_could_not_run_with_is_refused_before_anything_is_made(rmd
             ({"rmd_image": image}, f"rmd_image: {json.dumps(image)} does not name a registry")
             for image in NOT_QUALIFIED
         ),
-        # Images that are taken get as far as the next check.
+        # Accepted images get as far as the next check.
         *(
             ({"rmd_image": image, "rmd_namespace": "default"}, OWN_NAMESPACES)
             for image in QUALIFIED

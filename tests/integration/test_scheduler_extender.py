@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kube-scheduler with the extender, as the manifests of the operator install both."""
+"""kube-scheduler with the extender, as installed by the operator's manifests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CORES = 4
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """As lab.cluster takes machines for Nodes."""
+    """As in lab.cluster's Nodes of machines."""
 
     name: str
     rack: object = "extender"
@@ -52,7 +52,7 @@ class Machine:
 
 @dataclasses.dataclass
 class Cluster:
-    """Four nodes of the test's own, in order of their watts, and the scheduler that knows these."""
+    """Four nodes for this test, in order of their watts, and the scheduler that uses only these."""
 
     kube: Kube
     namespace: str
@@ -61,7 +61,7 @@ class Cluster:
     numbers: t.Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
     def bound(self, cpu: str = "1", seconds: float = 30.0) -> str:
-        """Make one pod, and wait for the node that it gets."""
+        """Create one pod, and wait for its node."""
         name, path = f"pod-{next(self.numbers)}", f"/api/v1/namespaces/{self.namespace}/pods"
         container = {
             "name": "main",
@@ -114,7 +114,7 @@ def cluster(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_the_overlay_is_the_default_one_with_the_component() -> None:
-    """One image, which is set once, and an operator that publishes."""
+    """One image, set in one place, and an operator that publishes."""
 
     def built(overlay: str) -> list[Json]:
         command = [str(find_programs(print)["kubectl"]), "kustomize", str(CONFIG / overlay)]
@@ -171,7 +171,9 @@ def apply(kubeconfig: str, items: list[Json], *options: str) -> None:
 
 
 def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
-    """The first core is cheap, by little cheaper on each node than on the next; others are dear."""
+    """The first core is cheap, slightly cheaper on each node than on the next; others are
+    expensive.
+    """
     curves = {
         node: {"cpu": [0.0, 0.8, 4.0], "watts": [100.0, 105.0 + number, 500.0]}
         for number, node in enumerate(nodes)
@@ -180,7 +182,7 @@ def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
 
 
 def account_kubeconfig(kube: Kube, lab: RunningLab, namespace: str) -> str:
-    """A kubeconfig of the extender's own account, with the rights of its component alone."""
+    """A kubeconfig of the extender's own account, with only the rights of its component."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/wattwise-extender/token"
     token = kube.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     authority = lab.state.pki / "ca.pem"
@@ -188,7 +190,7 @@ def account_kubeconfig(kube: Kube, lab: RunningLab, namespace: str) -> str:
 
 
 def test_pods_one_by_one_land_where_they_cost_least(cluster: Cluster) -> None:
-    """Each makes its node dear, so the extender must have seen the one before."""
+    """Each pod makes its node expensive, so the extender must have seen the previous one."""
     assert [cluster.bound() for _pod in cluster.nodes] == cluster.nodes
     text = cluster.program.get("/metrics")[1]
     assert 'calls_total{verb="prioritize",outcome="answered"} 4' in text
@@ -205,7 +207,7 @@ def test_an_api_server_takes_every_object_of_the_component(
 
 
 def test_pods_are_scheduled_without_the_extender(cluster: Cluster) -> None:
-    """Also while it hangs, which costs each call the time of httpTimeout."""
+    """Also while it hangs, which costs each call the httpTimeout."""
     cluster.program.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     assert cluster.bound("100m") in cluster.nodes

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook try on the lab: one page from BMCs alone, and nothing changed in the cluster."""
+"""Playbook try on the lab: one page from BMCs alone, without any change in the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RACK = "r1"
 
 @pytest.fixture
 def inventory(whole_lab: RunningLab, tmp_path: Path) -> Path:
-    """As the README has it; one rack, because each of the lab's has an account of its own."""
+    """As in the README; for one rack, because each of the lab's racks has an account of its own."""
     port = whole_lab.settings.ports["bmc"]
     variables = {
         "wattwise_kubeconfig": whole_lab.kubeconfig,
@@ -51,7 +51,7 @@ def account(lab: RunningLab) -> dict[str, str]:
 
 
 def versions(kube: Kube) -> dict[str, str]:
-    """Resource versions of what a run could change; namespaces of other tests go meanwhile."""
+    """Resource versions of objects that a run could change; other tests' namespaces may vanish."""
     namespaces = kube.list("/api/v1/namespaces")
     leaving = {
         item["metadata"]["name"] for item in namespaces if item["metadata"].get("deletionTimestamp")
@@ -96,11 +96,11 @@ def test_one_page_from_bmcs_alone_and_nothing_changed(
     for name in ("a", "b"):
         resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
         container = {"name": "c", "image": "i:1", "resources": resources}
-        # Nobody runs this scheduler, so the pods wait.
+        # This scheduler does not run, so the pods stay pending.
         spec = {"schedulerName": "try-of-a-test", "containers": [container]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         kube.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
-    # A NodeConfig that another test has left may name a predictor.
+    # A NodeConfig left by another test may name a predictor.
     remove_ours(kube)
     before = versions(kube)
     given = ("-e", "observe_try_confirmed=true", "-e", "observe_try_scheduler=try-of-a-test")
@@ -143,7 +143,7 @@ def bare_metal_hosts(whole_lab: RunningLab) -> Iterator[None]:
 def test_bare_metal_hosts_name_the_bmcs_and_each_is_confirmed(
     whole_lab: RunningLab, inventory: Path, tmp_path: Path
 ) -> None:
-    """Somebody else wrote their addresses, so no variable but a confirmation sends a password."""
+    """Another user wrote their addresses, so only a confirmation sends them a password."""
     given = json.loads(inventory.read_text())
     del given["clusters"]["hosts"]["hall-1"]["observe_try_endpoint"]
     inventory.write_text(json.dumps(given))

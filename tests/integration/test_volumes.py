@@ -28,7 +28,7 @@ Make = Callable[..., None]
 
 @pytest.fixture
 def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
-    """A cheap node and a dear one, for this test alone."""
+    """A cheap node and an expensive one, only for this test."""
     names = [f"{namespace}-n1", f"{namespace}-n2"]
     for name in names:
         make_node(kube, name, namespace)
@@ -42,7 +42,7 @@ def nodes(kube: Kube, namespace: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 def make(kube: Kube, namespace: str) -> Iterator[Make]:
-    """Makes objects of storage, and takes those of the cluster away after the test."""
+    """Creates objects of storage, and deletes the cluster-scoped ones after the test."""
     made = []
 
     def create(*objects: Json) -> None:
@@ -89,7 +89,7 @@ def make_pod(kube: Kube, namespace: str) -> Callable[..., Json]:
 def placed(
     kube: Kube, kubeconfig: str, namespace: str, nodes: list[str]
 ) -> Callable[..., tuple[Json, Json]]:
-    """Places and binds what waits in the namespace: the plan and the result of binding."""
+    """Places and binds the namespace's pending pods; returns the plan and the result of binding."""
 
     def run(**options: t.Any) -> tuple[Json, Json]:
         include = ["pods", "namespaces", "volume_objects"]
@@ -153,7 +153,7 @@ def test_pods_get_nodes_with_their_volumes(
     make_pod: Callable[..., Json],
     placed: Callable[[], tuple[Json, Json]],
 ) -> None:
-    """A new volume, volumes that are there, an ephemeral one; each pod on a node that reaches it."""
+    """A new volume, existing volumes, an ephemeral one; each pod's node reaches its volume."""
     driver, wait, local = f"{namespace}.example.com", f"{namespace}-wait", f"{namespace}-local"
     make(storage_class(wait, driver), storage_class(local, "kubernetes.io/no-provisioner"))
     make(*(csi_node(name, 2, driver) for name in nodes))
@@ -198,7 +198,7 @@ def test_claims_without_a_volume_are_given_back(
     make_pod: Callable[..., Json],
     placed: Callable[..., tuple[Json, Json]],
 ) -> None:
-    """One provisioner never answers, another has no storage for the node; no class at all."""
+    """One provisioner never answers, another has no storage for the node; one class is missing."""
     full, absent = f"full.{namespace}.example.com", f"absent.{namespace}.example.com"
     make(storage_class(f"{namespace}-a", absent), storage_class(f"{namespace}-f", full))
     make(claim("absent", f"{namespace}-a"), claim("full", f"{namespace}-f"))

@@ -110,7 +110,7 @@ def condition(dra: DraLab) -> str:
 
 
 def assert_given_back(dra: DraLab) -> None:
-    """Neither the device nor the node of the volume stays with the pod, which waits."""
+    """The pod loses the device and the volume's node, and waits."""
     assert dra.node_of("a") is None
     assert dra.devices("gpu") == []
     assert not dra.claim("gpu").get("status", {}).get("reservedFor")
@@ -138,7 +138,7 @@ def test_a_pod_gets_a_node_with_its_device_and_its_volume(dra: DraLab, plan: str
 
 
 def test_a_provisioner_without_storage_takes_the_device_back_too(dra: DraLab, plan: str) -> None:
-    """The next run, once there is storage, gives the pod both."""
+    """The next run gives the pod both when there is storage."""
     full = frozenset({dra.node(2)})
     with Provisioner(Path(dra.kubeconfig), dra.driver, "host", full):
         result = dra.reconcile(plan=plan)

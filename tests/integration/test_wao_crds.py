@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of WAO's resources on a real API server: what it takes, refuses and shows."""
+"""The definitions of WAO's resources on a real API server: accepted, refused and shown fields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def path_of(obj: Object) -> str:
 
 
 def create(kube: Kube, obj: Object) -> Object:
-    """Create as kubectl does, which asks that unknown fields be refused."""
+    """Create like kubectl, with strict field validation."""
     return kube.request("POST", path_of(obj), obj, query={"fieldValidation": "Strict"})
 
 

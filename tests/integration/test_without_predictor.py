@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first hour of somebody with BMCs and nothing else: no predictor, no pressure, no samples."""
+"""The first hour of a user with BMCs and nothing else: no predictor, no pressure, no samples."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from support.playbook import COLLECTIONS, run_playbook
 from support.published_curves import collection_without_the_lab_s
 
 Json = dict[str, t.Any]
-# As many as the demo has: about half of the cores are asked for.
+# As many as in the demo: about half of the cores are requested.
 PODS = 50 * PODS_PER_NODE
 
 
 @pytest.fixture
 def api(whole_lab: RunningLab, kube: Kube) -> Iterator[Api]:
-    """The lab's API with no pods of an earlier test, and no NodeConfig that names a predictor."""
+    """The lab's API without pods of earlier tests or NodeConfigs that name a predictor."""
     with Api(whole_lab.state.kubeconfig) as opened:
         workload.make_namespace(opened)
         workload.delete_pods(opened, whole_lab.settings)
@@ -48,7 +48,7 @@ def api(whole_lab: RunningLab, kube: Kube) -> Iterator[Api]:
 
 @dataclass(frozen=True)
 class User:
-    """Somebody with the lab's cluster and BMCs, and a collection, whose documents are in a folder."""
+    """A user with the lab's cluster and BMCs, and a collection, whose documents are in a folder."""
 
     lab: RunningLab
     folder: Path
@@ -68,7 +68,7 @@ class User:
         assert ended.returncode == 0, ended.output
 
     def _inventory(self) -> Json:
-        """That of the lab, with inlet temperatures from BMCs alone."""
+        """The lab's inventory, with inlet temperatures only from BMCs."""
         settings = self.lab.settings
         machines = build_machines(settings.nodes, settings.racks, settings.seed)
         given = inventory(self.lab.state, settings, machines)
@@ -83,7 +83,7 @@ class User:
         return t.cast("Json", json.loads((self.folder / CLUSTER / f"{kind}.json").read_text()))
 
     def measured_watts(self) -> float:
-        """Watts of the whole fleet, as its BMCs read them just now."""
+        """Current watts of the whole fleet, read by its BMCs."""
         readings = self.document("readings")["readings"]
         assert len(readings) == self.lab.settings.nodes
         return math.fsum(reading["power_watts"] for reading in readings.values())
@@ -97,7 +97,7 @@ def assert_curves_are_published(user: User, matches: set[str]) -> None:
 
 
 def assert_report_says_how_good_they_are(user: User, words: str) -> None:
-    """By their source and their error against what the BMCs measure after the placement."""
+    """Curves by source, and by error against the BMCs' watts after the placement."""
     report = user.document("report")
     assert report["state"] == "measured"
     [source] = report["sections"]["power_curves"]["sources"]
@@ -109,7 +109,7 @@ def assert_report_says_how_good_they_are(user: User, words: str) -> None:
 
 
 def placed_watts(api: Api, user: User) -> float:
-    """What the fleet draws with the pods where the user's placement puts them."""
+    """Watts of the fleet with the pods on the nodes of the user's placement."""
     settings = user.lab.settings
     workload.delete_pods(api, settings)
     workload.create_pods(api, workload.demo_pods(PODS, seed=1), "wattwise")
@@ -124,7 +124,7 @@ def placed_watts(api: Api, user: User) -> float:
 
 
 def assert_all_are_ready(kube: Kube, lab: RunningLab) -> None:
-    """Neither a predictor nor pressure is missed where none is configured."""
+    """Missing predictor and pressure cause no errors if they are not configured."""
     conditions = [
         condition["status"]
         for config in kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs")
