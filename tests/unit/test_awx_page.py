@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of AWX shows what role awx makes."""
+"""The page of AWX shows the objects of role awx."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_field_with_one_value_for_all_objects_has_its_row() -> None:
 
 
 def test_no_field_that_the_role_sets_is_without_a_place_on_the_page() -> None:
-    """Those of OF_EACH differ between objects of a kind; their tables are of ``screens``."""
+    """Objects of OF_EACH differ within a kind; their tables are of ``screens``."""
     left_out = {(kind, key) for kind, keys in fields_without_a_row().items() for key in keys}
     assert {key for _kind, key in left_out} == OF_EACH
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The surveys of AWX ask for variables that there are, as AWX and the roles take them."""
+"""The surveys of AWX ask for existing variables, in the form that AWX and the roles accept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUESTIONS = [
     for playbook, survey in SURVEYS.items()
     for question in survey["spec"]
 ]
-# The type of an argument, and the types of a question whose answers it takes.
+# The type of an argument, and the types of questions whose answers it accepts.
 ASKED_AS = {
     "str": {"text", "textarea", "multiplechoice"},
     "path": {"text"},
@@ -125,18 +125,18 @@ def test_roles_take_every_answer_that_a_question_allows(playbook: str, question:
 
 @pytest.mark.parametrize(("playbook", "question"), QUESTIONS)
 def test_a_number_has_the_limits_of_its_argument(playbook: str, question: Json) -> None:
-    """One beyond the limits of the question is refused by the role too, where the role has any."""
+    """A value beyond the question's limits is refused by the role too, if the role has limits."""
     limits = VARIABLES[question["variable"]].limits
     if question["type"] in DEFAULT_TYPES:
         assert question["min"] >= limits.get("min", limits.get("above"))
         assert question["min"] > limits.get("above", -1)
         assert question["max"] <= limits.get("max", question["max"])
-        # A share from 0 to 1 is asked for as one.
+        # A share from 0 to 1 is asked for in this form.
         assert "max" not in limits or question["max"] == limits["max"]
 
 
 def names_without_conversion(template: str, names: set[str]) -> set[str]:
-    """Names whose value is used as it came, not as that of the filter bool, in this template.
+    """Names whose value this template uses directly, without the filter bool.
 
     Alone in their braces they go to an option of a module, which converts them.
     """
@@ -185,7 +185,7 @@ def test_unconverted_booleans_are_recognised() -> None:
 
 @pytest.mark.parametrize("role", role_names())
 def test_roles_take_the_texts_true_and_false(role: str) -> None:
-    """AWX has no yes-or-no question, and ``-e`` gives texts: who decides by one converts it."""
+    """AWX has no yes-or-no question, and ``-e`` gives texts, so conditions must convert them."""
     unconverted = {
         f"{path.name}: {template}"
         for folder in ("tasks", "vars")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the tests of the report come to a browser; apt-get is a script here."""
+"""Installation of a browser for the report's tests; apt-get is a script here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ case "$*" in *install*) touch "${0%/*}/chromium"; chmod +x "${0%/*}/chromium";; 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of programs beside the system's shell and tools: it has an apt-get."""
+    """The only folder of programs besides the system's shell and tools, with an apt-get."""
     path = tmp_path / "apt-get"
     path.write_text(APT_GET)
     path.chmod(0o755)

@@ -31,8 +31,8 @@ def read(path: Path) -> Object:
     return loaded
 
 
-# A map or a list of maps, as the original takes them: OpenAPI has no word for that, so the library
-# checks these two alone.
+# A map or a list of maps, as upstream accepts them: OpenAPI cannot express that, so only the
+# library checks these two.
 OPEN = (".spec.master", ".spec.worker")
 
 

@@ -40,7 +40,7 @@ BY_KIND: dict[str, list[Block]] = {}
 for _block in BLOCKS:
     BY_KIND.setdefault(_block.kind, []).append(_block)
 
-# Fence → what looks at such a block, so that whoever adds a kind adds its test.
+# Fence → checker of such a block, so that a new kind requires a new test.
 KINDS = {
     "yaml": "inventory, playbook, variables or manifests, told apart by their content, below",
     "mermaid": "drawn from the imports, which gate `rooms` compares",
@@ -73,7 +73,7 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
 
 
 def test_no_block_is_without_a_fence() -> None:
-    """Four spaces make a block too, which nothing here would see."""
+    """Four spaces also make a block, which these tests would not see."""
     indented = re.compile(r"\n\n {4}\S")
     assert not [page for page in pages() if indented.search(prose(page))]
 
@@ -114,7 +114,7 @@ def is_manifest(document: t.Any) -> bool:
 
 
 def assert_manifest(document: dict[str, t.Any]) -> None:
-    """One of our own kinds follows its definition; of others the form is looked at."""
+    """An object of our own kinds follows its definition; for others only the form is checked."""
     assert document["metadata"]["name"]
     served = [
         item for item in definitions() if item.serves(document["apiVersion"], document["kind"])
@@ -132,7 +132,7 @@ def assert_inventory(document: dict[str, t.Any]) -> None:
 
 
 def assert_inventory_source(document: dict[str, t.Any]) -> None:
-    """The options of an inventory plugin of ours, and of what it extends."""
+    """The options of an inventory plugin of ours, including those that it extends."""
     name = document["plugin"].removeprefix("wattwise.kube.")
     text = (ROOT / "plugins" / "inventory" / f"{name}.py").read_text()
     documentation = yaml.safe_load(text.split('DOCUMENTATION = r"""')[1].split('"""')[0])
@@ -142,7 +142,7 @@ def assert_inventory_source(document: dict[str, t.Any]) -> None:
 
 
 def assert_variables(given: dict[str, t.Any]) -> None:
-    """Each is a role's, or one of the playbooks' own, and has the type that it must have."""
+    """Each is a role's, or one of the playbooks' own, and has the required type."""
     options = role_options()
     unknown = given.keys() - options.keys() - playbook_variables()
     assert not unknown
@@ -153,12 +153,12 @@ def assert_variables(given: dict[str, t.Any]) -> None:
 
 
 def plain(value: t.Any) -> t.Any:
-    """Without the tags of Ansible, which argument specifications do not know."""
+    """Without Ansible's tags, which argument specifications do not know."""
     return json.loads(json.dumps(value, default=str))
 
 
 def assert_playbook(plays: list[dict[str, t.Any]]) -> None:
-    """The variables of its roles are right; its syntax is tested for all playbooks at once."""
+    """The variables of its roles are right; a single test checks the syntax of all playbooks."""
     for play in plays:
         assert "hosts" in play
         for role in play.get("roles") or []:
@@ -193,14 +193,14 @@ def role_options() -> dict[str, dict[str, t.Any]]:
 
 @cache
 def playbook_variables() -> set[str]:
-    """Those that the inventory reference names beside the roles'."""
+    """Variables that the inventory reference names beside the roles'."""
     text = (ROOT / "docs" / "inventory.md").read_text()
     return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
 
 
 @cache
 def definitions() -> list[DefinitionValidator]:
-    """Those that our roles install."""
+    """Kinds that our roles install."""
     manifests = [
         manifest
         for path in (ROOT / "roles").glob("*/files/*.yaml")
@@ -251,7 +251,7 @@ def check_playbook(words: list[str]) -> None:
 
 
 def check_python(words: list[str]) -> None:
-    """Our own programs say whether they know the command and its options."""
+    """Our own programs check the command and its options."""
     assert words[1] == "-m" and words[2] in ("lab", "lab.predictor")
     done = subprocess.run(
         [sys.executable, "-m", words[2], words[3], "--help"],
@@ -284,7 +284,7 @@ def check_navigator(words: list[str]) -> None:
 
 
 def check_rulebook(words: list[str]) -> None:
-    """The program itself runs rulebooks in tests/integration; here are those that exist."""
+    """tests/integration runs rulebooks with the program; this checks only their existence."""
     options = dict(zip(words[1::2], words[2::2], strict=True))
     assert options.keys() <= {"--rulebook", "--vars", "--controller-url", "-i"}
     name = options["--rulebook"].removeprefix("wattwise.kube.")
@@ -313,7 +313,7 @@ def check_doc(words: list[str]) -> None:
 
 
 def check_nothing_more(words: list[str]) -> None:
-    """The program's own affair; where it can be run, the block is of kind `console lab`."""
+    """Not checked here; if it can be run, the block is of kind `console lab`."""
 
 
 PROGRAMS: dict[str, t.Callable[[list[str]], None]] = {

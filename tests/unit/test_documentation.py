@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the pages for people say is so: names, links, examples, tests and variables."""
+"""Statements of the documentation pages are true: names, links, examples, tests and variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.wao import node
 ROOT = Path(__file__).resolve().parent.parent.parent
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 PAGES = pages.pages()
-# Of the playbooks themselves, not of a role.
+# Variables of the playbooks themselves, not of a role.
 OTHER_VARIABLES = {
     "wattwise_kubeconfig",
     "wattwise_context",
@@ -63,14 +63,14 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def examples() -> Iterator[Any]:
-    """What stands in the YAML blocks of all pages."""
+    """Content of the YAML blocks of all pages."""
     for page in PAGES:
         for body in blocks(page, "yaml"):
             yield ansible_yaml.load(body)
 
 
 def values_of(value: Any, key: str) -> Iterator[Any]:
-    """Everything that stands under this key, however deep."""
+    """All values under this key, at any depth."""
     for name, member in value.items() if isinstance(value, dict) else ():
         if name == key:
             yield member
@@ -105,7 +105,7 @@ def variables(text: str) -> list[str]:
 
 
 def anchor(heading: str) -> str:
-    """The name under which a heading is linked to, as on GitHub."""
+    """The anchor of a heading, as on GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -190,7 +190,7 @@ def test_the_figures_of_the_demo_in_the_readme_agree() -> None:
     _fleet, default = row["default scheduler, measured"]
     _fleet, ours = row["wattwise, measured"]
     watts, percent = row["saved"]
-    # Each figure is rounded for itself.
+    # Each figure is rounded separately.
     assert watts == pytest.approx(default - ours, abs=1)
     assert percent == pytest.approx(100 * watts / default, abs=0.1)
 
@@ -247,7 +247,7 @@ def test_the_readme_of_a_role_names_the_rights_that_its_manifest_gives(path: Pat
 
 
 def core_rows(role: str) -> list[list[str]]:
-    """Those rows about rights whose first cell is the word core, which is no code."""
+    """Rows about rights whose first cell is the word core, which is not code."""
     lines = section(f"roles/{role}/README.md", "## Rights").splitlines()
     core = [line for line in lines if line.startswith(("| core", "| the groups"))]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in core]
@@ -263,7 +263,7 @@ def test_the_tests_that_a_page_names_exist(page: str, least: int) -> None:
 
 @cache
 def defined_tests(path: str) -> frozenset[str]:
-    """The tests of a file, those in classes as ``Class::test``; none where there is no file."""
+    """The tests of a file, in classes as ``Class::test``; none if the file does not exist."""
     if not (ROOT / path).exists():
         return frozenset()
     body = ast.parse(text_of(path)).body
@@ -316,7 +316,7 @@ def test_the_readme_of_a_role_has_every_variable_with_its_default(role: str) -> 
 
 
 def assert_default(option: dict[str, Any], shown: str, name: str) -> None:
-    """A default is shown as YAML between backticks; one that is computed, in words."""
+    """A default is shown as YAML between backticks; a computed one is described in words."""
     if shown.startswith("`"):
         assert yaml.safe_load(shown.strip("`")) == option["default"], name
     else:
@@ -327,7 +327,7 @@ def assert_default(option: dict[str, Any], shown: str, name: str) -> None:
 def test_defaults_of_a_role_are_those_that_its_argument_specification_tells(role: str) -> None:
     defaults = yaml.safe_load(text_of(f"roles/{role}/defaults/main.yml"))
     options = role_options(role)
-    # What is required has no default to fall back to.
+    # Required variables have no default.
     optional = {name for name, option in options.items() if not option.get("required")}
     assert defaults.keys() == optional
     told = {name: option["default"] for name, option in options.items() if "default" in option}

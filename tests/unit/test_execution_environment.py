@@ -29,7 +29,7 @@ IMAGE = f"localhost/wattwise-ee:{VERSION}"
 
 
 def run(folder: Path, *command: str) -> str:
-    """What a program of this environment prints; it must succeed."""
+    """Output of a program of this environment; it must succeed."""
     programs = str(Path(sys.executable).parent)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     variables = {"PATH": path, "HOME": str(folder), "LANG": "C.UTF-8", "NO_COLOR": "1"}
@@ -66,7 +66,7 @@ def test_the_image_has_the_libraries_of_the_operators_image_and_no_other(context
     [install] = [line for line in base.splitlines() if "pip install" in line]
     assert f"COPY _build/locks/{Path(LOCK).name} /tmp/{Path(LOCK).name}" in base
     assert f"--require-hashes --requirement /tmp/{Path(LOCK).name}" in install
-    # dumb-init is the first process of the container, and no library.
+    # dumb-init is the first process of the container, not a library.
     [other] = [line for line in final.splitlines() if "pip install" in line]
     assert re.search(r"pip install --no-cache-dir 'dumb-init==[\d.]+'$", other)
 
@@ -79,7 +79,7 @@ def test_the_collection_is_installed_from_its_archive(context: Path) -> None:
 
 @pytest.fixture
 def collections(tmp_path: Path) -> Path:
-    """The collection as an image has it, as far as ansible-builder looks."""
+    """The collection in an image, as far as ansible-builder reads it."""
     folder = tmp_path / "ansible_collections" / "wattwise" / "kube"
     (folder / "meta").mkdir(parents=True)
     for name in ("galaxy.yml", "requirements.txt", "bindep.txt", "meta/execution-environment.yml"):
@@ -97,7 +97,7 @@ def bare(lines: list[str]) -> list[str]:
 
 
 def test_any_execution_environment_gets_what_the_collection_needs(collections: Path) -> None:
-    """Such as one of several collections, which somebody else defines."""
+    """Such as one of several collections, defined by another user."""
     found = introspect(collections)
     # ansible-core brings PyYAML.
     libraries = [line for line in lines_of("requirements.txt") if not line.startswith("PyYAML")]

@@ -146,7 +146,7 @@ def test_a_skipped_session_is_known_by_its_report(tmp_path: Path) -> None:
 
 
 def test_every_gate_of_the_schedule_is_a_session() -> None:
-    """CI adds pylint and other ansible-cores; what needs the lab waits for its programs."""
+    """CI adds pylint and other ansible-cores; gates that need the lab wait for its programs."""
     gates = {gate.name: gate for gate in gates_of(["test", "ci", "test-deep"])}
     assert gates.keys() >= {*PROCESSORS, *NEED_THE_LAB}
     assert gates["molecule"].after == ("lab_build",)

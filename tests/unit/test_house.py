@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rules of the house that no tool checks."""
+"""Rules of this repository that no tool checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEASURED = [path for path in PYTHON_FILES if path.startswith(("plugins/", "lab/"
 LICENCE_TAG = "-".join(("SPDX", "License", "Identifier"))
 DOCUMENTATION = {"DOCUMENTATION", "EXAMPLES", "RETURN"}
 
-# In pieces, so that this file names none of them itself.
+# In pieces, so that this file contains none of them itself.
 REGISTRY_HOSTS = [
     ".".join(labels)
     for labels in (
@@ -58,12 +58,12 @@ MACHINE_PATH = re.compile(r"(?<![\w.$}~])/(?:root|work|Users/\w+|home/\w+)/[\w.]
 
 @cache
 def text_of(path: str) -> str:
-    """Content of a file of the repository; what is not UTF-8 is replaced."""
+    """Content of a file of the repository, with invalid UTF-8 replaced."""
     return (ROOT / path).read_text(encoding="utf-8", errors="replace")
 
 
 def covered_lines(nodes: list[ast.stmt]) -> set[int]:
-    """Numbers of the lines that the statements take."""
+    """Numbers of the lines that the statements occupy."""
     return {
         line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }

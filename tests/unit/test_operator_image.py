@@ -38,7 +38,7 @@ FILES = listed_files(ROOT)
 ENTRY_POINTS = sorted(path.name for path in (OPERATOR / "entrypoints").iterdir())
 DEPLOYMENT = yaml.safe_load((OPERATOR / "config" / "manager" / "deployment.yaml").read_text())
 POD = DEPLOYMENT["spec"]["template"]["spec"]
-# What stands for the module, so that the test sees what the playbook gives it.
+# Replacement of the module, so that the test sees the playbook's arguments.
 MODULE = """
 import json
 from ansible.module_utils.basic import AnsibleModule
@@ -67,7 +67,7 @@ def test_everything_that_is_copied_is_there_and_reaches_the_builder() -> None:
     for source in copied:
         assert any(path == source or path.startswith(f"{source}/") for path in FILES), source
         assert any(source == each or source.startswith(f"{each}/") for each in kept), source
-    # And nothing is sent to the builder in vain.
+    # Nothing is sent to the builder in vain.
     assert set(kept) == {source.split("/")[0] for source in copied}
 
 
@@ -111,7 +111,7 @@ def test_every_library_is_locked_as_in_development() -> None:
 
 
 def versions(name: str) -> dict[str, set[str]]:
-    """Those of a lock, by library; numpy has one for each Python."""
+    """Versions of a lock by library; numpy has one for each Python."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     found: dict[str, set[str]] = {}
     for library, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE):
@@ -119,7 +119,7 @@ def versions(name: str) -> dict[str, set[str]]:
     return found
 
 
-# What is watched, and what is run
+# Watches and runs
 
 
 def test_a_spec_is_text_and_the_status_is_the_runs() -> None:
@@ -252,7 +252,7 @@ def test_a_program_is_one_that_can_be_started(name: str) -> None:
 def test_the_operator_is_started_where_its_playbooks_are_without_what_a_killed_one_left(
     image: Path,
 ) -> None:
-    """The folder is written into ansible-operator, and another one may use it here."""
+    """The folder is hard-coded in ansible-operator, and another one may use it here."""
     left, program = image.parent / "left", image / "entrypoints" / "operator"
     (left / "ansible-operator" / "runner").mkdir(parents=True)
     (left / "ansibleoperator-12").touch()
@@ -277,7 +277,7 @@ def test_the_operator_is_started_where_its_playbooks_are_without_what_a_killed_o
 
 
 def test_the_node_agent_looks_again_and_again_until_it_is_told_to_end(image: Path) -> None:
-    """Its looks fail here, for there is no cluster; a look that fails does not end the agent."""
+    """Its rounds fail here without a cluster; a failing round does not end the agent."""
     log = image.parent / "log"
     with log.open("w") as output:
         agent = subprocess.Popen(
@@ -308,7 +308,7 @@ def test_the_host_agent_says_in_one_sentence_what_it_lacks(image: Path) -> None:
 
 
 def test_the_extender_serves_kube_scheduler_until_it_is_told_to_end(image: Path) -> None:
-    """Without an API server: it starts before that, and goes on while that is away."""
+    """Without an API server: it starts before that, and continues while it is unreachable."""
     folder, log = image.parent, image.parent / "log"
     files = pki.issue(pki.create_authority(folder, "CA"), "server", ["127.0.0.1"], [], folder)
     (folder / "kubeconfig").write_text(plain_kubeconfig("http://127.0.0.1:1"))
@@ -334,7 +334,7 @@ def test_the_extender_serves_kube_scheduler_until_it_is_told_to_end(image: Path)
 
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., Path]:
-    """Puts stubs of engines into an otherwise empty PATH; each notes how it was called."""
+    """Puts stubs of engines into an otherwise empty PATH; each records its arguments."""
     notes = tmp_path / "notes"
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -389,7 +389,7 @@ def test_the_engine_that_answers_builds_the_image_of_this_version_with_the_index
         f"cert = {build_image.AUTHORITY}",
         "index-url = https://user:word@index.example",
     ]
-    # The file of the password is gone by now.
+    # The file of the password is already gone.
     [secret] = [word for word in words if word.startswith("id=pip.conf,src=")]
     assert not Path(secret.partition("src=")[2]).exists()
 
@@ -399,7 +399,7 @@ def test_the_kustomization_names_the_image_of_this_version_in_one_place() -> Non
     version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
     [image] = given["images"]
     assert image["newTag"] == version
-    # Never a name that somebody else could publish.
+    # Never a name that another party could publish.
     assert image["newName"].split("/")[0].endswith(".invalid")
     others = [path for path in FILES if fnmatch(path, "operator/config/*.yaml")]
     assert len(others) > 20
@@ -441,5 +441,5 @@ def test_the_steps_of_the_build_make_an_environment_that_runs(image: Path) -> No
             program, cwd=image.parent, env=variables, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
-    # As on a read-only file system, nothing was written beside /tmp.
+    # As on a read-only file system, nothing was written outside /tmp.
     assert sorted(image.rglob("*")) == tree

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's rights are those of the roles, which test_rights.py shows to be the ones used."""
+"""The operator's rights are those of the roles; test_rights.py shows that the roles use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = ROOT / "operator" / "config"
 CAPABILITIES = sorted(path.parent.name for path in CONFIG.glob("rbac/*/rights.yaml"))
 ACCOUNT = {"kind": "ServiceAccount", "name": "wattwise-operator", "namespace": "wattwise-system"}
 GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
-# Capability → the manifest of docs/rbac with the rights that its run uses.
+# Capability → the manifest of docs/rbac with the rights of its runs.
 ROLES = {
     "observe": "observe",
     "placement": "placement",
@@ -53,7 +53,7 @@ MORE: dict[str, set[Right]] = {
     # ansible-operator adds and removes its finalizer.
     "provisioning": {(BPA, "provisionings", verb) for verb in ("watch", "update")},
 }
-# Templates, Secrets and the namespace are the inventory's; the operator renders templates alone.
+# Templates, Secrets and the namespace come from the inventory; the operator only renders templates.
 LESS: dict[str, set[Right]] = {
     "node-configs": {("", "namespaces", verb) for verb in ("get", "patch")}
     | {
@@ -61,13 +61,13 @@ LESS: dict[str, set[Right]] = {
         for group in GROUPS
         for verb in ("create", "patch", "delete")
     },
-    # The probe is the inventory's.
+    # The probe comes from the inventory.
     "kepler": {
         ("", "nodes", "patch"),
         ("metal3.io", "baremetalhosts", "list"),
         *((group, "nodeconfigs", "list") for group in GROUPS),
     },
-    # The operator writes no Provisioning, and makes no namespace.
+    # The operator writes no Provisioning, and creates no namespace.
     "provisioning": {(BPA, "provisionings", verb) for verb in ("create", "patch", "delete")}
     | {("", "namespaces", verb) for verb in ("get", "create", "patch")},
 }
@@ -94,7 +94,7 @@ def rights(items: list[Json], kind: str) -> set[Right]:
 
 
 def named(items: list[Json], namespace: str) -> set[tuple[Right, str]]:
-    """The rights that Roles give in a namespace, with the names that they are limited to."""
+    """The rights that Roles give in a namespace, with the names to which they are limited."""
     return {
         (right, name)
         for item in items
@@ -114,14 +114,14 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
     given = manifests(capability)
     assert rights(given, "ClusterRole") == used - less | more
     for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
-        # The operator's documents are those of several fleets, and in its own namespace. Those of
-        # Kepler are the configuration of collectors.
+        # The operator's documents are those of several fleets, and in its own namespace. Kepler's
+        # are the configuration of collectors.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
         documents = set() if capability.startswith(("kepler", "provisioning")) else documents
-        # The operator takes BareMetalHosts alone, whose versions need no Lease.
+        # The operator uses only BareMetalHosts, whose versions need no Lease.
         if capability == "provisioning":
             documents |= {each for each in named(role["items"], namespace) if "leases" in each[0]}
-        # The operator takes back no certificates.
+        # The operator deletes no certificates.
         kept = {each for each in named(role["items"], namespace) if each[0] == DELETE_SECRETS}
         kept = kept if capability == "kepler-addons" else set()
         assert named(given, namespace) == named(role["items"], namespace) - documents - kept
@@ -177,12 +177,12 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("full") == capabilities("default") | {
         *("devices", "kepler", "kepler-addons", "provisioning", "rmd")
     }
-    # Moving running pods is for those who ask for it.
+    # Moving running pods is only for users who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
 
 
 def capabilities(overlay: str) -> set[str]:
-    """What an overlay takes from rbac, beside Secrets."""
+    """An overlay's parts from rbac, besides Secrets."""
     found: set[str] = set()
     open_folders = [CONFIG / "overlays" / overlay]
     while open_folders:

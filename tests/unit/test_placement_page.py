@@ -1,7 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/placement.md says of each field what the allow-list does; the API server's test has the rest."""
+"""docs/placement.md agrees with the allow-list on each field; the API server's test covers the
+rest.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Steps that the variables of role placement ask for."""
+"""Steps selected by the variables of role placement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, t.Any]
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "placement"
 PLANNING = ["observe", "predict", "place"]
-# As playbook site sees them in a cluster with devices.
+# As in playbook site for a cluster with devices.
 SITE: Json = {
     "observe_steps": ["observe"],
     "ansible_run_tags": ["all"],

@@ -11,7 +11,7 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.progress import Prog
 
 
 class Screen:
-    """Collects what is shown."""
+    """Records the progress that is shown."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, bool]] = []

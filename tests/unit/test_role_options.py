@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each option of each module that a role runs is set by the role, or there is a reason why not."""
+"""Each option of each module that a role runs is set by the role, or a reason is listed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_THE_PLAY = {*argspec.KUBERNETES.options, *argspec.PROGRESS.options}
 
 DOCUMENT = "the role works on documents of the run folder"
 OWN_OBJECTS = "the role knows which objects it applies, and the default suits them"
-# By module, or by role and module where the role has a reason of its own.
+# By module, or by role and module if the role has a reason of its own.
 REASONS: dict[str, dict[str, str]] = {
     "kube_apply": dict.fromkeys(
         (
@@ -104,7 +104,7 @@ REASONS: dict[str, dict[str, str]] = {
 
 
 def module_options(module: str) -> set[str]:
-    """The documented options of a module, those of its fragments included."""
+    """The documented options of a module, including those of its fragments."""
     documentation = yaml.safe_load(
         importlib.import_module(f"{modules.__name__}.{module}").DOCUMENTATION
     )
@@ -150,7 +150,7 @@ def test_a_role_passes_every_option_of_its_modules_or_there_is_a_reason(
 
 
 def test_reasons_are_of_options_that_there_are_and_that_no_role_could_leave_out() -> None:
-    """A reason that nobody needs any more hides the next option of that name."""
+    """An outdated reason hides the next option of that name."""
     for module, reasons in REASONS.items():
         unset = [
             module_options(module) - options

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-rulebook takes each rulebook, and what its actions start exists; Java is not needed."""
+"""ansible-rulebook accepts each rulebook, and their actions start existing things; Java is not
+needed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ PREFIX = "{{ awx_name_prefix | default('wattwise.kube') }}"
 
 
 def started() -> t.Iterator[str]:
-    """What an action may name."""
+    """Names that an action may start."""
     yield from (f"wattwise.kube.{path.stem}" for path in (ROOT / "playbooks").glob("*.yml"))
     lists = default_configuration()
     for kind in ("controller_templates", "controller_workflows"):

@@ -35,10 +35,10 @@ def test_the_service_is_one_run_without_rights_that_writes_to_one_folder() -> No
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    """It knows every setting, and parses the calendar; the program is not on this machine."""
+    """systemd-analyze knows every setting and parses the calendar; it is not on this machine."""
     program = shutil.which("systemd-analyze")
     if program is None:
-        # Containers have no systemd. The tests above hold the main settings all the same.
+        # Containers have no systemd. The tests above check the main settings all the same.
         pytest.skip("systemd-analyze, which knows all settings, is not on PATH")
     [ansible, *_arguments] = systemd_units.command("wattwise.service")
     for name in UNITS:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What benches say is so: memory, targets, kept rows, and the page that is made from them."""
+"""The benches' claims are true: memory, targets, kept rows, and the page made from them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_page_shows_the_weakest_first_and_says_what_is_missed(tmp_path: Path
 
 
 def test_memory_is_that_of_the_program_and_not_of_whoever_starts_it(tmp_path: Path) -> None:
-    """The kernel takes over the high-water mark of the process that starts a program."""
+    """The kernel passes the high-water mark of the starting process on to a program."""
     ballast = bytearray(200 * MIB)
     small = measured(tmp_path / "small", "pass")
     large = measured(tmp_path / "large", f"bytearray({150 * MIB})")
@@ -132,7 +132,7 @@ def test_a_process_that_fails_is_no_measurement() -> None:
 
 
 def test_a_process_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
-    """Its child would not get the end of its parent, and would go on."""
+    """Its child would not notice the end of its parent, and would continue."""
     started = tmp_path / "pid"
     code = (
         "import os, pathlib, signal\n"

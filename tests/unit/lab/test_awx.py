@@ -41,7 +41,7 @@ def administrator(awx: Awx) -> Server:
 
 
 class Recorded:
-    """Runs jobs: remembers them, and hands over a plan as role placement does."""
+    """Runs jobs: records them, and hands over a plan as role placement does."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -201,7 +201,7 @@ def test_a_job_gets_no_variable_that_its_survey_does_not_ask_for() -> None:
 def test_a_source_of_the_inventory_that_fails_on_launch_ends_the_workflow_before_any_job(
     source: str, is_needed: bool
 ) -> None:
-    """Source nodes is updated on request alone, so a job does not wait for it."""
+    """Source nodes is updated only on request, so a job does not wait for it."""
     recorded = Recorded()
     lists = with_short_approval(job_templates=WORKFLOW_ALONE["job_templates"], schedules=[])
     with running_awx(PLAYBOOKS, recorded, failing_sources=frozenset({source})) as awx:
@@ -246,7 +246,7 @@ def test_modules_tell_what_awx_refuses(surveyed: Server) -> None:
 def test_the_objects_of_tests_are_removed_from_an_awx_that_a_person_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A simulated one stands for it, with an object of somebody else."""
+    """A simulated AWX in place of a real one, with another user's object."""
     with running_awx(PLAYBOOKS) as awx:
         theirs = awx.store.create("organizations", {"name": "Default"})
         awx.store.create("inventories", {"name": "theirs", "organization": theirs})

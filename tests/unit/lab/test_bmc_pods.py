@@ -30,7 +30,7 @@ NODE, OTHER = "r1-n01", "r1-n02"
 
 
 def pod(name: str, node: str | None = NODE, cores: str = "2", phase: str = "Running") -> Any:
-    """A pod that uses so many cores, bound to the node (None: it waits)."""
+    """A pod that uses this many cores, bound to the node (None: pending)."""
     return {
         "metadata": {
             "name": name,
@@ -78,7 +78,7 @@ def test_events_change_the_load_of_the_nodes_concerned() -> None:
 
 @dataclass
 class Api:
-    """Lists two pods a page and hands every event to whoever watches."""
+    """Lists two pods per page and sends every event to all watches."""
 
     port: int
     pods: list[Any] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Api:
         try:
             while (event := await queue.get()) is not None:
                 line = json.dumps(event).encode() + b"\n"
-                for part in (line[:9], line[9:]):  # events do not come chunk by chunk
+                for part in (line[:9], line[9:]):  # events are not aligned with chunks
                     await response.write(part)
                     await asyncio.sleep(0)
         finally:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated BMCs over their real sockets: who may ask, and what goes wrong on demand."""
+"""The simulated BMCs over their real sockets: access, and faults on demand."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_bad_login_is_refused(client: BmcClient, body: object, status: int) ->
 
 
 def test_an_answer_is_one_piece(lab: EmbeddedLab, machine: Machine) -> None:
-    """Headers and body in one TLS record: a client must not wait for a second packet."""
+    """Headers and body in one TLS record, so that clients need not wait for a second packet."""
     with raw_connection(lab, machine) as connection:
         for _index in range(2):  # the connection is kept
             request = f"GET {ROOT} HTTP/1.1\r\nHost: {machine.bmc_address}\r\n\r\n"
@@ -325,7 +325,7 @@ def test_null_readings_leave_no_temperature_and_no_watts(lab: EmbeddedLab, vendo
     readings += [entry["Reading"] for entry in (*metrics, *sensors, *environment)]
     readings += [entry["PowerConsumedWatts"] for entry in control]
     assert None in readings
-    # What is not plugged in says 0 as ever.
+    # Unplugged parts still read 0.
     assert set(readings) <= {None, 0}
 
 

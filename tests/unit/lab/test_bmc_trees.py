@@ -31,7 +31,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture(scope="module")
 def crawled(lab: EmbeddedLab) -> dict[str, dict[str, Answer]]:
-    """Vendor → path → answer, of everything that can be reached."""
+    """Vendor → path → answer, for everything that is reachable."""
     answers = {}
     for vendor in VENDORS:
         with BmcClient(lab, lab.machine(vendor)) as bmc:

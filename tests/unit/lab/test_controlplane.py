@@ -41,7 +41,7 @@ def state(tmp_path: Path) -> LabState:
 
 
 def handshake(server: pki.KeyPair, trust: Path, client: pki.KeyPair | None = None) -> str:
-    """What the server sees of a client that asks for 127.0.0.1: its subject, or nothing."""
+    """The server's view of a client that connects to 127.0.0.1: its subject, or nothing."""
     accepting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(trust))
     accepting.load_cert_chain(server.certificate, server.key)
     accepting.verify_mode = ssl.CERT_OPTIONAL
@@ -158,7 +158,7 @@ def test_an_existing_cluster_needs_no_services_and_is_not_restarted(state: LabSt
 
 @contextlib.contextmanager
 def asking(script: Script, tmp_path: Path) -> Iterator[tuple[ScriptedApi, Api]]:
-    """A scripted server, and a client that the kubeconfig of a user with a token made."""
+    """A scripted server, and a client made from the kubeconfig of a user with a token."""
     with ScriptedApi(script) as server:
         document = {
             "clusters": [{"name": "c", "cluster": {"server": f"{server.url}/"}}],

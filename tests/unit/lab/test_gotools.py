@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's Go programs: built once, found again. A script stands in for the compiler."""
+"""The lab's Go programs: built once, found again. A script replaces the compiler."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_installed_control_plane_is_used_without_a_build_of_it(
     said: list[str] = []
     found = programs.find_programs(said.append)
     assert found.pop("etcd") == tmp_path / "assets" / "etcd"
-    # An installed KWOK comes without its stages.
+    # An installed KWOK lacks its stages.
     kwok = found.pop("kwok")
     assert kwok.is_relative_to(cache)
     assert {path.name for path in kwok.parent.iterdir()} == {"kwok", *programs.KWOK_STAGES}

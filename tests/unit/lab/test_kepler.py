@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's Kepler divides as a real one does, whose figures are those of a recording."""
+"""The lab's Kepler attributes power like a real one, compared with recorded figures."""
 
 from __future__ import annotations
 

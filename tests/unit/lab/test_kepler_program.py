@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Kepler, where a program is on PATH: over the lab's files, with the configuration of the role."""
+"""A real Kepler, if the program is on PATH: over the lab's files, with the role's configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from support.kepler_systems import system
 from support.kepler_trees import TREES, grow
 from support.promtool import samples
 
-# Its configuration as that of the newest release; a Kepler that does not know a key warns.
+# The newest release's configuration; a Kepler that does not know a key warns.
 VERSION = "0.11.4"
 WATTS = {"package": 50.0, "dram": 8.0}
 
@@ -47,7 +47,7 @@ def test_the_files_of_a_machine_are_those_that_kepler_reads(tmp_path: Path) -> N
         (folder / "name").read_text(): int((folder / "energy_uj").read_text())
         for folder in powercap.iterdir()
     }
-    # The counter of the package began again.
+    # The counter of the package wrapped around.
     assert energies == {"package-0\n": 300_100_000_000 % 262_143_328_850, "dram\n": 48_016_000_000}
     fields = (host.proc / "stat").read_text().splitlines()[0].split()
     assert fields[:5] == ["cpu", "2400800", "0", "0", "3601200"] and len(fields) == 11
@@ -71,7 +71,7 @@ def test_the_lab_runs_a_kepler_that_is_on_path_and_none_otherwise(
 def program() -> Path:
     found = kepler_program.find()
     if found is None:
-        # docs/kepler.md, "A real Kepler": the collection neither has nor builds the program.
+        # docs/kepler.md, "A real Kepler": the collection neither contains nor builds the program.
         pytest.skip("no program `kepler` is on PATH")
     return found
 
@@ -98,7 +98,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 @contextlib.contextmanager
 def kepler(program: Path, meter: str, root: Path, folder: Path) -> Iterator[Running]:
-    """A real Kepler with the configuration of the role for this meter, over /sys and /proc of root."""
+    """A real Kepler with the role's configuration for this meter, over root's /sys and /proc."""
     wanted = system(version=VERSION, collector={"sample_rate": "1s", "metric_levels": LEVELS})
     content = yaml.safe_load(configuration.files(wanted, wanted.rest, meter)["config.yaml"])
     port = free_port()
@@ -126,7 +126,7 @@ class Running(t.NamedTuple):
     log: Path
 
     def starts(self) -> bool:
-        """Whether it answers, and does not end."""
+        """Whether it answers and stays alive."""
 
         def is_decided() -> bool:
             return self.process.poll() is not None or answers(self.port, "/metrics")
@@ -162,7 +162,7 @@ def test_a_real_kepler_takes_the_configuration_of_the_role_and_gives_the_watts_o
 def test_a_real_kepler_starts_where_the_probe_says_so_and_ends_elsewhere(
     program: Path, tmp_path: Path
 ) -> None:
-    # The sensors of GPUs alone would be taken for those of the processor.
+    # Sensors of GPUs alone would be mistaken for the processor's.
     for name in TREES.keys() - {"gpu sensors"}:
         folder = tmp_path / name.replace(" ", "-")
         Host(folder, cores=1).create()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands for the container of ansible-operator; a shell script stands for the operator."""
+"""Stand-in for ansible-operator's container; a shell script replaces the operator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from lab.process import REPOSITORY, wait_until
 
-# The fixed ports and paths of the computer are replaced by those of the test.
+# The test's ports and paths replace the fixed ones of the computer.
 START = """
 import sys
 from pathlib import Path
@@ -27,12 +27,12 @@ container.RUNNER_FOLDER = Path({folder!r}) / "tmp" / "ansible-operator" / "runne
 container.RUN_SOCKETS = Path({folder!r}) / "tmp"
 sys.exit(container.main(sys.argv[1:]))
 """
-# A run in a session of its own, as ansible-runner starts them, whose parent then waits.
+# A run in a session of its own, as ansible-runner starts it, with a waiting parent.
 WITH_A_RUN = "setsid sh -c 'echo $$ > run; exec sleep 600' & echo started; exec sleep 600"
 
 
 class Container:
-    """Containers of one computer, which are all ended with the test."""
+    """Containers of one computer, all of which end with the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

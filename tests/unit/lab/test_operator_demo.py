@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the operator's demo measures latencies, and how it tells heartbeats from other writes."""
+"""The operator's demo: its latencies, and its distinction of heartbeats from other writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = "/nodeconfigs.wao.bitmedia.co.jp/wao-system/a"
 
 
 class Clock:
-    """Goes on only while somebody sleeps."""
+    """Advances only by sleeping."""
 
     now = 0.0
 

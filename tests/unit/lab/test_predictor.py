@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's inference server: models that are nearly right, on a real MLServer."""
+"""The lab's inference server: approximately correct models, on a real MLServer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def environment() -> Path:
 
 @pytest.fixture(scope="module")
 def running(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The predictor as `lab up` starts it, its models trained with an empty cache."""
+    """The predictor as `lab up` starts it, with models trained from an empty cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         state = LabState.chosen(tmp_path_factory.mktemp("lab"))
@@ -91,7 +91,7 @@ def test_each_server_type_is_predicted_nearly_right(running: Running, server_typ
 
 
 def test_module_asks_each_model_in_one_request(running: Running) -> None:
-    """The library of power_prediction_info and the lab's server understand each other."""
+    """The library of power_prediction_info can use the lab's server."""
     queries = [
         {
             "name": f"{server_type}-{number}",
@@ -116,7 +116,7 @@ def test_module_asks_each_model_in_one_request(running: Running) -> None:
 
 
 def test_answer_has_upstreams_shape(running: Running) -> None:
-    """What WAO's client reads, by name and type."""
+    """The fields that WAO's client reads, by name and type."""
     _status, answer = infer(predictor.infer_url(running.port, FIRST_TYPE), [[10, 22, 0.2]])
     assert answer["model_name"] == FIRST_TYPE
     assert answer["model_version"] == "v0.1.0"

@@ -23,7 +23,7 @@ from lab.process import Service
 from lab.state import LabState
 
 LISTEN = "import socket; s = socket.create_server(('127.0.0.1', {port})); s.accept(); s.accept()"
-# It goes on until it is ended; no test waits for it.
+# It runs until it is stopped; no test waits for it.
 WAIT = "import time; time.sleep(600)"
 DEAF = "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN); "
 
@@ -169,7 +169,7 @@ def test_an_interrupt_while_waiting_leaves_nothing(state: LabState) -> None:
 
 def test_an_interrupt_while_starting_leaves_nothing(state: LabState) -> None:
     class Interrupting(Mapping[str, str]):
-        """Read when the service is started."""
+        """Read at the start of the service."""
 
         def __getitem__(self, name: str) -> str:
             raise KeyError(name)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A power model from what was recorded of real machines: record, train, serve, ask."""
+"""A power model from recordings of real machines: record, train, serve, predict."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_model_of_recorded_samples_is_served_and_nearly_right(
         if cpu <= 0.7 * 96:
             true = nominal_watts(SERVER_TYPE, cpu / 96, 23, 5)
             assert watts == pytest.approx(true, rel=0.03)
-    # What was never seen is a guess, but load must not look free there.
+    # Unseen inputs are extrapolated, but load must not appear free there.
     unseen = [watts for cpu, watts in points if cpu > 0.7 * 96]
     assert unseen == sorted(set(unseen))
 

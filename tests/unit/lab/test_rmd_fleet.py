@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated RMD daemons over their sockets: TLS, who may do what, faults, the process."""
+"""The simulated RMD daemons over their sockets: TLS, permissions, faults, the process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_tls_is_that_of_the_daemon(daemons: RmdDaemons) -> None:
 
 
 def stranger(files: Certificates, folder: Path) -> KeyPair:
-    """A client that the same authority signed, but that no daemon knows."""
+    """A client with a certificate of the same authority that no daemon knows."""
     authority = pki.load_authority(files.authority.certificate.parent)
     return pki.issue(authority, "Mallory", [], [], folder, client=True, units=["Visitor"])
 

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""is_applied on records as the API server writes them; tests/integration asks the server itself."""
+"""is_applied on records in the API server's form; tests/integration compares with the server
+itself.
+"""
 
 from __future__ import annotations
 

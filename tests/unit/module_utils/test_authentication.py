@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""No run of ours locks an account: waits between attempts, on a clock that the tests move."""
+"""Our runs never lock an account: waits between attempts, on a clock that the tests move."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_status_that_cannot_be_read_is_no_hindrance(status: t.Any) -> None:
 
 @dataclass
 class LockingAccount:
-    """An account that locks for good after three failures within five minutes, ends included."""
+    """An account that locks for good after three failures within five minutes, bounds included."""
 
     failures: list[datetime.datetime] = field(default_factory=list)
     is_locked: bool = False
@@ -115,7 +115,7 @@ class LockingAccount:
 
 
 class Operator:
-    """One NodeConfig with a wrong password, and what the role does: run, then write the status."""
+    """One NodeConfig with a wrong password, and the role's work: run, then write the status."""
 
     def __init__(self, folder: Path, endpoint: str, api: str, sharing: bool) -> None:
         self._path = folder / "snapshot.json"

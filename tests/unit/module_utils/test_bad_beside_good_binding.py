@@ -24,7 +24,7 @@ PLACEMENTS = [
 
 
 def bound(cluster: Cluster, *more: Json, **parameters: t.Any) -> tuple[Json, list[str]]:
-    """The result for three good pods and more, and which of the good ones were bound."""
+    """The result for three good pods and others, and the good pods that were bound."""
     with cluster.serve() as api:
         result = bind({"host": api.url, "placements": [*PLACEMENTS, *more], **parameters})
     names = [entry["pod"] for entry in result["bound"] if entry["pod"] in "abc"]

@@ -35,7 +35,7 @@ NODES = [node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 
 
 def full(index: int) -> Object:
-    """A NodeConfig with everything that is read of one."""
+    """A NodeConfig with every field that is read."""
     config = node_config(f"c{index}", f"n{index}", uid=f"u{index}", annotations=dict(ANNOTATIONS))
     config["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     config["metadata"]["labels"] = {"wattwise.github.io/template": "t"}
@@ -68,7 +68,7 @@ GOOD = [full(index) for index in range(3)]
 
 
 def bad(seed: int) -> t.Any:
-    """The NodeConfig of n3, spoilt; its name stays, as another one would be another object."""
+    """The NodeConfig of n3, spoilt except for its name, since another name is another object."""
     source = random.Random(seed)
     if source.randrange(20) == 0:
         return {"metadata": odd_value(source)}

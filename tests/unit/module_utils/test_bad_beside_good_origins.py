@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever URLs NodeConfigs and machines write, a password reaches only servers that may have it.
+"""Whatever URLs NodeConfigs and machines contain, a password reaches only servers that may have it.
 
-Real servers on loopback record who told them what. Machines are asked for their models, and models
-for predictions. The oracle knows for which server each URL was made, and parses none.
+Real servers on loopback record credentials with their senders. Machines are asked for their models,
+and models for predictions. The oracle knows for which server each URL was made, and parses none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from support.redfish_trees import ROOT, collection
 from support.snapshots import with_targets
 from support.wao import Object, node, node_config
 
-# A clock that stands, so that results with their times can be compared.
+# A stopped clock, so that results with their times can be compared.
 AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
 SYSTEM = f"{ROOT}/Systems/1"
 MODEL_PATH = "/v2/models/m/infer"
@@ -73,7 +73,7 @@ def canonical(servers: list[HttpsServer], server: Server) -> Spelling:
 
 
 def spelled(source: random.Random, servers: list[HttpsServer], server: Server) -> Spelling:
-    """One of the ways to write, or to seem to write, the server."""
+    """One of the ways to name, or seem to name, the server."""
     url, port = servers[server].endpoint, servers[server].port
     scheme, _separator, host = url.partition("://")
     host = host.rpartition(":")[0]
@@ -118,7 +118,7 @@ def spelled(source: random.Random, servers: list[HttpsServer], server: Server) -
 
 @dataclass
 class Example:
-    """NodeConfigs, what their machines answer, and which password which server may get."""
+    """NodeConfigs, their machines' answers, and the passwords that each server may get."""
 
     source: random.Random
     servers: list[HttpsServer]
@@ -127,13 +127,14 @@ class Example:
     nodes: list[Object] = field(default_factory=list)
     configs: list[Object] = field(default_factory=list)
     granted: Granted = field(default_factory=set)
-    # Together named by a NodeConfig of the Secret's namespace: what a machine may name as well.
+    # Together named by a NodeConfig of the Secret's namespace, which is what a machine may name as
+    # well.
     together: Granted = field(default_factory=set)
     reported: dict[str, Server | None] = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
 
     def add(self, name: str, spell: Callable[[Server], Spelling]) -> None:
-        """A node whose machine names its model, or whose NodeConfig does."""
+        """A node whose machine or whose NodeConfig names its model."""
         source = self.source
         namespace = source.choice((ALLOWED, *OTHERS))
         predictor: Object = {}
@@ -178,7 +179,7 @@ def _term(kind: str, url: str, secret: str | None) -> Object:
 
 
 def tree(source: random.Random, servers: list[HttpsServer]) -> dict[str, Document]:
-    """What each server has: a machine that names a model anywhere, ways elsewhere, a model."""
+    """Content of each server: a machine with a model at any URL, redirects elsewhere, a model."""
     reported = spelled(source, servers, source.randrange(len(servers))).url
     away = servers[source.randrange(len(servers))].endpoint
     model = {"Name": "m", "Url": reported, "Type": "V2InferenceProtocol", "Version": ""}
@@ -200,7 +201,7 @@ def tree(source: random.Random, servers: list[HttpsServer]) -> dict[str, Documen
 
 
 def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[str, t.Any]]:
-    """Which server was told which password, and each node's result, of these nodes alone."""
+    """Passwords sent to each server, and each node's result, only for these nodes."""
     for server in example.servers:
         server.forget()
     configs = [item for item in example.configs if item["spec"]["nodeName"] in names]

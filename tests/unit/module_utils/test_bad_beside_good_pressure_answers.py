@@ -39,7 +39,7 @@ def test_a_node_is_read_as_if_it_were_alone(
 ) -> None:
     source = random.Random(seed)
     good, bad = servers
-    # On the same server one answer is spoilt, on the other all may be.
+    # On the same server one answer is spoilt, on the other possibly all.
     spoilt = spoilt_documents(source, TREE)
     good.documents = {**TREE, "/api/sensor/by_nodename/bad": spoilt["/api/sensor/by_nodename/bad"]}
     bad.documents = spoilt

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Trimming of objects for a snapshot: an odd one is left out or kept, and no secret is."""
+"""Trimming of objects for a snapshot: an odd one is omitted or kept, and no secret is kept."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_all_other_templates_render_as_without_the_bad_one(seed: int, tmp_path: 
         assert by_name(beside["node_configs"], is_of_bad) == by_name(
             alone["node_configs"], is_of_bad
         )
-        # Which of two NodeConfigs counts for a node may change, and only a condition tells it.
+        # The NodeConfig that counts for a node may change, and only a condition reports it.
         assert unshadowed(beside["statuses"], is_of_bad) == unshadowed(alone["statuses"], is_of_bad)
         made = [each for each in beside["node_configs"] if is_of_bad(each)]
         if not made:
@@ -181,7 +181,7 @@ def test_no_value_of_a_node_chooses_more_of_a_host_than_the_template_leaves_open
 
 
 def random_template(source: random.Random) -> str:
-    """Any text of what templates consist of."""
+    """Any text made of templates' elements."""
     words = [
         *(
             "{{",

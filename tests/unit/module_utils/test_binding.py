@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pod_binding does, on an API over a real socket."""
+"""Effects of pod_binding on an API over a real socket."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ def test_another_message_alone_is_written_but_is_no_change() -> None:
     (condition,) = cluster.pods["shop", "big"]["status"]["conditions"]
     assert condition["message"].startswith("0/2")
     assert condition["lastTransitionTime"] == "2026-01-31T12:00:00Z"
-    # Other numbers are the same Event, another reason is not.
+    # Other numbers make the same Event, another reason makes a new one.
     another = "0/2 nodes are available: 2 Insufficient memory."
     run(cluster, placements=[], unplaced=[{**UNPLACED[0], "message": another}])
     assert [event["note"] for event in cluster.events] == [MESSAGE, another]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which credential and trust a target gets, and that a missing one is never left out silently."""
+"""Credential and trust of each target; a missing one is never omitted silently."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Secrets:
 def resolve(
     named: Named, entries: Mapping[str, t.Any] | None = None, **secrets: Reply
 ) -> tuple[Access, list[str]]:
-    """The access, and which passwords were named as secret."""
+    """The access, and the passwords registered as secret."""
     protected: list[str] = []
     script = Secrets({name.replace("__", "/"): reply for name, reply in secrets.items()})
     with ScriptedApi(script) as api:
@@ -206,7 +206,7 @@ class TestEnvironment:
 
 
 class TestTrust:
-    """Whom a target is trusted by: its own words, its credential's, those for all."""
+    """Sources of a target's trust: its own fields, its credential's, the global ones."""
 
     STRANGER = self_signed().fingerprint
 

@@ -132,7 +132,7 @@ SNAPSHOT: dict[str, t.Any] = {"cluster": {}, "nodes": []}
 
 
 def begun(folder: Path) -> tuple[str, documents.MadeFrom]:
-    """The path of a snapshot of a new run, and what is made from it."""
+    """The path of a new run's snapshot, and the documents made from it."""
     path = str(folder / "snapshot.json")
     documents.write(path, "snapshot", SNAPSHOT, documents.new_run())
     return path, documents.MadeFrom.read(path)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pod_eviction does when things go wrong, on an API over a real socket."""
+"""Behaviour of pod_eviction under errors, on an API over a real socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOVE = {"namespace": "shop", "pod": "a", "from_node": "n1", "to_node": "n2"}
 
 
 def cluster(on_eviction: t.Callable[[Cluster], Reply]) -> Cluster:
-    """Pod a runs on n1; the API answers an eviction as it is told."""
+    """Pod a runs on n1; the API's answer to an eviction is configurable."""
     running = pod("a", nodeName="n1")
     running["metadata"]["ownerReferences"] = [OWNER]
     running["status"] = {"phase": "Running"}
@@ -104,12 +104,12 @@ BUDGETS = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
 
 
 class Emptying:
-    """Pods a and b on n1, each on half of a node; what is evicted comes again as a-2 and b-2."""
+    """Pods a and b on n1, each on half of a node; evicted pods are recreated as a-2 and b-2."""
 
     def __init__(self, refused: t.Collection[str] = (), stays: int = 0) -> None:
         self.evictions: list[tuple[str, bool]] = []
         self._refused = refused
-        # How often an evicted pod is still found before it is gone.
+        # Number of reads in which an evicted pod still exists.
         self._stays = stays
         self._leaving: dict[tuple[str, str], int] = {}
         self.cluster = Cluster(hook=self._answer).add(node("n1"), node("n2"))
@@ -185,7 +185,7 @@ def test_a_step_for_which_there_is_no_room_as_a_whole_does_not_begin() -> None:
     emptying = Emptying()
     emptying.cluster.add(emptying.pod("other", cpu="1", nodeName="n2"))
     result = emptying.run(*AWAY)
-    # Each of them would fit alone.
+    # Each of them alone would fit.
     assert fates(result) == ["skipped", "skipped"] and not result["changed"]
     assert result["moves"][1]["reason"] == "node n2 is full: Insufficient cpu"
     assert not [name for name, dry_run in emptying.evictions if not dry_run]

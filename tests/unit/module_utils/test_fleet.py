@@ -499,7 +499,7 @@ def test_a_target_that_is_over_its_budget_is_malformed_after_that_many_requests(
             return await (read_x if one.name == "well" else read_until_it_fails)(client, one)
 
         error, good = visit(targets, work, options)
-        # The request that is over the number is not even sent.
+        # The request above the limit is not even sent.
         assert server.requests["/x"] == requests
     assert good == {"v": 1}
     assert (error.reason, detail in error.detail) == ("malformed", True), error

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many requests an inference server gets, and what each of its misbehaviours becomes."""
+"""Number of requests to an inference server, and the handling of each of its misbehaviours."""
 
 from __future__ import annotations
 

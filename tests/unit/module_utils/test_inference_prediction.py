@@ -187,7 +187,7 @@ def test_credentials_of_a_query(server: InferenceServer) -> None:
 
 
 def test_default_credential_is_not_sent_to_models(server: InferenceServer) -> None:
-    """It is the BMCs'; a model's server, often without TLS, must not see it."""
+    """It belongs to the BMCs; a model's server, often without TLS, must not see it."""
     account = {"username": "root", "password": "calvin"}
     predict_power({"queries": [query(server)], "credentials": {"default": account}})
     assert "authorization" not in server.requests[0].headers

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""power_prediction_info's work on the run's documents: which model predicts for which node."""
+"""power_prediction_info's function on the run's documents: the model for each node."""
 
 from __future__ import annotations
 

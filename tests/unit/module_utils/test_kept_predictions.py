@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which curves of the last run hold, and which models are asked again."""
+"""Curves of the last run that still hold, and models that are asked again."""
 
 from __future__ import annotations
 

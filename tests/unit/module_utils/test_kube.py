@@ -150,7 +150,7 @@ def test_a_handshake_that_a_restart_cuts_off_is_tried_again() -> None:
                 connection, _address = listener.accept()
                 with connection:
                     accepted.append(connection.recv(4096)[:1])
-                    # An end of the stream rather than a reset: all that came was read.
+                    # An end of the stream rather than a reset: all received bytes were read.
                     connection.shutdown(socket.SHUT_WR)
                     connection.recv(4096)
 
@@ -192,7 +192,7 @@ def test_a_server_that_wants_a_client_certificate_is_told_from_one_that_goes_awa
             ) as guarded:
                 with contextlib.suppress(ssl.SSLError):
                     guarded.do_handshake()
-                # Closed with bytes unread, a socket is reset, and the alert would be lost.
+                # Closing a socket with unread bytes resets it, and the alert would be lost.
                 while os.read(guarded.fileno(), 4096):
                     pass
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each way to reach an API server and to say who asks; the ``kubernetes`` library is the oracle."""
+"""Every way to reach and authenticate to an API server; the oracle is ``kubernetes``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def kubeconfig(user: Object, cluster: Object | None = None, server: str = "") ->
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with a kubeconfig's files, and a plugin that prints what stands in a file."""
+    """A folder with a kubeconfig's files, and a plugin that prints the content of a file."""
     (tmp_path / "ca.pem").write_text(SERVER.pem)
     (tmp_path / "cert.pem").write_text(CLIENT.pem)
     (tmp_path / "key.pem").write_text(private_key(CLIENT))
@@ -282,7 +282,7 @@ def test_a_user_acts_as_another_one_with_all_groups() -> None:
             self.wfile.write(b"{}")
 
         def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-            """Keep the test's output quiet."""
+            """Log nothing."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.handle_request)
@@ -414,7 +414,7 @@ def test_a_kubeconfig_that_leads_nowhere_says_why(change: Object, problem: str) 
 
 
 class TlsApi:
-    """An API server that wants a client certificate and tells whose it got."""
+    """An API server that requires a client certificate and reports its subject."""
 
     def __enter__(self) -> TlsApi:
         received = self.received = list[str]()
@@ -429,7 +429,7 @@ class TlsApi:
                 self.wfile.write(b"{}")
 
             def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-                """Keep the test's output quiet."""
+                """Log nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = SERVER.server_context()

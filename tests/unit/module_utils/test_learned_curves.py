@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Curves learned from recorded samples: their shape, their error, and when there is none."""
+"""Curves learned from recorded samples: their shape, their error, and when there are none."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_machine_without_samples_takes_the_curve_of_its_type(hall: Hall) -> No
     assert found.curves
     assert {curve["learned"]["of"] for curve in found.curves.values()} == {"type"}
     assert statistics.mean(hall.errors(found.curves)) <= 0.03
-    # Of each machine without a curve the reason is told.
+    # For each machine without a curve the reason is reported.
     assert {machine.name for machine in unknown} == found.curves.keys() | found.lacking.keys()
 
 

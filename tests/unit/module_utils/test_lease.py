@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Lease lets one in at a time, outlives a holder that died, and tells a holder that lost it."""
+"""A Lease admits one holder at a time, survives a dead holder, and tells a holder of its loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Server:
 
     lease: Json | None = None
     away: bool = False
-    # The answer to the next write is lost, though the write is not.
+    # The answer to the next write is lost, but the write is stored.
     loses_answer: bool = False
     loses_request: bool = False
     written: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Server:
 
 @dataclass
 class Clock:
-    """Time that passes only by waiting; ``meanwhile`` happens at each wait."""
+    """Time that passes only by waiting; ``meanwhile`` is called at each wait."""
 
     now: float = 0.0
     meanwhile: t.Callable[[], object] = field(default=lambda: None)
@@ -189,7 +189,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_start(
 
 
 def test_two_that_create_it_at_once_are_one_after_the_other(kube: Kube, server: Server) -> None:
-    """The other one is quicker between our look and our POST."""
+    """The other client is quicker between our read and our POST."""
     clock = Clock()
     first = lease(kube, clock)
     find = kube.find
@@ -220,7 +220,7 @@ OPTIONS = {"lease_namespace": "lab", "lease_timeout": 0.0}
 
 
 def writing(kube: Kube, meanwhile: t.Callable[[], object] = lambda: None) -> t.Any:
-    """Work that looks, then lets something happen, then writes; `calls` are its guards."""
+    """Work that reads, then lets something happen, then writes; `calls` are its guards."""
     calls: list[Guard | None] = []
 
     def work(guard: Guard | None) -> Result:

@@ -38,7 +38,7 @@ def test_a_missing_name_is_no_missing_library() -> None:
         _ = LazyModule("json").absent_name
 
 
-# Only proxies that speak SOCKS need PySocks, so that no requirements file names it.
+# Only SOCKS proxies need PySocks, so no requirements file names it.
 @pytest.mark.parametrize("name", sorted({*libraries.__all__} - {"LazyModule", "urllib3_socks"}))
 def test_each_library_is_installed_under_its_name(name: str) -> None:
     assert getattr(libraries, name).__name__

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NodeConfigs: what is wrong with them, which one counts."""
+"""NodeConfigs: their errors, and the one that counts."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_good_url_passes(url: str) -> None:
         "https://a/?b",
         "https://a#b",
         "https://a/\n",
-        # What an octet leaves behind on a node without IPv4.
+        # The result of an octet on a node without IPv4.
         "https://10.0.100.",
         "https://10.0..7",
         "https://10.0.0.256",

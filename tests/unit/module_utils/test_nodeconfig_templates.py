@@ -65,7 +65,7 @@ def render_snapshot(tmp_path: Path) -> t.Callable[..., Object]:
 
 
 def stored(result: Object, **metadata: t.Any) -> list[Object]:
-    """What was rendered, as it comes back from the API."""
+    """The rendered objects, as returned by the API."""
     more = {"creationTimestamp": OLD, "uid": "config", **metadata}
     return [{**each, "metadata": {**each["metadata"], **more}} for each in result["node_configs"]]
 

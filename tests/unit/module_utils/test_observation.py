@@ -140,7 +140,7 @@ def test_a_missing_value_is_the_last_one_while_that_is_young_and_never_zero(run:
         "source": {"inlet_celsius": "last", "delta_p_pascal": "read", "power_watts": "last"},
         "stale": True,
     }
-    # A last value does not grow younger by being handed on.
+    # Passing on a last value does not make it younger.
     too_late = observe(run, later(301), thermal=[errors], pressure=[pressure(n1=4.0)], max_age=300)
     assert too_late["readings"]["n1"]["inlet_celsius"] is None
     assert too_late["readings"]["n1"]["source"] == {"delta_p_pascal": "read"}
@@ -257,7 +257,7 @@ def test_a_value_that_was_kept_is_fresh_and_keeps_its_time(run: Path) -> None:
 def test_a_machine_that_failed_and_is_not_asked_again_still_fails(
     tmp_path: Path, told: bool
 ) -> None:
-    """As runs for waiting pods do: they take young values of the last run as they are."""
+    """Like runs for pending pods, which use recent values of the last run unchanged."""
     before = {"inlet_celsius": 21.5, "power_watts": 100.0}
     noon, fine = "2026-01-31T12:00:00Z", pressure(n1=3.0)
     config = node_config("n1")
@@ -334,7 +334,7 @@ def test_the_identity_of_a_server_stays_in_status_and_document(run: Path) -> Non
     assert first["readings"]["n1"]["system"] == system
     assert stored_after(run)["sensors"]["system"] == system
     assert stored_after(run, "n2")["sensors"]["system"] == {"cores": 8}
-    # Known sensors are read at once, and nothing tells the identity again.
+    # Known sensors are read at once, and no further request reads the identity.
     stored = {"n1": stored_after(run)}
     snapshot(run, node_config("n1", status=stored["n1"]), node_config("n2"))
     again = observe(run, later(400), thermal=[thermal(n1=20.0)], pressure=[pressure(n1=3.0)])

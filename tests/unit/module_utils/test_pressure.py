@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""differential_pressure_info's work against a server on loopback."""
+"""differential_pressure_info's function against a server on loopback."""
 
 from __future__ import annotations
 

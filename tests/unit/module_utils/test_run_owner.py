@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A snapshot is of one run, as long as the process of that run lives."""
+"""A snapshot belongs to one run as long as the process of that run lives."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended(
 def test_a_marker_that_stands_for_no_process_of_this_host_hinders_nobody(
     tmp_path: Path, content: str
 ) -> None:
-    """Here such a number is that of another process."""
+    """On this machine the number belongs to another process."""
     marker = tmp_path / ".snapshot.json.run"
     marker.write_text(content.replace("PID", str(os.getppid())))
     claim(str(tmp_path / "snapshot.json"), OURS, utc_now())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run records of its nodes, and how it stays small."""
+"""A run's samples of its nodes, and the bounded size of the record."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def running(
 
 
 def with_condition(changed: str) -> Json:
-    """A pod that waited, and that was bound at this time."""
+    """A pod that was pending and was bound at this time."""
     pod = running("20")
     pod["status"]["conditions"] = [{"type": "PodScheduled", "lastTransitionTime": changed}]
     return pod
@@ -148,7 +148,7 @@ def test_old_samples_go_and_so_does_a_node_that_is_not_seen_any_more() -> None:
     later = extended(known, {}, NOON + datetime.timedelta(seconds=DAY - 1), DAY)
     assert later.nodes == known.nodes
     assert not extended(known, {}, NOON + datetime.timedelta(seconds=DAY + 1), DAY).nodes
-    # A clock that was wrong leaves nothing for years.
+    # A wrong clock leaves no entries for years.
     assert not extended(known, {}, NOON - datetime.timedelta(seconds=DAY), DAY).nodes
 
 

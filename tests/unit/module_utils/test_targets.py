@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Targets: NodeConfigs resolved to endpoints, and the form in which the snapshot has them."""
+"""Targets: NodeConfigs resolved to endpoints, and their form in the snapshot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def redfish(endpoint: str, secret: str = "") -> Object:
 
 
 def full() -> Object:
-    """A NodeConfig with everything that is read of one."""
+    """A NodeConfig with every field that is read."""
     annotations = {
         "wattwise.github.io/fallback-inlet-celsius": "25",
         "wattwise.github.io/tls-fingerprint": PINS,

@@ -29,7 +29,7 @@ def rendered(text: str) -> str:
     return parse(text).render(VARIABLES)
 
 
-# What text/template of Go with sprig v3.2.3 gives, taken from a Go program with these variables.
+# Results of Go's text/template with sprig v3.2.3, from a Go program with these variables.
 SYNTAX = [
     ("no action", "no action"),
     ("}}", "}}"),
@@ -58,7 +58,7 @@ SYNTAX = [
 ]
 FUNCTION_RESULTS = [
     ('{{ trimPrefix "worker-" .Hostname }}', "07"),
-    # The example of upstream's README, which has the arguments the wrong way round.
+    # The example of upstream's README, with its arguments in the wrong order.
     ('{{ trimPrefix .Hostname "worker-" }}', "worker-"),
     ('{{ trimSuffix ".example.com" .Name }}{{ trimSuffix "" "a" }}', "worker-07a"),
     ('{{ trim " \t a " }}{{ nospace " a b " }}', "aab"),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pinned certificates and keys: whoever has another one gets no request."""
+"""Pinned certificates and keys: a server with another one gets no request."""
 
 from __future__ import annotations
 

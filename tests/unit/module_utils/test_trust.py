@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tls_fingerprint_info's work: certificates for review, from machines that are told nothing."""
+"""tls_fingerprint_info's function: certificates for review, without any credentials sent."""
 
 from __future__ import annotations
 

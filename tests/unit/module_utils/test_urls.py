@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Endpoints and links; what happens to them on the wire is tested with the fleet."""
+"""Endpoints and links; the fleet's tests cover their use on the wire."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def run(cluster: Cluster, placements: dict[str, str], **options: t.Any) -> Json:
     given = [
         {"namespace": "shop", "pod": name, "node": where} for name, where in placements.items()
     ]
-    # A provisioner of these tests has answered when its request is answered, or never will.
+    # In these tests, a provisioner answers together with its request, or never.
     given_options = {"volume_timeout": 0.0, "placements": given, **options}
     with cluster.serve() as api:
         return bind({"host": api.url, **given_options}, Context())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A watched collection over real sockets: what is told, and how it is taken up again."""
+"""A watched collection over real sockets: its notifications, and its resumption."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def thing(name: str, value: t.Any = 1, **metadata: t.Any) -> Json:
 
 
 class Told:
-    """A running collection whose view is the value of a thing, and what it told."""
+    """A running collection whose view is the value of a thing, and its notifications."""
 
     def __init__(self, api: WatchApi, query: t.Mapping[str, str] | None = None) -> None:
         self.api = api

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One test for each rule about who is told a password, with servers that record what arrives."""
+"""One test for each rule about recipients of passwords, with servers that record what arrives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Result = dict[str, t.Any]
 
 
 def passwords(server: HttpsServer) -> int:
-    """How many requests came with a credential."""
+    """Number of requests that came with a credential."""
     return sum(header is not None for header in server.seen.authorizations)
 
 
@@ -132,12 +132,12 @@ class TestDefault:
 
 
 class TestPlainHttp:
-    """No credential goes over plain HTTP unless the user allows it, who is told of it once."""
+    """No credential goes over plain HTTP unless the user allows it, with one warning."""
 
     SENTENCE = "The passwords for 2 targets go over plain HTTP"
 
     def ask(self, kind: str, endpoints: list[str], allowed: bool, ours: bool) -> Result:
-        """``ours``: the allowance stands at each target."""
+        """``ours``: the permission is set at each target."""
         whose = {"allow_plain_http": allowed}
         targets: list[Result] = [
             {"name": f"n{number}", "endpoint": endpoint, **ADMIN, **(whose if ours else {})}
@@ -202,7 +202,7 @@ class TestPlainHttp:
 
 
 class TestSecretsAreTheirNamespaces:
-    """A NodeConfig has the Secrets of its own namespace, and of no other."""
+    """A NodeConfig has only the Secrets of its own namespace."""
 
     @pytest.mark.parametrize(
         "name",
@@ -279,7 +279,7 @@ def _configs(snapshot: str) -> list[Object]:
 
 
 class TestModelsThatMachinesName:
-    """A machine that names its model does not choose who is told the model's password."""
+    """A machine that names its model does not choose the recipient of the model's password."""
 
     def config(self, name: str, namespace: str, secret: str, endpoint: str = "") -> Object:
         config = node_config(f"c-{name}", name, namespace=namespace)
@@ -382,7 +382,7 @@ class TestOtherOrigins:
     def test_pins_of_a_node_s_machine_hold_for_no_server_of_another_origin(
         self, tmp_path: Path
     ) -> None:
-        """Its key would else let a machine stand in for that server."""
+        """Otherwise its key would let a machine impersonate that server."""
         pins = {"wattwise.github.io/tls-fingerprint": SHARED_CERTIFICATE.fingerprint}
         with redfish() as own, redfish() as other:
             config = bmc_config("n", own.endpoint, "wao-system", annotations=pins)
@@ -395,7 +395,7 @@ class TestOtherOrigins:
 
 
 class Asking(Certificate):
-    """The certificate of a server that asks for its client's, and keeps what it is shown."""
+    """The certificate of a server that requests its client's, and records it."""
 
     def server_context(self) -> ssl.SSLContext:
         context = super().server_context()
@@ -418,7 +418,7 @@ OURS, STRANGER = (Asking(made.certificate, made.key) for made in (self_signed(),
 
 
 class TestDaemons:
-    """Anybody may give a pod the label of RMD daemons, so its address proves nothing."""
+    """Anyone may give a pod the label of RMD daemons, so its address proves nothing."""
 
     @pytest.fixture
     def files(self, tmp_path: Path) -> Result:
@@ -489,7 +489,7 @@ class TestDaemons:
 
 
 class TestPasswordsInText:
-    """No password stands in a message, a result or the form in which an object is shown."""
+    """No message, result or printed object contains a password."""
 
     URLS = (
         "https://root:s3cr3t@127.0.0.1",

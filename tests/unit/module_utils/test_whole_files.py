@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files are whole and on the disk, folders have one writer, and killed writers leave nothing."""
+"""Files are complete and on disk, folders have one writer, and killed writers leave nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
 from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import FolderBusy
 
-# Holds the folder's lock with a partial file in it, and says when.
+# Holds the folder's lock with a partial file in it, and signals this.
 HOLDER = """
 import sys, time
 from pathlib import Path

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bad Node or NodeConfig beside good ones: all other hosts are as without it."""
+"""A bad Node or NodeConfig beside good ones: all other hosts are the same as without it."""
 
 from __future__ import annotations
 

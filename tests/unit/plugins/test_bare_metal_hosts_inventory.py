@@ -158,7 +158,7 @@ def hosts(*objects: t.Any, told: t.Sequence[t.Any] = ()) -> dict[str, InventoryH
 
 
 def facts_of(name: str, **spec: t.Any) -> Object:
-    """HostHardware of a host, which tells of QuickAssist."""
+    """HostHardware of a host, which reports QuickAssist."""
     told = {"hasQat": True, "memoryMib": 1024, "disks": [{"name": "a", "sizeBytes": 5}]}
     address = bare_metal_host()["spec"]["bmc"]["address"]
     given = {"hostUid": f"uid-{name}", "bmcAddress": address, "hardware": told, **spec}

@@ -45,7 +45,7 @@ device_allocation = FilterModule().filters()["device_allocation"]
 
 POOLS = [device_pool(f"n{number}-gpus", f"n{number}", DRIVER, count=number) for number in (1, 2)]
 CLAIM = device_claim("training", driver=DRIVER, minDeviceCount=2)
-# First fit gives the large device to the claim that would do with a small one.
+# First fit gives the large device to the claim that would be satisfied by a small one.
 LARGE_ONE = "device.attributes['gpu.example.com'].size > 40"
 DRA = [
     dra_class("gpu", f"device.driver == '{DRIVER}'"),
@@ -63,7 +63,7 @@ def test_every_option_of_the_module_that_names_no_file_is_one_of_the_filter() ->
     for name in MODULE_OPTIONS.keys() - files:
         for key in ("type", "default", "choices"):
             assert documented[name].get(key) == MODULE_OPTIONS[name].get(key), f"{name}.{key}"
-        # What is documented is also taken.
+        # Documented input is also accepted.
         with pytest.raises(AnsibleFilterError, match="these are of neither"):
             device_allocation([], **{name: MODULE_OPTIONS[name].get("default")})
 

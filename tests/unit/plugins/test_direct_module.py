@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules started from the installed collection answer as those that Ansible packs."""
+"""Modules started from the installed collection answer like those packed by Ansible."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CLAIM = {
 
 TASK: Json = {"wattwise.kube.device_allocation": {"src": ["objects.yml"]}}
 REFUSED: Json = {"wattwise.kube.device_allocation": {"source": ["objects.yml"]}}
-# YAML makes a time of it, and JSON has none: the name that the module refuses shows what it got.
+# YAML makes a time of it, and JSON has none: the refused name shows the received value.
 TIME = datetime.datetime(2026, 11, 23, 6, 0, tzinfo=datetime.UTC)
 TIMED: Json = {
     "wattwise.kube.device_allocation": {"objects": [{**POOL, "metadata": {"name": TIME}}, CLAIM]}
 }
 OWN_PYTHON = "{{ ansible_playbook_python }}"
-# The sudo here is none: what matters is how the module is started, not whether it may.
+# This sudo grants nothing: the test concerns how the module is started, not whether it may.
 SUDO: Json = {"become": True, "become_method": "ansible.builtin.sudo"}
 NO_SUDO: Json = {"ansible_become_exe": "/bin/false"}
 READING: Json = {
@@ -58,7 +58,9 @@ READING: Json = {
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What -vvv prints of each task; all are of one run, most of which is Ansible's start."""
+    """Output of -vvv for each task; all are of one run, since a run mostly spends time on Ansible's
+    start.
+    """
     folder = tmp_path_factory.mktemp("direct")
     other = folder / "other-python"
     other.write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
@@ -74,7 +76,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run(folder: Path, tasks: dict[str, Json]) -> dict[str, str]:
-    """Run the playbook of these tasks; paths in it start at the playbook's folder."""
+    """Run the playbook of these tasks; paths in it are relative to the playbook's folder."""
     plays = folder / "plays"
     plays.mkdir()
     objects = [f"---\n{json.dumps(item)}\n" for item in (POOL, CLAIM)]
@@ -99,7 +101,7 @@ def is_packed(text: str) -> bool:
 
 
 def result_of(text: str) -> Json:
-    """What the module returned, as -vvv shows it, less what Ansible adds."""
+    """The module's result from the output of -vvv, without Ansible's additions."""
     text = text[text.index("=> {") + len("=> ") :]
     result: Json = json.JSONDecoder().raw_decode(text)[0]
     return {key: value for key, value in result.items() if not key.startswith(("_", "invocation"))}
@@ -111,7 +113,7 @@ def test_every_module_has_an_action_plugin_that_starts_it_directly() -> None:
         {path.stem for path in (plugins / kind).glob("[a-z]*.py")} for kind in ("modules", "action")
     )
     assert modules == actions
-    # The module of this one is its documentation alone.
+    # This module consists only of its documentation.
     for name in sorted(modules - {"validate_role_variables"}):
         action = importlib.import_module(f"{ACTIONS}.{name}").ActionModule
         assert issubclass(action, direct_module.DirectActionModule), name

@@ -74,7 +74,7 @@ def test_the_sample_is_what_the_first_example_gives(name: str) -> None:
 
 
 def arguments(name: str) -> list[t.Any]:
-    """What stands in the example: a text or a list, and what is in the parentheses."""
+    """Parts of the example: a text or a list, and the content of the parentheses."""
     [example] = yaml.safe_load(DOCUMENTS[name]["EXAMPLES"])
     message = example["ansible.builtin.debug"]["msg"]
     found = re.search(rf"(\S.*?) \| wattwise\.kube\.{name}(?:\((.*?)\))?(?: |$)", message)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory plugin node_configs, by ansible-inventory against an API that a test scripts."""
+"""The inventory plugin node_configs, by ansible-inventory against a scripted API."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CONFIGS = [node_config("n1", "dell"), node_config("n2")]
 
 @pytest.fixture
 def api() -> Iterator[ScriptedApi]:
-    """Three nodes, two NodeConfigs; what a label selector chooses is left to real servers."""
+    """Three nodes, two NodeConfigs; label selectors are tested on real servers."""
 
     def script(asked: Asked) -> Reply:
         path = asked.path.partition("?")[0]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables of roles are checked against what the roles say of them, without showing a secret."""
+"""Variables of roles are checked against the roles' specifications, without showing a secret."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables impor
 
 Json = dict[str, t.Any]
 
-# Of an entry point that runs on nodes, not on clusters.
+# Belongs to an entry point that runs on nodes, not on clusters.
 OF_HOSTS = {"kepler": variables_of(["kepler"], "host")}
 EVERYTHING = {**OF_HOSTS["kepler"], **variables_of(role_names())}
 FINGERPRINT = "must be a SHA-256 fingerprint, 64 hexadecimal digits"
@@ -152,7 +152,7 @@ def test_no_variable_that_a_role_makes_itself_counts_as_misspelt() -> None:
     for path in (*ROLES.glob("*/tasks/*.yml"), *(ROLES.parent / "playbooks").glob("*.yml")):
         text = path.read_text()
         made.update(re.findall(r"register: (\w+)", text))
-        # Variables of tasks are the tasks' own, so only those of set_fact count beside them.
+        # Variables of tasks belong to the tasks, so only those of set_fact count beside them.
         for facts in re.findall(r"set_fact:\n((?: {8,}.*\n)+)", text):
             made.update(re.findall(r"^ +(\w+):", facts, re.MULTILINE))
     for path in ROLES.glob("*/vars/main.yml"):
@@ -162,7 +162,7 @@ def test_no_variable_that_a_role_makes_itself_counts_as_misspelt() -> None:
 
 
 def test_every_number_and_name_of_a_role_has_a_limit() -> None:
-    """A number without one is taken however absurd it is, until a module refuses it."""
+    """A number without limits is accepted, however absurd, until a module refuses it."""
     unlimited = [
         name
         for name, variable in EVERYTHING.items()
@@ -172,7 +172,7 @@ def test_every_number_and_name_of_a_role_has_a_limit() -> None:
             or name.endswith(("_namespace", "_run_dir", "_fingerprints", "_kubeconfig", "_name"))
         )
     ]
-    # The name on a certificate may be empty or anything else that a certificate can hold.
+    # The name on a certificate may be empty or any other text that a certificate can hold.
     assert unlimited == ["rmd_workloads_server_name"]
 
 
@@ -192,7 +192,7 @@ def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None
     read = set(re.findall(r"\b[a-z]\w+\b", "\n".join(texts))) & EVERYTHING.keys()
     # The play reads these for all roles.
     read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
-    # Role awx hands these to jobs.
+    # Role awx passes these to jobs.
     read -= {"placement_bind", "placement_store_plan"} if role == "awx" else set()
     assert read <= {**variables_of([role]), **OF_HOSTS.get(role, {})}.keys()
 
@@ -208,7 +208,7 @@ def test_a_role_or_entry_point_that_is_not_there_is_named() -> None:
 
 
 def imported(tasks: t.Iterable[Json]) -> t.Iterator[tuple[str, str, Json]]:
-    """Role, entry point and arguments of each import or include, also of those in blocks."""
+    """Role, entry point and arguments of each import or include, also within blocks."""
     for task in tasks:
         yield from imported(task.get("block") or [])
         for action in ("ansible.builtin.import_role", "ansible.builtin.include_role"):
@@ -260,8 +260,8 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
 
 
 def test_playbooks_of_clusters_choose_their_hosts_alike() -> None:
-    """Playbooks with the same hosts say the same about an inventory without a cluster."""
-    # Playbook devices takes files as well; the others work on nodes and on AWX.
+    """Playbooks with the same hosts give the same message for an inventory without a cluster."""
+    # Playbook devices also takes files; the others work on nodes and on AWX.
     own = {"awx", "devices", "rmd_node_agent"}
     alike = [param.values[0] for param in plays() if param.id not in own]
     assert len(alike) > 10

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The objects of AWX for variables of role awx, compared with those of an AWX, and as a file."""
+"""AWX objects for variables of role awx, compared with those of an AWX, and as a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def settings(**given: t.Any) -> Json:
 
 
 def as_awx_has_them(lists: dict[str, list[Json]]) -> dict[str, list[Json]]:
-    """The objects as the API lists them: references as names in the summary."""
+    """The objects in the API's list format: references as names in the summary."""
     references = ("organization", "inventory", "unified_job_template", "credential_type")
     found = {
         endpoint: [

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An odd claim, template or pod beside good ones is refused by name; others get theirs."""
+"""An odd claim, template or pod beside good ones is refused by name; the good ones get devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.examples import each_seed
 
 SLICES = [
     resource_slice("node-1", [dra_device(f"gpu-{n}", attributes={"rank": n}) for n in "abcd"]),
-    # Those of the odd one, so that it takes nothing from anybody.
+    # The odd one has its own devices, so that it takes none from others.
     resource_slice(
         "node-9",
         [
@@ -99,7 +99,7 @@ KINDS: dict[str, Json] = {
         DRA, "ResourceClaimTemplate", "odd", {"spec": {"devices": BODY}}, namespace="default"
     ),
 }
-# A claim for the class gpu would take others' devices; a changed selector could, too.
+# A claim for the class gpu would take others' devices; so could a changed selector.
 KEEP = [
     ("apiVersion",),
     ("kind",),
@@ -117,7 +117,7 @@ def spoilt(kind: str, seed: int) -> Json:
 
 
 def answer(objects: list[Json], strategy: str) -> tuple[dict[str, Json | None], bool]:
-    """What the good claims get, and whether some other claim could be read."""
+    """Allocations of the good claims, and whether another claim was readable."""
     given = [*SLICES, *CLASSES, *objects]
     result = allocate({"objects": given, "on_error": "report", "strategy": strategy})
     names = [claim["name"] for claim in result["claims"]]
@@ -148,7 +148,7 @@ def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
         found, others = answer([spoilt(kind, seed), *good, *using], strategy)
     assert alone.keys() == found.keys() == {"one", "two"}
     assert all(found.values())
-    # Of answers that are equally good the solver may take another one where it has more to do.
+    # The solver may choose another of several equally good answers if it has more work.
     assert found == alone or (others and strategy == "optimal")
 
 
@@ -170,7 +170,7 @@ def test_the_placer_reads_the_claims_of_all_other_pods(kind: str, seed: int) -> 
 
 
 def test_five_of_two_hundred_claims_do_not_stop_all() -> None:
-    """As it was found: an amount, a status, a configuration and names that are none."""
+    """Regression cases: invalid amount, status, configuration and names."""
     many = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(195)]
     bad = [
         held(),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An odd pool, class, driver, claim or pod of the prototype: all others get what they get."""
+"""An odd pool, class, driver, claim or pod of the prototype changes nothing for all others."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ KINDS: dict[str, tuple[Json, list[Json]]] = {
     "a claim that has its device": (ODD_HOLDER, [ODD_POOL, USER]),
     "a pod": (IN_POD, [ODD_POOL]),
 }
-# An odd one that asks for devices of others, or has some, is none of these.
+# An odd one that requests or has others' devices is not among them.
 KEEP = [
     ("apiVersion",),
     ("kind",),
@@ -127,7 +127,7 @@ KEEP = [
 
 
 def answer(objects: list[Json], strategy: str) -> dict[str, object]:
-    """What the claims and pods of ``GOOD`` get."""
+    """Allocations of the claims and pods of ``GOOD``."""
     result = allocate({"objects": objects, "on_error": "report", "strategy": strategy})
     names = [claim["name"] for claim in result["claims"]]
     found: dict[str, object] = dict(zip(names, result["allocations"], strict=True))
@@ -145,7 +145,7 @@ def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
     with odd_values.bounded():
         assert answer([bad, *beside, *GOOD], "first_fit") == alone
         found = answer([bad, *beside, *GOOD], "optimal")
-    # Of answers that are equally good the solver may take another one where it has more to do.
+    # The solver may choose another of several equally good answers if it has more work.
     assert all(found.values())
     assert (found["p1"], found["p2"]) == (alone["p1"], alone["p2"])
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An odd claim, pool or pod of a cluster is left as it is; all others are given what they get."""
+"""An odd claim, pool or pod of a cluster is left unchanged; all others get their devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.examples import each_seed
 from support.stored_objects import StoredObjects
 
 Json = dict[str, t.Any]
-# What the API server itself says of an object.
+# Fields that the API server itself sets.
 KEEP = [
     ("apiVersion",),
     ("kind",),
@@ -61,7 +61,7 @@ def dra_pod(name: str, claim: str) -> Json:
 
 
 def held(name: str, driver: str, pool: str, device: str, *users: str) -> Json:
-    """A claim with a device that says of itself all that a driver may say of one."""
+    """A claim with a device that has all fields that a driver may set."""
     claim = resource_claim(name, exactly("r", "odd"))
     names = {"driver": driver, "pool": pool, "device": device}
     field = {"key": "metadata.name", "operator": "In", "values": [pool]}
@@ -121,7 +121,7 @@ DRA_ODD = {
 
 
 def run(group: str, objects: list[Json], odd: Json | None) -> tuple[StoredObjects, Json, list[str]]:
-    """What a cluster holds after a run, what the run said, and its warnings."""
+    """State of the cluster after a run, the run's result, and its warnings."""
     store = StoredObjects()
     for one in objects:
         store.add(one)
@@ -139,7 +139,7 @@ def run(group: str, objects: list[Json], odd: Json | None) -> tuple[StoredObject
 
 
 def without_marks(value: t.Any) -> t.Any:
-    """A value without what depends on the time and number of writes."""
+    """A value without the parts that depend on time and number of writes."""
     if isinstance(value, list):
         return [without_marks(item) for item in value]
     if isinstance(value, dict):
@@ -162,7 +162,7 @@ def spoilt(source: random.Random, good: Json, keep: t.Any = ()) -> Json:
 @pytest.mark.parametrize("kind", DRA_ODD)
 def test_all_others_get_their_devices_as_without(kind: str, seed: int) -> None:
     odd, beside = DRA_ODD[kind]
-    # A claim or pod that asks for or says that it has others' devices is none of them.
+    # A claim or pod that requests or claims to have others' devices is not among them.
     device_class = ("spec", "devices", "requests", 0, "exactly", "deviceClassName")
     bad = spoilt(random.Random(f"{kind}{seed}"), odd, [device_class])
     alone, _result, _warnings = run(DRA_GROUP, DRA_GOOD, None)
@@ -212,7 +212,7 @@ def reservation(claim: str, *users: str, **allocation: t.Any) -> Json:
 
 
 def holding(claim: str, driver: str, *users: str, **allocation: t.Any) -> Json:
-    """A claim with all that a run writes on it."""
+    """A claim with all fields that a run writes."""
     entry = reservation(claim, *users, **allocation)
     condition = {
         "type": "Allocated",
@@ -275,7 +275,7 @@ PROTOTYPE_ODD = {
     "a node": (a_node("odd"), []),
     "a pod": (prototype_pod("odd", "odd"), [ODD_POOL, ODD_HOLDER]),
 }
-# Those that belong to others would give or take what is theirs.
+# Objects of others would give or take their devices.
 PROTOTYPE_KEEP = [("spec", "driver"), ("spec", "nodeName")]
 
 
@@ -295,7 +295,7 @@ def test_all_others_of_the_prototype_get_their_devices_as_without(kind: str, see
 
 @pytest.mark.parametrize("place", ["status.reservedFor", "device", "status.allocation"])
 def test_what_an_unreadable_claim_may_have_is_not_given(place: str) -> None:
-    """The device that it names, all of its pool where it names none; nothing of others."""
+    """The device that it names, or all of its pool if it names none; nothing of others."""
     odd = held("odd", "odd.example.com", "n9", "o1", "gone")
     [result] = odd["status"]["allocation"]["devices"]["results"]
     wanted = 2 if place == "status.reservedFor" else 1
@@ -326,7 +326,7 @@ def test_what_an_unreadable_claim_of_the_prototype_may_have_is_not_given(
         odd["status"] |= {"conditions": "none"}
         odd["status"]["allocations"][0]["deviceName"] = {}
     pool = pool_of("odd", "o", *([ODD_ENTRY] if reserved else []), **LISTED)
-    # Of two devices one may be free where the claim, or its reservation, names the other one.
+    # One of two devices may be free if the claim, or its reservation, names the other one.
     wanted = 2 if place == "reservedFor" else 1
     rival = device_claim("rival", driver="o", minDeviceCount=wanted)
     objects = [*PROTOTYPE_GOOD, pool, rival, prototype_pod("p4", "rival")]

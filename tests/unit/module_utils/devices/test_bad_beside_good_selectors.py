@@ -50,7 +50,7 @@ def _library() -> None:
 
 
 def binds(first: str, step: str, count: int, end: str) -> str:
-    """``count`` variables, each made of the one before it, which ``step`` and ``end`` call V."""
+    """``count`` variables, each built from the previous one, which ``step`` and ``end`` call V."""
     steps = [first] + [step.replace("V", f"v{index}") for index in range(count - 1)]
     opened = "".join(f"cel.bind(v{index}, {one}, " for index, one in enumerate(steps))
     return opened + end.replace("V", f"v{count - 1}") + ")" * count
@@ -126,7 +126,7 @@ def test_a_selector_is_not_evaluated_for_devices_without_end(
 
 
 class Generator:
-    """Random expressions of what makes values large."""
+    """Random expressions with operations that make values large."""
 
     def __init__(self, seed: int) -> None:
         self._source = random.Random(seed)

@@ -47,7 +47,7 @@ SELECTOR = {
         {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
     ]
 }
-# Each is odd in a pool, a class, a rule or a Node of its own.
+# Each odd object has a pool, a class, a rule or a Node of its own.
 KINDS: dict[str, Json] = {
     "a slice": resource_slice(
         "node-9",
@@ -98,7 +98,7 @@ KINDS: dict[str, Json] = {
     ),
     "a Node": manifest("v1", "Node", "node-9", {}, labels={"rack": "c", "zone": "z"}),
 }
-# What makes it the odd one: others are not to be renamed to good ones, or be of another kind.
+# Fields that identify the odd one: others must not be renamed to good ones or change their kind.
 KEEP = [
     ("apiVersion",),
     ("kind",),
@@ -155,7 +155,7 @@ def test_the_inventory_shows_all_others(kind: str, seed: int) -> None:
 
 
 def test_many_spoilt_slices_are_found() -> None:
-    """Else the tests above would show nothing."""
+    """Otherwise the tests above would show nothing."""
     found = 0
     for seed in range(40):
         objects = [spoilt("a slice", seed), *GOOD]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Column generation keeps the rules, and no answer is better than its bounds say."""
+"""Column generation respects the rules, and its bounds hold for every answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NUMA = "gpu.example.com/numa"
 
 @pytest.fixture(autouse=True, scope="module")
 def no_model_of_everything() -> t.Iterator[None]:
-    """Small tasks take the way of large ones."""
+    """Small tasks use the code path of large ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(optimal, "_MOST_OF_A_MODEL", -1)
         patch.setattr(optimal, "solve_plain", lambda *_args, **_more: None)
@@ -117,7 +117,8 @@ def test_devices_with_one_value_in_common_are_a_cell() -> None:
         instance = pairs([0, 0, 1, 1], (constraint,) if constraint else ())
         kinds = kinds_of(instance, Objective(instance), groups_of(instance))
         assert kinds is not None
-        # However the values are called, components with the same pattern of them are alike.
+        # Components with the same pattern of values are equivalent, whatever the names of the
+        # values.
         [kind] = kinds
         assert len(kind.components) == components
         assert len(kind.components[0].devices) == sizes[0]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Minimal conflicts cannot be satisfied, and could with one device less; "no" comes quickly."""
+"""Minimal conflicts are unsatisfiable, but not with one device less; "no" comes quickly."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Parts = dict[tuple[str, str], int]
 
 
 def reduced(objects: list[Json], parts: Parts) -> list[Json]:
-    """The objects with only so many devices for these requests."""
+    """The objects with only this many devices for these requests."""
     found: list[Json] = []
     for item in copy.deepcopy(objects):
         if item["kind"] == "ResourceClaim":
@@ -108,8 +108,8 @@ def test_a_conflict_is_impossible_and_minimal(objects: list[Json]) -> None:
         assert not fewer or possible(objects, fewer)
 
 
-# Slices, claims, how many of them the minimal conflict has, and claims that can be satisfied: of 33
-# claims of mixed shapes 26 want models a or b, of which there are 22.
+# Slices, claims, size of the minimal conflict, and satisfiable claims: of 33 claims of mixed
+# shapes, 26 want models a or b, which 22 devices have.
 MORE_THAN_THERE_IS: dict[str, tuple[list[Json], list[Json], int, int]] = {
     name: (*impossible(32)[name], size, most)
     for name, size, most in (
@@ -126,7 +126,7 @@ MORE_THAN_THERE_IS: dict[str, tuple[list[Json], list[Json], int, int]] = {
 def test_no_is_said_with_a_minimal_conflict(name: str) -> None:
     slices, claims, size, _possible = MORE_THAN_THERE_IS[name]
     pod = pod_with(claims)
-    # The search of first_fit would need years, so the limit ends it; the conflict does not need it.
+    # The search of first_fit would take years, so the limit ends it; the conflict does not need it.
     task = read_task([Given(item) for item in [*slices, GPU, pod, *claims]], Options())
     conflict = minimal_conflict(task.instance, task.instance.units[0], Limits(60))
     assert sum(len(part.claims) * part.count for part in conflict) in (size, 2 * size)
@@ -158,7 +158,7 @@ Needed = dict[tuple[int, int], int]
 
 
 def only(instance: Instance, needed: Needed) -> Instance:
-    """The instance with only so many devices for these requests, by claim and request."""
+    """The instance with only this many devices for these requests, by claim and request."""
     claims: list[Claim] = []
     units: list[Unit] = []
     for unit in instance.units:
@@ -209,7 +209,7 @@ def test_a_conflict_between_units_is_impossible_and_minimal(instance: Instance) 
     conflict = conflict_between_units(instance, Limits(60))
     needed = {(claim, part.request): part.count for part in conflict for claim in part.claims}
     event("a conflict" if conflict else "none")
-    # What devices of several nodes can be for is not counted.
+    # Devices usable from several nodes are not counted per node.
     if all(len(device.nodes) == 1 for device in instance.devices):
         assert bool(conflict) is not is_possible(instance)
     assert not conflict or not is_possible(only(instance, needed))
@@ -229,7 +229,7 @@ def fleet(models: list[str]) -> list[Json]:
 
 
 def matched(devices: list[str], claims: list[str]) -> bool:
-    """Whether each claim, which names the models it may use, gets a device: tried one by one."""
+    """Whether each claim, which names the models it may use, gets a device, by brute force."""
     if not claims:
         return True
     return any(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has which device of a cluster, at every moment, whatever happens between two requests."""
+"""Allocations of a cluster's devices at every moment, whatever happens between two requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from support.examples import examples
 from support.stored_objects import StoredObjects
 
 Json = dict[str, t.Any]
-# Pods of either gate wait for runs of their own, which want the same devices.
+# Pods of either gate wait for separate runs, which compete for the same devices.
 GATES = ("example.com/even", "example.com/odd")
 
 
@@ -116,7 +116,7 @@ def test_pods_and_nodes_outside_of_the_scope_get_nothing() -> None:
 
 
 def test_only_pods_of_an_approved_plan_get_devices_and_only_on_their_nodes() -> None:
-    """n1 has lost its devices, n3 is gone, p2 is another pod than the planned one, p8 came later."""
+    """n1 has lost its devices, n3 is gone, p2 is not the planned pod, p8 is newer than the plan."""
     store = contested(pods=9, count=1)
     for pool in of_kind(store, "DevicePool"):
         if pool["spec"]["nodeName"] == "n1":
@@ -147,12 +147,12 @@ def gates_of(obj: Json) -> list[Json]:
 
 
 def of_kind(store: StoredObjects, kind: str) -> list[Json]:
-    """Objects as they are now; unlike a request, looking lets nothing happen."""
+    """Current objects; unlike a request, this read triggers no event."""
     return [obj for obj in store.objects.values() if obj["kind"] == kind]
 
 
 def given_twice(store: StoredObjects) -> Iterator[str]:
-    """Devices that more claims have than there are."""
+    """Devices with more claims than permitted."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     for claim in of_kind(store, "DeviceClaim"):
         for item in claim.get("status", {}).get("allocations", ()):
@@ -162,7 +162,7 @@ def given_twice(store: StoredObjects) -> Iterator[str]:
 
 
 def not_in_the_ledger(store: StoredObjects) -> Iterator[str]:
-    """Claims with devices of a pool that has no reservation with all that they have."""
+    """Claims with devices of a pool whose reservation does not list all of them."""
     reserved = {
         (pool["metadata"]["name"], entry["claimUID"]): entry["allocations"]
         for pool in of_kind(store, "DevicePool")
@@ -179,7 +179,7 @@ def free(store: StoredObjects) -> int:
     return sum(pool["status"]["availableDevices"] for pool in of_kind(store, "DevicePool"))
 
 
-# After so many requests the run is killed, a run for the same pods or for the others comes between,
+# After this many requests the run is killed, a run for the same pods or for the others intervenes,
 # or a pod ends.
 Event = tuple[int, str]
 EVENTS = st.lists(
@@ -267,7 +267,7 @@ def test_a_pod_with_volumes_gets_devices_on_its_planned_node_alone() -> None:
 def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
     monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
-    """The devices become free either way, and only a full node is looked at anew."""
+    """The devices become free either way, and only a full node is read again."""
     key, pod = ("default", "p"), waiting_with_volume()
 
     def refuse(_kube: Kube, _context: Context, given: t.Any, **_options: t.Any) -> t.Any:
@@ -323,7 +323,9 @@ def test_all_ends_with_as_many_free_as_at_the_beginning() -> None:
 
 
 def test_pools_are_read_before_claims_and_claims_before_pods() -> None:
-    """Else a device would look free whose claim was read too late, or a pod seem to have ended."""
+    """Otherwise a device would seem free because its claim was read too late, or a pod seem to have
+    ended.
+    """
     store = contested(1, 1)
     run(store, GATES[0])
     pools, claims, pods = map(store.listed.index, ("devicepools", "deviceclaims", "pods"))

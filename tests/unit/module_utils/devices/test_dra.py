@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Dynamic resource allocation is read as Kubernetes reads it; what is not known is refused."""
+"""Dynamic resource allocation is read as in Kubernetes; unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class TestNodes:
         assert result["allocations"][0]["nodeSelector"] == selector
 
     def test_selectors_of_several_devices_hold_all_at_once(self) -> None:
-        """As Kubernetes merges them, so that pods which share the claim may be on other nodes."""
+        """Merged as in Kubernetes, so that pods which share the claim may be on other nodes."""
         racks, fast = (
             {"matchExpressions": [{"key": key, "operator": "In", "values": values}]}
             for key, values in (("rack", ["r1", "r2"]), ("net", ["fast"]))
@@ -504,7 +504,7 @@ class TestRequests:
 
 
 class TestExtendedResources:
-    """KEP-5004: a DeviceClass stands for a resource that containers request as ever."""
+    """KEP-5004: a DeviceClass represents a resource that containers request in the classic way."""
 
     @staticmethod
     def pod(first: list[Json], *requests: Json, **status: t.Any) -> Json:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the View of resource.k8s.io does where the lab's real API server cannot go."""
+"""The View of resource.k8s.io in cases that the lab's real API server cannot produce."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def consumers(*names: str) -> list[Json]:
 
 
 def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None = None) -> DraView:
-    """A View of these pods, which are among the objects of the API as well."""
+    """A View of these pods, which are also objects of the API."""
     api.add(*pods)
     by_key = {("default", one["metadata"]["name"]): one for one in pods}
     view = DraView(Kube.connect({"host": server.url}), Context(now=lambda: NOON))
@@ -214,7 +214,7 @@ def test_what_the_api_server_finds_invalid_stops_no_others(
 
 
 def test_all_claims_of_a_pod_are_given_or_none(api: DraApi, server: ScriptedApi) -> None:
-    """The second of two is written by somebody else in between."""
+    """Another client writes the second of two meanwhile."""
     api.add(claim("one"), claim("two"))
     view = settled(api, server, pod("a", "one", "two"))
     api.claim("two")["metadata"]["resourceVersion"] = "9"

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every field of resource.k8s.io/v1 is known to the allocator, or refused by its name.
 
-The fields are those of the Kubernetes client, which follows Kubernetes. What is refused here stands
-behind feature gates that Kubernetes 1.37 shuts by default.
+The fields are those of the Kubernetes client, which follows Kubernetes. The refused ones are behind
+feature gates that Kubernetes 1.37 disables by default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from support.device_objects import (
 
 Json = dict[str, t.Any]
 GPU = dra_class("gpu", "device.driver == 'gpu.example.com'")
-# Wrong for every field, so that an object with it is never good.
+# Wrong for every field, so that an object with it is never valid.
 ODD = {"odd": ["value"]}
 
 
@@ -124,7 +124,7 @@ PLACES: list[tuple[t.Any, t.Callable[[str], list[Json]], set[str]]] = [
 
 
 def told(objects: list[Json], field: str) -> bool:
-    """Whether exactly this field is said to be unsupported, in a finding or an error."""
+    """Whether exactly this field is reported as unsupported, in a finding or an error."""
     try:
         result = allocate({"objects": [GPU, *objects], "strategy": "first_fit"})
         problems = [f"{one['field']}: {one['problem']}" for one in result["findings"]]

@@ -58,7 +58,7 @@ def at_least(model: t.Any, parts: list[Part], amount: int) -> None:
 
 
 class TestLargeAmounts:
-    """More than 2^63 thousandths, alone or in sum."""
+    """More than 2^63 thousandths, singly or in total."""
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ class TestLargeAmounts:
         assert result["outcome"] == "infeasible"
 
     def test_many_units_that_share_devices_together(self) -> None:
-        """What the quick search does not find, so that the solver has to."""
+        """Cases that the quick search misses, so that the solver must find them."""
         amounts = ["2Pi", *["1Pi"] * 7]
         consumed = [
             [{"counterSet": "s", "counters": {"m": {"value": amount}, f"c{n}": {"value": "1"}}}]
@@ -206,7 +206,7 @@ class TestShares:
 
 
 class TestErrors:
-    """A selector that fails on a device matters where a search meets this device."""
+    """A selector that fails on a device matters only if a search meets this device."""
 
     GOOD, BAD = dra_device("good", attributes={"rank": 1}), dra_device("bad")
 

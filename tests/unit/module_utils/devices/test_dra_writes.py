@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which claims a pod has, what is written to them, and when their devices are contested."""
+"""Claims of a pod, writes to them, and contested devices."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def claim(name: str = "c", **metadata: t.Any) -> Given:
 
 
 def holding(name: str, *devices: str, pool: str = "n1", **more: t.Any) -> Given:
-    """A claim that has these devices; ``more`` are further fields of each result."""
+    """A claim with these devices; ``more`` are further fields of each result."""
     found = claim(name)
     results = [
         {"request": "r", "driver": "gpu.example.com", "pool": pool, "device": device, **more}

@@ -115,7 +115,7 @@ def test_a_list_is_narrowed_and_widened_again() -> None:
 
 
 def too_many(devices: int) -> list[Json]:
-    """Slices and claims of one pod: for one device more than there is."""
+    """Slices and claims of one pod: one device more than available."""
     names = [f"c{number}" for number in range(devices + 1)]
     spec = {"resourceClaims": [{"name": name, "resourceClaimName": name} for name in names]}
     return [

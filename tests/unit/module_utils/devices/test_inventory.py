@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which node has which devices and who holds them, read from the objects of both APIs."""
+"""Devices of each node and their holders, read from the objects of both APIs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Strategy optimal finds what trying everything finds, and says what is proven of it."""
+"""Strategy optimal finds the brute-force optimum, and its claims of proof are right."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
 @examples(30)
 @given(plain_instances(wake=(0, 150, 500, 1000), network=False))
 def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None:
-    """The way of large fleets, where names have a bound only."""
+    """The code path of large fleets, where names have only a bound."""
     everything = answers(instance, MOST_ANSWERS)
     assume(len(everything) <= MOST_ANSWERS)
     objective = Objective(instance)
@@ -167,7 +167,7 @@ def test_a_whole_device_is_left_for_the_pod_that_needs_it() -> None:
 
 
 def test_the_large_device_first_is_not_for_seven() -> None:
-    """Upstream's workload for backtracking: only devices 2 to 8 can be had together."""
+    """Upstream's workload for backtracking: only devices 2 to 8 are available together."""
     devices = [
         dra_device(
             f"device-{number}",
@@ -214,7 +214,7 @@ def test_devices_of_a_claim_are_close_to_each_other() -> None:
 
 
 def test_at_a_limit_nothing_is_claimed() -> None:
-    """Whether one more half can be had takes a proof; without the time for it nobody knows."""
+    """Whether one more half is available takes a proof, and without time for it remains unknown."""
     slices = [a100(f"gpu-{number}", f"n{number}") for number in range(32)]
     claims = [asks(f"c{number}", "3g") for number in range(65)]
     result = run(*slices, *claims, time_limit=1e-9)

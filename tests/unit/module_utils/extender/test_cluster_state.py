@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an extender knows of a cluster: added watts as the placement has them, and intentions."""
+"""An extender's state of a cluster: added watts as in the placement, and intentions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from support.extender import (
 
 
 def two(**options: t.Any) -> Cluster:
-    """A cheap node and a dear one."""
+    """A cheap node and an expensive one."""
     curves = {"cheap": linear(5.0), "dear": linear(20.0)}
     return Cluster().nodes(node("cheap"), node("dear")).publish(published(curves, **options))
 
@@ -67,7 +67,7 @@ def test_added_watts_of_each_node_are_those_of_a_placement(seed: int) -> None:
 
 
 def with_curves(nodes: list[Json], curves: Json) -> list[Json]:
-    """The short form, which has the curve within."""
+    """The short form, which includes the curve."""
     return [
         {
             "name": one["metadata"]["name"],
@@ -135,7 +135,7 @@ def test_of_two_fleets_with_one_node_the_first_counts_and_the_other_takes_over()
     assert cluster.watts(pod("new"), *names) == [40.0, None, pytest.approx(0.8)]
 
 
-# Power-off, and what a plan intends
+# Power-off, and the intentions of a plan
 
 
 def test_a_node_that_sleeps_costs_its_waking_until_a_pod_is_there() -> None:
@@ -145,13 +145,13 @@ def test_a_node_that_sleeps_costs_its_waking_until_a_pod_is_there() -> None:
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d"}]
     assert cluster.pods(daemon).watts(pod("new"), "cheap") == [94.0]
     assert cluster.pods(pod("first", "1", "cheap")).watts(pod("new"), "cheap") == [4.0]
-    # The awake one is better now, however dear it is.
+    # The awake one is better now, however expensive it is.
     cluster.pods(pod("first", "1", "dear"))
     assert cluster.scores(pod("new"), "cheap", "dear") == [0, 10]
 
 
 def test_of_nodes_that_sleep_the_one_with_the_best_load_is_woken() -> None:
-    """Not the one that idles with the fewest watts, which has room for little."""
+    """Not the one with the fewest idle watts, which has little room."""
     curves = {"small": linear(10.0, 4, idle=60.0), "large": linear(5.0, 32, idle=90.0)}
     cluster = Cluster().nodes(node("small", 4), node("large", 32))
     cluster.publish(published(curves, allow_power_off=True))
@@ -183,7 +183,7 @@ def test_a_waiting_pod_counts_on_its_planned_node_until_it_is_somewhere() -> Non
     assert cluster.watts(pod("new"), "cheap") == [4.0]
     cluster.pods(pod("big", "5"))
     assert cluster.watts(pod("new"), "cheap") == [36.0]
-    # Elsewhere in the end, or gone.
+    # Bound elsewhere in the end, or deleted.
     cluster.pods(pod("big", "5", "dear"))
     assert cluster.watts(pod("new"), "cheap") == [4.0]
     cluster.pods(pod("big", "5"))
@@ -229,7 +229,7 @@ def test_planned_pods_of_no_lower_priority_leave_no_room() -> None:
     assert cluster.state.counts()["reserved_pods"] == 0
 
 
-# Pods that were just scored
+# Recently scored pods
 
 
 def test_a_scored_pod_is_assumed_until_its_binding_is_seen_or_long_enough() -> None:
@@ -241,7 +241,7 @@ def test_a_scored_pod_is_assumed_until_its_binding_is_seen_or_long_enough() -> N
         cluster.pods(pod(name))
     assert cluster.scores(pod("a"), *names) == [10, 0]
     assert cluster.scores(pod("b"), *names) == [0, 10]
-    # The same again: it does not count against itself.
+    # The same pod again: it does not count against itself.
     assert cluster.scores(pod("a"), *names) == [10, 0]
     # kube-scheduler has chosen another node.
     cluster.pods(pod("a", on="dear"))
@@ -280,7 +280,7 @@ def test_a_pod_that_started_after_the_measurement_is_added_to_it() -> None:
     started = pod("late", "2", "cheap")
     started["status"]["startTime"] = "2026-01-31T11:59:50Z"
     assert cluster.pods(started).watts(pod("new"), "cheap") == [pytest.approx(36.0)]
-    # Without a measurement the requests count.
+    # Without a measurement, the requests count.
     cluster.now += MEASURED_SECONDS
     assert cluster.watts(pod("new"), "cheap") == [0.0]
 
@@ -306,7 +306,7 @@ def test_a_price_outlives_failed_polls_as_long_as_its_measurement_counts() -> No
     cluster.now += 1
     assert cluster.watts(pod("new"), "cheap", "dear") == [None, 16.0]
     assert cluster.state.measured_age() == MEASURED_SECONDS - 60
-    # Metrics of the past that a server still has are no measurement.
+    # Old metrics that a server still has are not a measurement.
     cluster.state.set_measured(dict([first]))
     assert cluster.watts(pod("new"), "cheap") == [None]
     cluster.now += 60

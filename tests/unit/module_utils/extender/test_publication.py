@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document that runs publish for extenders: its content, and the times of its writing."""
+"""The document that runs publish for extenders: its content, and the times of its writes."""
 
 from __future__ import annotations
 

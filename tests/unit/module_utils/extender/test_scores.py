@@ -75,9 +75,9 @@ def test_a_planned_node_alone_has_the_highest_score(prices: list[Price | None], 
     [
         ([Price(0), Price(5), Price(10)], [10, 4, 0]),
         ([Price(4), Price(4), None], [10, 10, 0]),
-        # A node to be woken ends no scale.
+        # Sleeping nodes do not determine the ends of the scale.
         ([Price(1), Price(2), Price(3), Price(200, wakes=True)], [10, 4, 0, 0]),
-        # Nodes that all sleep are compared at their best loads.
+        # If all nodes sleep, they are compared at their best loads.
         ([Price(100, True, 9.0), Price(150, True, 3.0), Price(160, True, 6.0)], [0, 10, 4]),
         ([Price(3, wakes=True), Price(4), Price(5)], [10, 4, 0]),
         ([Price(-3), Price(-1)], [10, 0]),

@@ -41,7 +41,7 @@ class Running(ExtenderThread):
         self.api = api
 
     def raw(self, data: bytes, *, waits: bool = True) -> bytes:
-        """What comes back for these bytes; nothing where it is not waited for."""
+        """The answer to these bytes; nothing if it is not waited for."""
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         with self.context().wrap_socket(plain, server_hostname="localhost") as connection:
             connection.sendall(data)
@@ -85,7 +85,7 @@ def test_kube_schedulers_calls_are_answered_with_what_the_watches_told(running: 
     ]
     status, found = running.post("/filter", arguments(watts_pod(), [*NAMES, "unknown"]))
     assert (status, found) == (200, json.loads(wire.filter_reply([*NAMES, "unknown"], {})))
-    # The cheap node is not there any more.
+    # The cheap node no longer exists.
     running.api.send(feed.NODES, "DELETED", node("cheap"))
     scores: list[int] = []
 
@@ -150,7 +150,7 @@ def test_half_a_body_is_refused_or_cut_off_and_hinders_nobody(running: Running) 
 
 
 def test_measured_use_is_asked_for(running: Running) -> None:
-    """metrics.k8s.io serves no watch."""
+    """metrics.k8s.io does not support watches."""
     wait_until(
         lambda: running.state.counts()["measured_nodes"] == 1, 30.0, "the use", interval=0.05
     )
@@ -194,7 +194,7 @@ def test_it_is_not_ready_before_all_is_listed_and_ends_when_told(tmp_path: Path)
         api.collections[CONFIG_MAPS].status = 403
         with ExtenderProgram(tmp_path, plain_kubeconfig(api.url)) as program:
             assert program.get("/readyz")[0] == 503 and program.get("/healthz")[0] == 200
-            # No data is no obstacle.
+            # Missing data is not an obstacle.
             status, found = program.post("/prioritize", arguments(pod("new"), NAMES))
             assert (status, [one["Score"] for one in found]) == (200, [0, 0])
             program.process.send_signal(signal.SIGTERM)

@@ -58,7 +58,7 @@ ENTRY: dict[str, t.Any] = {
 
 
 def require_checked(host: Host) -> None:
-    """Every fact of any host has its form and its size."""
+    """Every fact of any host has the required form and size."""
     for mac in host.macs:
         assert re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac)
     whole = host.hardware

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order in which a host agent reads BMCs; tests/integration/test_host_agents.py has the rest."""
+"""Order in which a host agent reads BMCs; tests/integration/test_host_agents.py covers the rest."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def test_bmcs_that_did_not_answer_are_asked_together_after_all_others(
     first, second = asked[:3], asked[3:]
     assert [len(silent.intersection(chunk)) for chunk in first] == [1, 1, 1]
     assert [len(silent.intersection(chunk)) for chunk in second] == [0, 0, 3]
-    # The second round tells nothing anew.
+    # The second round reports nothing new.
     assert len(said) == len(silent)

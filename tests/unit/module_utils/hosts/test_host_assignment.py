@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The best roles of hosts, against everything that is possible and on a thousand hosts."""
+"""The best roles of hosts, against all possible assignments and on a thousand hosts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_answer_is_as_good_as_the_best_of_all(seed: int) -> None:
     assert problems(answer, masters, workers) == []
     value = {level.name: level.value for level in answer.objective}
     found = tuple(value[name] for name in LEVELS)
-    # Watts are told in whole ones, and counted in tenths.
+    # Watts are reported as whole numbers, and counted in tenths.
     assert found[:3] == (best[0], -best[1], best[2])
     assert found[3] == pytest.approx(best[3], abs=0.51)
     assert found[4:] == (best[4], -best[5])
@@ -147,7 +147,7 @@ def test_spread_can_be_required_or_left_out() -> None:
 
 
 def test_a_big_worker_is_not_spent_on_a_master() -> None:
-    """By list order the master would take the only host that can be a worker."""
+    """By list order, the master would take the only host that can be a worker."""
     hosts = [host(0, 32), host(1, 16)]
     spec = {"master": {"cpu": 10, "memory": "4Gi"}, "worker": {"cpu": 20, "memory": "8Gi"}}
     assert roles_of(answer_of(spec, hosts)) == {"master": ["node-1"], "worker": ["node-0"]}
@@ -191,7 +191,7 @@ def test_former_roles_and_labels_stay_where_nothing_is_better() -> None:
 def test_a_host_that_claims_the_address_of_a_reserved_one_takes_it_from_nobody(
     by_mac: bool,
 ) -> None:
-    """Inspection and BMCs tell addresses, so a host may claim any."""
+    """Inspection and BMCs report addresses, so a host may claim any."""
     mine = host(1, consumer="Provisioning/bpa/edge")
     hosts = [mine, host(2, mac=mac_of(1), ip=address_of(1)), host(3)]
     spec: Json = {"master": {"count": 1, "cpu": 32}}
@@ -202,7 +202,7 @@ def test_a_host_that_claims_the_address_of_a_reserved_one_takes_it_from_nobody(
     assert roles_of(answer)["master"] == ["node-1"]
     reasons = {each.host.name: each.reason for each in answer.unassigned}
     assert by_mac or "shares its address" in reasons["node-2"]
-    # Before one of them is reserved nobody can tell whose it is.
+    # Before one of them is reserved, its owner is unknown.
     if not by_mac:
         unknown = answer_of(spec, [replace(each, consumer=None) for each in hosts], owner=owner)
         assert roles_of(unknown)["master"] == ["node-3"]
@@ -255,7 +255,7 @@ def test_what_the_provisioning_itself_consumes_is_its_own() -> None:
 
 
 def test_what_cluster_api_consumes_for_the_owner_stays_its_own() -> None:
-    """The label alone is written by anybody who may label hosts."""
+    """Anyone who may label hosts can write the label."""
     taken = host(0, consumer="Metal3Machine/metal3/c1-x", labels={"bpa.akraino.org/cluster": "c1"})
     owner, former = Owner("p", "metal3", "c1"), former_of(("node-0", "master", "m-1"))
     first = answer_of({"master": {}}, [taken], owner=owner, former=former)
@@ -272,7 +272,7 @@ def test_what_cluster_api_consumes_for_the_owner_stays_its_own() -> None:
 
 
 def test_two_hosts_that_claim_one_address_get_no_role() -> None:
-    """A hostile host that copies an address must not become the machine that somebody logs in to."""
+    """A hostile host that copies an address must not become the machine to which a user logs in."""
     hosts = [host(0), host(1, ip="10.1.0.1"), host(2)]
     answer = answer_of(
         {
@@ -324,7 +324,7 @@ def test_a_host_that_is_there_twice_is_refused() -> None:
 
 
 def test_answers_of_middle_size_keep_all_rules() -> None:
-    """Of these nobody can try out everything."""
+    """Too many hosts for brute force."""
     for seed, count in itertools.product(range(3), (12, 30)):
         rng = random.Random(seed)
         hosts = random_hosts(rng, count, racks=4)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HostHardware: what a BMC told, as it is stored and as it completes a BareMetalHost."""
+"""HostHardware: a BMC's report, as stored and as it completes a BareMetalHost."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_later_inspection_keeps_its_facts_and_lacks_none() -> None:
     assert after.hardware.processors == before.hardware.processors
     assert (after.hardware.has_qat, after.hardware.gpus, after.rack) == (True, 0, "r7")
     assert told(stored(), at=NOW - HOUR).hardware.memory_mib == 262144
-    # A time that nobody can read is the oldest.
+    # An unreadable time counts as the oldest.
     assert told(stored(readTime="soon"), at=NOW - HOUR).hardware == after.hardware
     assert told(stored(readTime=None)).hardware.memory_mib == 262144
 
@@ -230,7 +230,7 @@ def test_hostile_facts_are_stored_within_the_limits_of_the_definition() -> None:
 
 
 def violations(value: t.Any, schema: Json, where: str) -> t.Iterator[str]:
-    """Where a value is not of the schema, as far as the definition uses OpenAPI."""
+    """Places where a value violates the schema, as far as the definition uses OpenAPI."""
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
     kind = kinds.get(schema["type"], (int, float))
     if not isinstance(value, kind):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What comes out of an assignment: inventories that Ansible reads, SSH, and nothing injected."""
+"""Outputs of an assignment: inventories that Ansible reads, SSH, and nothing injected."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_ansible_reads_the_inventory(tmp_path: Path, names: str, groups: tuple[s
     assert manager.groups[groups[2]].get_vars()["kube_pods_subnet"] == "10.244.0.0/18"
 
 
-# In `hosts:` of kubespray's playbooks (2.32), without the one that it makes while it runs.
+# In `hosts:` of kubespray's playbooks (2.32), without the one that it creates at run time.
 KUBESPRAY_GROUPS = (
     "bastion",
     "calico_rr",
@@ -103,7 +103,7 @@ KUBESPRAY_GROUPS = (
     "kube_control_plane",
     "kube_node",
 )
-# In kubespray's ansible.cfg; of two values for one option ssh takes the first.
+# In kubespray's ansible.cfg; ssh takes the first of two values for one option.
 KUBESPRAY_ARGUMENTS = "-o UserKnownHostsFile=/dev/null"
 
 
@@ -171,7 +171,7 @@ def test_etcd_has_an_odd_number_of_members(masters: int) -> None:
     ],
 )
 def test_no_output_takes_a_name_or_address_that_says_more(change: dict[str, str]) -> None:
-    """Even if a caller hands over an assignment that nobody checked."""
+    """Even if a caller passes an unchecked assignment."""
     [assigned, *_rest] = answer_of({"master": {}}, [host(0)]).assignments
     bad = [dataclasses.replace(assigned, **change)]  # type: ignore[arg-type]
     for write in (

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading the spec of a Provisioning: what is accepted, and the sentence for what is not."""
+"""Reading the spec of a Provisioning: accepted values, and the messages for refused ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Marks of reserved hosts, the followed installer, agents, and what the status tells of them."""
+"""Marks of reserved hosts, the tracked installer, agents, and their parts of the status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ UNMARKED = {
         ({"consumer": OWNER.consumer}, "consumer", None),
         ({}, "labels", {"metadata": MARKED}),
         (MARKED, "labels", None),
-        # Cluster API consumes it; that is none of the labels' business.
+        # Cluster API is its consumer, which does not concern the labels.
         ({**MARKED, "consumer": "Metal3Machine/m/x"}, "labels", None),
         # From one mark to the other.
         (
@@ -82,7 +82,7 @@ def test_a_wanted_host_gets_the_mark_that_it_lacks(
     [
         ({"consumer": OWNER.consumer}, {"spec": {"consumerRef": None}}),
         (MARKED, {"metadata": UNMARKED}),
-        # Of others, or by nobody.
+        # Consumed by others, or by nobody.
         ({"consumer": "Metal3Machine/m/x"}, None),
         ({"consumer": "Provisioning/bpa/edge-2"}, None),
         ({"labels": LABELS}, None),
@@ -122,7 +122,7 @@ def provisioning(place: str, second: int, **labels: str) -> Json:
         (provisioning("north/edge", 1), "consumer", ""),
         (provisioning("north/edge", 3), "labels", ""),
         (provisioning("north/edge", 1, cluster="other"), "labels", ""),
-        # Of two made in one second only one may go on.
+        # Of two created in one second, only one may continue.
         (provisioning("alps/edge", 2), "labels", "alps/edge"),
         (provisioning("north/edge", 2), "labels", ""),
     ],
@@ -194,7 +194,7 @@ FAILED = [{"type": "Failed", "status": "True", "message": "too many"}]
         (job(failed=1, conditions=FAILED), [], "Failed", "too many"),
         (job(failed=1), [pod(terminated={"message": "a\nfatal: x\n"})], "Failed", "fatal: x"),
         (job(failed=1), [pod(terminated={"reason": "Error", "exitCode": 2})], "Failed", "Error 2"),
-        # A container that ended well says nothing about a failure.
+        # A container that ended successfully says nothing about a failure.
         (
             job(failed=1, conditions=FAILED),
             [pod(terminated={"reason": "Completed", "exitCode": 0, "message": "done"})],

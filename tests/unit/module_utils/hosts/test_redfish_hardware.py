@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""redfish_hardware_info's work: six vendors' trees over TLS, and trees with defects."""
+"""redfish_hardware_info's function: six vendors' trees over TLS, and trees with defects."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_machines_differ_in_everything_that_is_told(machines: list[Machine])
 def test_a_host_is_made_of_the_result(read_once: Result, machines: list[Machine]) -> None:
     [machine] = [item for item in machines if item.vendor == "idrac9"][:1]
     [entry] = [item for item in read_once["hardware"] if item["name"] == machine.name]
-    # Results pass through files on their way.
+    # Results are stored in files on their way.
     host = host_of(json.loads(json.dumps(entry)), labels={"wattwise.github.io/gpus": "7"})
     assert (host.name, host.source, host.bmc_address) == (
         *(machine.name, "Redfish"),
@@ -161,7 +161,7 @@ def test_each_bmc_is_asked_in_turn_over_one_connection(
     lab: EmbeddedLab, machines: list[Machine]
 ) -> None:
     lab.admin("DELETE", "/requests")
-    # Not the machine whose requests were given up above, which may still be in flight.
+    # Not the machine whose abandoned requests may still be in flight.
     latest = machines[::-1]
     chosen = [next(item for item in latest if item.vendor == vendor) for vendor in VENDORS]
     read_hardware(parameters(lab, chosen), Context())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Secrets of certificates a teardown takes back."""
+"""Secrets of certificates that a teardown deletes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kepler-owner", "uid":
 
 
 class Cluster:
-    """Objects by path; one that may not be read is a status. ``removed`` are names of Secrets."""
+    """Objects by path; a forbidden one is a status. ``removed`` are names of Secrets."""
 
     def __init__(self) -> None:
         own: Json = {"metadata": {"labels": {**LABELS, "more": "labels"}}}
@@ -82,7 +82,7 @@ def test_all_secrets_of_the_library_go_with_the_key_of_its_authority() -> None:
      {"metadata": {"labels": LABELS, "annotations": {"cert-manager.io/certificate-name": "c"}}}],
 )  # fmt: skip
 def test_secrets_of_others_stay(found: Json | int) -> None:
-    """Those of people, of cert-manager, and those that nobody here may look at."""
+    """Users' Secrets, cert-manager's, and those that this account may not read."""
     cluster = Cluster()
     cluster.objects["/api/v1/namespaces/kepler/secrets/client"] = found
     assert cluster.taken_back() == ["server", "key"]
@@ -98,7 +98,7 @@ CONFIG_MAP = "/api/v1/namespaces/kepler/configmaps/kepler-owner"
         ({"deletionTimestamp": "2026-01-31T12:00:00Z"}, None, False),
         ({"ownerReferences": [OWNER]}, {"metadata": {"uid": "u1"}}, True),
         ({"ownerReferences": [OWNER]}, 403, True),
-        # The garbage collector has not come yet.
+        # The garbage collector has not run yet.
         ({"ownerReferences": [OWNER]}, None, False),
         ({"ownerReferences": [OWNER]}, {"metadata": {"uid": "u2"}}, False),
         (

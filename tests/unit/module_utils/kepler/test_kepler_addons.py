@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""KeplerAddons without a cluster: options, bad values, objects for what a cluster serves."""
+"""KeplerAddons without a cluster: options, bad values, and objects for the cluster's kinds."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_value_that_is_none_is_named(spec: Json, sentence: str) -> None:
     given = part if name in ("system", "security") else {"enabled": True, **part}
     with pytest.raises(InvalidInput, match=sentence):
         read_addons("kepler", "kepler", {name: given})
-    # Nothing of an add-on that is off can be wrong.
+    # A disabled add-on cannot have errors.
     if name not in ("system", "security"):
         read_addons("kepler", "kepler", {name: part | {"enabled": False}})
 

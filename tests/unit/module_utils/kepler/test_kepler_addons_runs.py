@@ -23,7 +23,7 @@ SPEC: Json = {
 
 
 class Cluster:
-    """An API server that takes what ``refused`` does not name; ``applied`` has every call."""
+    """An API server that accepts everything except ``refused``; ``applied`` has every call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.applied: list[Json] = []
@@ -78,7 +78,7 @@ def told(status: Json) -> dict[str, str]:
 
 
 def failed(**spec: t.Any) -> tuple[str, dict[str, str]]:
-    """The sentence and the conditions of a run that fails."""
+    """The message and the conditions of a failing run."""
     with pytest.raises(WattwiseError) as caught:
         kepler_addons.reconcile({"spec": {**SPEC, **spec}})
     return str(caught.value), told(caught.value.fields["status"])

@@ -140,7 +140,7 @@ def test_a_pod_has_what_kepler_needs_of_its_host_and_no_more() -> None:
     pod = pod_of(system())
     [container] = pod["containers"]
     assert pod["hostPID"] and not pod["automountServiceAccountToken"]
-    # The affinity alone selects nodes: whoever has no label of his system has a collector, too.
+    # Only the affinity selects nodes: a node without a label of its system has a collector, too.
     assert "nodeSelector" not in pod
     assert not {"hostNetwork", "hostIPC"} & pod.keys()
     paths = {each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of a KeplerSystem: those of the definition, and every value that is none is named."""
+"""Options of a KeplerSystem: they match the definition, and every invalid value is named."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_manifest_gives_what_options_give() -> None:
     }
     read = read_system("kepler", "kepler", of_manifest(SYSTEM, spec))
     assert read == read_system("kepler", "kepler", given)
-    # Settings that a pool does not have are those of the others.
+    # A pool has the remaining settings of the system.
     assert read.pools[0].collector == read.rest
 
 

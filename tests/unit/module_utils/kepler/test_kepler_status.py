@@ -63,7 +63,7 @@ def crashing(message: str = NO_ZONES) -> Json:
 def told(
     daemon_sets: list[t.Any], pods: list[t.Any], nodes: list[Json] | None = None, **spec: t.Any
 ) -> Json:
-    """A status, which follows the definition."""
+    """A status, which must follow the definition."""
     wanted = system(**spec)
     found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
     status = status_of(Seen(wanted, found, groups, daemon_sets, pods), 7, {})

@@ -134,7 +134,7 @@ def test_verdict_on_each_tree(
 
 @contextlib.contextmanager
 def without_root(folder: Path) -> Iterator[None]:
-    """As a user who is not root, whoever runs the test."""
+    """As a non-root user, whoever runs the test."""
     if os.geteuid() != 0:
         yield
         return

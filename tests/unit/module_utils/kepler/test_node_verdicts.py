@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verdicts from Node objects, BMCs and versions, and facts that somebody else wrote."""
+"""Verdicts from Node objects, BMCs and versions, and from facts that another client wrote."""
 
 from __future__ import annotations
 

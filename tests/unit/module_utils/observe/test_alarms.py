@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Alarms of a fleet, and the event source that tells of them."""
+"""Alarms of a fleet, and the event source that reports them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_options_that_are_wrong_are_told(options: Json, sentence: str) -> None:
 
 
 def test_the_event_source_puts_events_into_its_queue() -> None:
-    """As ansible-rulebook runs it: the file by its path, and an endless coroutine."""
+    """As in ansible-rulebook: the file by its path, and an endless coroutine."""
     made = AlarmedFleet()
     made.says("n1", 30.0, 100.0, time=format_time(utc_now()))
 

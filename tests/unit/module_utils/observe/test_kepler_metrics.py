@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Metrics of Kepler as text: what is read of them, and that no text does harm."""
+"""Kepler's metrics as text: the parsed values, and no text does harm."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_long_texts_take_little_time(text: str) -> None:
         of_text(text)
 
 
-# Texts near the format, which reach further into the reader than any text does.
+# Texts close to the format, which get further into the parser than random ones.
 _LINES = st.builds(
     lambda family, labels, value, end: f"{family}{labels}{value}{end}",
     st.sampled_from(

@@ -56,7 +56,7 @@ DAY = 86_400.0
 def run(
     snapshot: Json, seconds: float, previous: Json | None, source: Source, **options: t.Any
 ) -> Json:
-    """The document of a run so many seconds after noon."""
+    """The document of a run, with the time in seconds after noon."""
     context = Context(now=lambda: NOON + datetime.timedelta(seconds=seconds), warn=lambda _: None)
     complete = metering.SPEC.complete({"source": source, **options})
     kube = Kube.connect({"host": "http://127.0.0.1:9", "api_key": "token"})
@@ -78,7 +78,7 @@ def joules(document: Json) -> dict[str, float]:
 
 
 def period(document: Json) -> tuple[float, float]:
-    """Begin and end of the energy, in seconds after noon."""
+    """Start and end of the energy, in seconds after noon."""
     parts = document["energy"]
     first, last = (
         (datetime.datetime.fromisoformat(text) - NOON).total_seconds()
@@ -92,12 +92,12 @@ def test_prometheus_gives_the_joules_of_the_time_that_it_has() -> None:
     with prometheus(ended, N2, covered=7200.0) as server:
         first = run(cluster(N1), 0.0, None, "prometheus", url=server.url)
         asked = len(server.asked)
-        # So soon the energy is the same.
+        # The energy is unchanged after so short a time.
         soon = run(cluster(N1), 299.0, first, "prometheus", url=server.url)
         assert len(server.asked) == asked + 3
         later = run(cluster(N1), 300.0, soon, "prometheus", url=server.url)
         assert len(server.asked) == asked + 8
-    # A pod that has ended is its namespace's; there is no namespace "no", and no node n2.
+    # Energy of an ended pod counts for its namespace; namespace "no" and node n2 do not exist.
     expected = {"shop/web": 33.0 * 7200, "db/pg": 11.0 * 7200, "db/": 22.0 * 7200}
     assert joules(first) == joules(soon) == joules(later) == pytest.approx(expected)
     assert (period(first), period(soon), period(later)) == ((-7200, 0), (-7200, 0), (-6900, 300))
@@ -110,7 +110,7 @@ def test_prometheus_is_asked_for_the_period_of_the_options() -> None:
         first = run(cluster(N1), 0.0, None, "prometheus", **options)
         assert sum("604800s" in each.path for each in server.asked) == 2
         asked = len(server.asked)
-        # It changes little in a part of 288, and a shorter one is asked for at once.
+        # It changes little in a part of 288, and a shorter one is requested at once.
         soon = run(cluster(N1), 2099.0, first, "prometheus", **options)
         assert len(server.asked) == asked + 3
         run(cluster(N1), 2100.0, soon, "prometheus", **options)
@@ -174,14 +174,14 @@ def test_kepler_s_counters_give_the_joules_since_the_first_run(old: bool) -> Non
         second = at(60.0, first)
         # The same moment again adds nothing.
         third = at(3700.0, at(60.0, second))
-        # Prometheus' energy is another account.
+        # Prometheus' energy is accounted separately.
         assert period(at(7200.0, {**third, "source": "prometheus"})) == (3700.0, 7200.0)
         late = at(3700.0 + DAY + 1, third)
     for found, seconds in ((second, 60.0), (third, 3700.0)):
         assert period(found) == (0.0, seconds)
         expected = {"shop/web": 33.0 * seconds, "db/pg": 11.0 * seconds}
         assert joules(found) == pytest.approx(expected)
-    # Counters of more than a day ago tell nothing of the last one.
+    # Counters from more than a day ago say nothing about the last one.
     assert "energy" not in late
 
 
@@ -197,13 +197,13 @@ def test_a_document_with_impossible_times_begins_a_new_account(times: tuple[str,
         previous = {**run(cluster(N1), 0.0, None, "kepler", targets=targets), "energy": [part]}
         found = run(cluster(N1), 60.0, previous, "kepler", targets=targets)
         assert period(found) == (0.0, 60.0)
-        # Counters of the future, or of no time, are none.
+        # Counters with a future time or without a time are ignored.
         previous["counters"]["n1"]["time"] = times[1].replace("2026-01", "2027-01")
         assert "energy" not in run(cluster(N1), 60.0, previous, "kepler", targets=targets)
 
 
 class World:
-    """Nodes with two pods each, whose true joules are known, and Keplers that are not reliable."""
+    """Nodes with two pods each, whose true joules are known, and unreliable Keplers."""
 
     def __init__(self, source: random.Random) -> None:
         self.source = source

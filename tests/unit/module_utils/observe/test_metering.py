@@ -60,7 +60,7 @@ def metered(
     nodes: t.Collection[str] | None = None,
     **options: t.Any,
 ) -> metering.Metering:
-    """The metering, whose body is a document that the schema takes."""
+    """The metering; its body is a document that follows the schema."""
     complete = metering.SPEC.complete(options)
     kube = Kube.connect({"host": host, "api_key": "token"})
     found = metering.meter(complete, snapshot, readings or {}, context, kube, previous, nodes)
@@ -111,7 +111,7 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
             "measured_watts": 150.0,
             "difference_watts": 40.0,
         },
-        # The BMC's value is of an earlier time, so nothing is compared with it.
+        # The BMC's value is older, so it is not compared.
         "n2": {
             "package_watts": 60.0,
             "dram_watts": 5.0,
@@ -124,7 +124,7 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
 
 
 def test_a_run_of_some_nodes_asks_and_tells_of_these_alone() -> None:
-    """Series of n1 are there twice, which is no concern of theirs."""
+    """Duplicate series of n1 do not affect a run of n2."""
     snapshot, some = cluster(N1, N2), {"n2"}
     with exporter(N1) as other, exporter(N2) as own, prometheus(N1, N1, N2) as server:
         targets = [{"name": "n1", "endpoint": other.url}, {"name": "n2", "endpoint": own.url}]
@@ -218,7 +218,7 @@ def test_an_older_kepler_gives_watts_from_the_second_run_on() -> None:
 
 
 def test_a_kepler_tells_nothing_of_pods_on_other_nodes() -> None:
-    """Labels are Kepler's, so they only select a pod, and only one of the node."""
+    """Labels come from Kepler, so they can only select a pod, and only of the node."""
     liar = MeteredNode("n2", (*N2.loads, *N1.loads, Load("u9", "shop", "<b>", 1.0)), 10, 60, 5)
     with exporters(N1, liar) as targets:
         found = metered(cluster(N1, N2), source="kepler", targets=targets)
@@ -249,12 +249,13 @@ def test_two_pods_with_the_uid_of_a_manifest_are_none(annotations: Json | None) 
     pods[0]["metadata"].update(uid="in-the-api", annotations=of_kubelet("u9"))
     with exporters(node) as targets:
         found = metered({**cluster(node), "pods": [*pods, liar]}, source="kepler", targets=targets)
-    # An annotation alone is no second pod; two that say the same both count for nothing.
+    # An annotation alone does not make a second pod; two pods with the same one both count for
+    # nothing.
     assert [pod.name for pod in found.pods] == (["etcd-n1"] if annotations else [])
 
 
 def of_kubelet(uid: str) -> Json:
-    """Annotations of a pod of the kubelet's own manifests."""
+    """Annotations of a pod from the kubelet's own manifests."""
     return {f"kubernetes.io/config.{key}": uid for key in ("hash", "mirror")}
 
 
@@ -370,13 +371,13 @@ def test_options_by_which_nothing_can_be_asked_are_refused(options: Json, messag
 
 @each_seed(25)
 def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int) -> None:
-    """Exporters write the texts of labels; Prometheus writes all else."""
+    """Exporters write the texts of labels; Prometheus writes everything else."""
     source = random.Random(seed)
     texts = ["n2", "dram", "package", "u3", *(one for one in TEXTS if "\ud800" not in one)]
 
     def odd(series: Json) -> Json:
         labels = {name: source.choice([text, *texts]) for name, text in series["metric"].items()}
-        # What one exporter says of its own node may be odd, but not that it is another one.
+        # An exporter's data about its own node may be odd, but it cannot pose as another node.
         labels["node_name"] = source.choice(["n2", source.choice(texts)])
         return {"metric": labels, "value": [0, source.choice(["NaN", "-1", *texts])]}
 

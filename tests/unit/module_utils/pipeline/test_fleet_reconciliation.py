@@ -93,7 +93,7 @@ def test_a_second_run_changes_nothing_and_each_list_is_read_once(tmp_path: Path)
     assert versions == {
         key: item["metadata"]["resourceVersion"] for key, item in fleet.cluster.pods.items()
     }
-    # A pod that bears its condition already is neither read again nor told.
+    # A pod that already has its condition is neither read nor written again.
     assert steps_of(result)["bind"]["counts"]["marked"] == 0
     assert not any("/pods/huge" in path for path in fleet.lists)
 
@@ -292,7 +292,7 @@ def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> N
 
 
 class Cordoning(Fleet):
-    """Somebody cordons each node after it was planned for, just before binding reads it."""
+    """Another client cordons each planned node just before binding reads it."""
 
     def answer(self, asked: Asked) -> Reply | None:
         name = asked.path.removeprefix("/api/v1/nodes/")
@@ -320,7 +320,7 @@ def metered_run(tmp_path: Path, source: Json, context: Context = Context()) -> J
     """A run with a running pod, which is metered, and a waiting one."""
     fleet = Fleet()
     fleet.cluster.add({**pod("web", nodeName="n1"), "status": {"phase": "Running"}}, pod("a"))
-    # The machine is a fake, whose inlet is known and whose watts are not.
+    # The machine is a fake with a known inlet temperature and unknown watts.
     steps = [*STEPS[: STEPS.index("predict")]]
     return run(fleet, context, run_dir=str(tmp_path), steps=steps, meter=source)
 
@@ -340,7 +340,7 @@ def test_watts_of_pods_are_a_document_and_metrics_of_their_own(tmp_path: Path) -
     assert body["run"] == readings["run"]
     assert [(one["pod"], one["package_watts"]) for one in body["pods"]] == [("web", 30.0)]
     assert 'wattwise_namespace_metered_watts{namespace="shop"} 33' in textfile.read_text()
-    # Power of package and memory is none of a machine.
+    # Power of package and memory is not that of the machine.
     assert readings["readings"]["n1"]["power_watts"] is None
     assert result["summary"]["measured_nodes"] == 0
     report = building.build_from(str(tmp_path / "run"))
@@ -375,7 +375,7 @@ def test_without_a_source_nothing_is_metered(tmp_path: Path) -> None:
 def test_a_waiting_pod_uses_as_much_as_the_metered_ones_of_its_workload(
     tmp_path: Path, source: str, cores: float
 ) -> None:
-    """It uses 0.8 of its request only where nothing is known."""
+    """The placement assumes 0.8 of its request only without a measurement."""
     fleet = Fleet()
     owner = {"kind": "StatefulSet", "name": "pg", "uid": "s", "controller": True}
     running = {**pod("pg-0", nodeName="n1"), "status": {"phase": "Running"}}

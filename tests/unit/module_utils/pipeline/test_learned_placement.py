@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs that record samples, learn from them, and place by what they learned."""
+"""Runs that record samples, learn from them, and place by the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEPS = ["snapshot", "merge", "statuses", "predict", "place", "bind"]
 
 
 def fleet_without_predictors() -> Fleet:
-    """Two nodes of one type, which nobody predicts and no metrics-server meters."""
+    """Two nodes of one type, without predictor and metrics-server."""
     fleet = Fleet()
     for name, config in fleet.configs.items():
         config["spec"]["predictor"] = {}
@@ -63,7 +63,7 @@ def run(fleet: Fleet, folder: Path, warnings: list[str] | None = None, **options
 
 
 def samples_of(slope: float) -> NodeSamples:
-    """Samples over all loads; the cores are requests, of which 0.8 are taken as used."""
+    """Samples over all loads; the cores are requests, 0.8 of which count as used."""
     rows = (
         Sample(NOON.timestamp() - 60 * step, None, step / 4, 22.0, 5.0, 100 + slope * step / 5)
         for step in range(1, 17)
@@ -126,7 +126,7 @@ def test_a_node_without_predictor_is_placed_by_what_was_learned(tmp_path: Path) 
     assert (curve["source"], evidence["of"], evidence["samples"]) == ("learned", "node", 17)
     assert evidence["error_percent"] < 3
     assert curve["watts"][-1] == pytest.approx(164, rel=0.02)
-    # The former run has a curve that still holds, so nothing is fitted again.
+    # The previous run has a valid curve, so nothing is fitted again.
     record(tmp_path, n1=samples_of(90.0), n2=samples_of(70.0))
     run(fleet, tmp_path)
     assert curves_in(tmp_path)["curves"]["n2"]["watts"] == curve["watts"]
@@ -179,7 +179,7 @@ def test_a_node_with_a_bmc_alone_is_placed_by_what_is_published_of_its_server(
     document = curves_in(tmp_path)
     assert document["curves"]["n1"]["published"]["of"] == ["1 x amd_epyc_9654p, 96 cores"]
     assert document["lacking"]["n2"].endswith("no published measurement is of Loongson 3C5000")
-    # The identity stays in the status, because nothing tells it again to a run with known sensors.
+    # The identity stays in the status, because a run with known sensors does not read it again.
     fleet.configs["n2"]["spec"]["predictor"] = {"powerConsumption": fake()}
     off = run(fleet, tmp_path, predict={"published": False}, **answers(n1=100.0, n2=100.0))
     assert off["summary"]["curve_sources"] | {"learned": 0} == {
@@ -229,7 +229,7 @@ def test_a_statement_counts_though_its_predictor_disagrees_and_both_are_told(
     assert [one["name"] for one in document["findings"]] == ["n2"]
     counts = [steps_of(each)["predict"]["counts"] for each in (first, again)]
     assert [each["requests"] for each in counts] == [1, 0]
-    # The server is away, which concerns nobody but the node that needs it.
+    # The server is unreachable, which concerns only the node that needs it.
     lost = run(fleet, tmp_path, predict={"keep_seconds": 0})
     assert {error["name"] for error in steps_of(lost)["predict"]["errors"]} == {"n1"}
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan that one run stores and a later run binds, over an API on a real socket."""
+"""A plan stored by one run and bound by a later one, over an API on a real socket."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PlannedFleet(Fleet):
         return Reply(self.maps[name]) if name in self.maps else status_reply(404, "no such map")
 
     def run_pod(self, name: str, **spec: t.Any) -> None:
-        """Add a pod that comes again if it is evicted."""
+        """Add a pod that is recreated after eviction."""
         made = pod(name, **spec)
         owner = {"kind": "ReplicaSet", "name": name, "uid": f"rs-{name[0]}", "controller": True}
         made["metadata"]["ownerReferences"] = [owner]
@@ -177,7 +177,7 @@ def test_a_plan_that_was_edited_or_is_not_there_binds_nothing(
 
 
 def test_only_moves_of_a_stored_plan_are_made(fleet: PlannedFleet, tmp_path: Path) -> None:
-    """And the pod that waits since the approval stays where it is."""
+    """The pod that became pending after the approval stays pending."""
     path = tmp_path / "plan.gz"
     stored = plan_of(fleet, tmp_path, path=str(path))
     for name in ("r", "s"):

@@ -34,7 +34,7 @@ GOOD = {
 
 
 def placed(given: Json, strategy: str) -> Json:
-    """The result; metrics and curves can only be given in a file."""
+    """The result; metrics and curves can only be given as a file."""
     parameters = dict(given)
     beside = {part: parameters.pop(part) for part in ("curves", "node_metrics")}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

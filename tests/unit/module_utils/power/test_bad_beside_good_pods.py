@@ -1,10 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One odd pod beside good ones: the good ones get what they get without it.
+"""One odd pod beside good ones: the good ones get the same result without it.
 
-A running pod takes room in any case, so there the feasibility check is a valid pod of the size that
-counts.
+A running pod takes room in any case, so it is compared with a valid pod of the counted size.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from support.odd_values import bounded, spoilt
 Json = dict[str, t.Any]
 
 STRATEGIES = ("greedy", "spread", "peaks", "minimize_power", "optimal")
-# Mostly those that take milliseconds.
+# Mostly strategies that take milliseconds.
 CHOICES = (*STRATEGIES[:4] * 10, "optimal")
 PER_ALLOCATABLE = {
     "cpu": "8000m",
@@ -40,7 +39,7 @@ PER_ALLOCATABLE = {
 
 
 def placed(given: Json, strategy: str) -> Json:
-    """The result of placement, which must be JSON that a schema accepts."""
+    """The result of placement, which must be JSON that follows the schema."""
     beside = {part: given.pop(part) for part in ("curves", "node_metrics")}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(beside, file)
@@ -86,7 +85,7 @@ def test_a_waiting_pod_that_is_refused_changes_nothing_for_others(seed: int) -> 
 
 
 def counted(odd: Json, findings: list[Json]) -> Json | None:
-    """The valid pod as which an odd one counts, by the fields that the findings name."""
+    """The valid pod equivalent to an odd one, by the fields that the findings name."""
     valid = copy.deepcopy(odd)
     for finding in findings:
         amount = re.fullmatch(

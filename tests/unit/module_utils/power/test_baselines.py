@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Placers of one pod at a time against a plain loop that keeps nothing from pod to pod."""
+"""Placers of one pod at a time against a plain loop without state between pods."""
 
 from __future__ import annotations
 

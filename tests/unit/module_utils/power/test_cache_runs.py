@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that ask for cache ways go where a cache has a row of free ones for each of them."""
+"""Pods that request cache ways go to nodes with a run of free ways for each of them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_several_pods_do_not_get_the_same_row() -> None:
 
 
 def test_rows_are_shared_out_so_that_all_find_one() -> None:
-    """3 + 2 in the row of five and 4 in the other: the longest first, or no room is left."""
+    """3 + 2 in the run of five and 4 in the other: without the longest first there is no room."""
     nodes, states = [node("n")], [state("n", "1-5", "7-10")]
     result = solved(task(nodes, states, [pod("a", 3), pod("b", 2), pod("c", 4)]))
     assert not result["unplaced"]
@@ -88,7 +88,9 @@ def test_rows_are_shared_out_so_that_all_find_one() -> None:
 
 
 def test_the_exact_model_is_told_what_does_not_go_together() -> None:
-    """Each pod alone fits, and the sums do; on one node only rows of 3 + 3 or 2 + 2 + 2 do."""
+    """Each pod alone fits, and so do the sums; but one node can take only runs of 3 + 3 or 2 + 2 +
+    2.
+    """
     nodes = [node("a", watts=10), node("b", watts=200), node("c", watts=900)]
     states = [state(name, "1-3,5-7") for name in "abc"]
     result = solved(task(nodes, states, [pod("two", 2, count=3), pod("three", 3, count=3)]))
@@ -175,7 +177,7 @@ WANTED = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=5)
 def test_rows_fit_exactly_where_the_daemon_finds_them_in_some_order(
     free: list[str], wanted: list[tuple[int, int]], is_guaranteed: bool
 ) -> None:
-    """The packing of lengths agrees with RMD's accounting, way by way (rows from the top)."""
+    """The packing of lengths agrees with RMD's accounting, way by way (runs from the top)."""
     pool = "guaranteed" if is_guaranteed else "besteffort"
     asked = [
         (pool, max(pair), max(pair) if is_guaranteed else min(*pair, max(pair) - 1) or 1)
@@ -190,7 +192,7 @@ def test_rows_fit_exactly_where_the_daemon_finds_them_in_some_order(
 @pytest.mark.parametrize(
     ("free", "ways", "fits"),
     [
-        # With the four ways that the workload holds, a row of six.
+        # With the four ways that the workload holds, a run of six.
         (["1-2"], 6, True),
         (["1-2"], 7, False),
         (["1-2", "1-2"], 7, False),

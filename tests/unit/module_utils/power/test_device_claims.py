@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods with claims get node and devices as one answer, at the fewest watts of both."""
+"""Pods with claims get node and devices in one answer, at the fewest watts in total."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def test_watts_of_devices_decide_between_nodes_and_count() -> None:
 
 
 def test_the_second_device_of_a_node_may_be_dearer_than_another_node() -> None:
-    """Together they draw more than alone twice: the bound learns it, and the answer is proven."""
+    """Together they draw more than twice a single one: the bound learns it, and the answer is
+    proven.
+    """
     parameters = task(
         [node("a", watts=8), node("b", watts=16)],
         [pod(f"p{index}", made_of="one") for index in range(2)],
@@ -147,7 +149,7 @@ def test_the_second_device_of_a_node_may_be_dearer_than_another_node() -> None:
 
 
 def test_a_device_that_pods_share_draws_its_watts_once() -> None:
-    """Pod by pod the devices of their own are cheaper; a bound that adds 300 W twice proves it."""
+    """Pod by pod, separate devices are cheaper; a bound that adds 300 W twice proves it."""
     shared = {**gpu("shared", watts=300), "allowMultipleAllocations": True}
     parameters = task(
         [node("a", watts=8), node("b", watts=8)],
@@ -164,7 +166,9 @@ def test_a_device_that_pods_share_draws_its_watts_once() -> None:
 
 
 def test_the_bound_knows_how_many_devices_there_are() -> None:
-    """Modest devices are too few for all; without counting them the bound would be far below."""
+    """There are too few modest devices for all; without counting them the bound would be far too
+    low.
+    """
     modest = [gpu(f"g{index}", "small", watts=75) for index in range(4)]
     hungry = [gpu(f"g{index}", "large", watts=300) for index in range(4)]
     parameters = task(
@@ -297,7 +301,7 @@ def test_so_many_devices_of_a_network_are_left_to_others() -> None:
 
 
 def test_an_extended_resource_of_a_class_is_refused_by_name() -> None:
-    """But for one that a node offers itself: a device plugin is behind it."""
+    """Except for one that a node offers itself, which has a device plugin."""
     asking = pod("p", made_of="one")
     del asking["spec"]["resourceClaims"]
     asking["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "1"}}
@@ -346,7 +350,7 @@ def test_equal_input_gives_an_equal_answer_whatever_its_order() -> None:
 @examples(20)
 @given(tasks())
 def test_the_exact_model_counts_the_watts_of_devices_once(parameters: Json) -> None:
-    """Its bound is never above the optimum, whether or not it is asked for one."""
+    """Its bound is never above the optimum, whether requested or not."""
     result = solved(parameters)
     problem = build_problem(read_instance(placement.SPEC.complete(parameters)))
     named = {entry["pod"] for entry in result["placements"]}
@@ -363,7 +367,7 @@ def test_the_exact_model_counts_the_watts_of_devices_once(parameters: Json) -> N
 
 
 def check(parameters: Json, strategy: str) -> str:
-    """Assert all that must be true of an answer, and say how good it is."""
+    """Assert all required properties of an answer, and return its quality."""
     result = solved(parameters)
     found, best = value_of(parameters, result), optimum(parameters)
     assert is_no_worse(best, found, TOLERANCE_WATTS)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Room for the last pods: others move, change places, or wait in their stead."""
+"""Room for the last pods: others move, change places, or stay pending in their stead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pod(name: str, cores: int, count: int = 1, **fields: t.Any) -> Json:
 
 
 def started(nodes: list[Json], pods: list[Json], *there: tuple[str, str, int]) -> Assignment:
-    """An assignment with so many of a pod on a node each."""
+    """An assignment with this many of a pod on each node."""
     problem: Problem = build_problem(
         read_instance(placement.SPEC.complete({"nodes": nodes, "pods": pods}))
     )
@@ -63,7 +63,7 @@ def group_of(problem: Problem, name: str) -> int:
 
 
 def left(assignment: Assignment) -> dict[str, int]:
-    """Pods without a place by the first letter of their name."""
+    """Pods without a place, by the first letter of their name."""
     numbers = assignment.left().tolist()
     return {
         group.pods[0].name[0]: number
@@ -73,7 +73,7 @@ def left(assignment: Assignment) -> dict[str, int]:
 
 
 def ejected(assignment: Assignment) -> Assignment:
-    """What eject makes of it, which changes nothing of what it got."""
+    """The result of eject, which must not change its input."""
     before = assignment.counts.copy()
     found = eject(assignment, Limits(60.0))
     assert (assignment.counts == before).all()
@@ -90,7 +90,7 @@ def test_small_pods_give_way_to_a_large_one_and_find_another_place() -> None:
 
 
 def test_pods_change_places_where_one_node_lacks_slots_and_the_other_cores() -> None:
-    """No pod can move: the slots of one node and the cores of the other are all taken."""
+    """No pod can move: the slots of one node and the cores of the other are all in use."""
     nodes = [node("slots", 6, slots=4), node("cores", 9, slots=3)]
     pods = [pod("large", 5), pod("middle", 2, 3), pod("small", 1, 2), pod("waiting", 2)]
     start = started(
@@ -115,7 +115,7 @@ def test_nothing_waits_for_pods_of_lower_priority() -> None:
 
 @pytest.mark.parametrize(("cores", "expected"), [(4, {}), (3, {"g": 2})])
 def test_a_gang_gets_places_for_all_or_none(cores: int, expected: dict[str, int]) -> None:
-    """No small pod waits for one of the gang, though that would place as many pods."""
+    """No small pod stays pending for one of the gang, though that would place as many pods."""
     gang = {"labels": {POD_GROUP_LABEL: "gang"}}
     nodes = [node("a", 3), node("b", cores)]
     pods = [pod("gang", 2, 2, **gang), pod("small", 1, 3), pod("x", 4)]
@@ -124,7 +124,9 @@ def test_a_gang_gets_places_for_all_or_none(cores: int, expected: dict[str, int]
 
 
 def test_pods_with_rules_move_aside_where_the_rules_allow_it() -> None:
-    """One of each two with anti-affinity to each other has to go to the third node, not to the other."""
+    """One of each pair with anti-affinity has to go to the third node, not to the other of the
+    first two.
+    """
     apart = {
         "labels": {"app": "apart"},
         "affinity": {
@@ -145,7 +147,7 @@ def test_pods_with_rules_move_aside_where_the_rules_allow_it() -> None:
 
 
 def fewest_left(problem: Problem) -> int:
-    """How many pods cannot be placed even if parts of pods could."""
+    """Number of pods that cannot be placed even if pods were divisible."""
     model = LinearModel()
     shares = [
         [model.column(0.0, most, -1.0) for most in problem.limit[group].tolist()]
@@ -168,7 +170,7 @@ def fewest_left(problem: Problem) -> int:
 def test_no_more_pods_are_left_than_if_parts_of_pods_could_be_placed(
     seed: int, requested: float
 ) -> None:
-    """Of fleets where slots and cores both run out; to place the largest first leaves more."""
+    """For fleets where slots and cores both run out; placing the largest first leaves more."""
     task = placement_task(seed, Size(24, 240, requested, pattern="slots"))
     problem = build_problem(read_instance(placement.SPEC.complete(task)))
     start = greedy.filled(problem)

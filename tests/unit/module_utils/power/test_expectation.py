@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts that curves predict at the present CPU use, as placement writes them for Prometheus."""
+"""Watts predicted by curves at the current CPU use, as placement writes them for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUESTS = {"name": "c", "resources": {"requests": {"cpu": "4"}}}
 
 
 def metrics(folder: Path, curve: Json | None = None, **parameters: t.Any) -> str:
-    """The file that placement writes of a node with 5 cores in use, and a pod of 4 requested."""
+    """The file that placement writes for a node with 5 cores in use and a pod that requests 4."""
     allocatable = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     body = {
         "cluster": {},

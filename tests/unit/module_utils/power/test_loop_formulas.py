@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows about the order of binding: they leave what can be bound, and nothing else."""
+"""Rows about the order of binding: they exclude exactly the assignments that cannot be bound."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BRANCHING_NODES = 1000
 
 
 class Asked:
-    """A model that is asked whether it allows placements, and learns on the way."""
+    """A model that is queried for allowed placements, and learns on the way."""
 
     def __init__(self, problem: Problem) -> None:
         nodes = range(len(problem.instance.nodes))
@@ -73,7 +73,7 @@ class Asked:
         return len(self._model.row_lower)
 
     def allows(self, counts: Integers) -> bool:
-        """Whether there is a solution with these counts once all rows are there."""
+        """Whether there is a solution with these counts after all rows are added."""
         if int(counts.sum()) != sum(int(counts[at]) for at in self._rows):
             return False
         for at, row in self._rows.items():
@@ -109,7 +109,7 @@ def sociable_instance(seed: int) -> Instance:
 
 
 def careless(problem: Problem, source: random.Random) -> Assignment:
-    """Pods where they fit, their rules about each other aside."""
+    """Pods on nodes with room, regardless of their rules about each other."""
     assignment = Assignment(problem)
     for _step in range(source.randint(1, 7)):
         group = source.randrange(len(problem.groups))
@@ -136,7 +136,7 @@ def test_a_model_allows_what_can_be_bound_and_nothing_else() -> None:
     for seed in tried_seeds:
         problem = build_problem(sociable_instance(seed))
         asked, source = Asked(problem), random.Random(seed)
-        # What has no order comes first, so that its rows are there when the rest is tried.
+        # Assignments without an order come first, so that their rows exist when the rest is tried.
         tried = [careless(problem, source) for _number in range(8)]
         tried += [careful(problem, source) for _number in range(4)]
         for each in tried:
@@ -147,7 +147,7 @@ def test_a_model_allows_what_can_be_bound_and_nothing_else() -> None:
 
 
 def has_order(instance: Instance, pods: list[Placed]) -> bool:
-    """Whether some order of binding lets each pod come, by trying all of them."""
+    """Whether some order of binding lets each pod come, by brute force."""
     cluster = Cluster(instance)
     heads = [frozenset[int]()]
     tried = set(heads)
@@ -184,7 +184,7 @@ def test_an_order_is_found_where_there_is_one() -> None:
 
 
 def holds_in_the_end(assignment: Assignment) -> bool:
-    """Whether all rules hold, as far as that can be told without an order of binding."""
+    """Whether all rules hold that do not depend on an order of binding."""
     relations = assignment.problem.relations
     assert relations is not None
     counted = relations.count(assignment.counts)
@@ -213,7 +213,7 @@ def pods_near(kind: str, other: str, count: int) -> Json:
     }
 
 
-# The first two cores of each node are cheap, so that pods are better spread.
+# The first two cores of each node are cheap, so spreading the pods is better.
 NODES = [node(name, name[0], [100.0, 101.0, 200.0]) for name in ("a-1", "b-1", "c-1")]
 
 
@@ -243,7 +243,7 @@ def test_without_enough_rounds_the_best_that_can_be_bound_stays_unproven(
 
 
 def test_pods_that_need_another_kind_follow_its_first_pod_only_there() -> None:
-    """Those that want each other's company need one pod that comes without."""
+    """Pods with affinity to each other need one pod that comes without."""
     free = {"name": "free", "labels": {"kind": "y"}, "requests": {"cpu": "2"}}
     chain = [pods_near("x", "y", 1), pods_near("y", "x", 1)]
     result = place({"nodes": NODES, "pods": [free, *chain]})

@@ -54,7 +54,7 @@ def problem_of(parameters: Json) -> Problem:
 
 
 def placed_by(assignment: Assignment) -> Json:
-    """The part of a result that says which pods are placed; any of equal pods will do."""
+    """The part of a result that identifies placed pods, without distinguishing equal ones."""
     placed = assignment.counts.sum(axis=1)
     return {
         "placements": [

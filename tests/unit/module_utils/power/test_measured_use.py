@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting pods use what the running pods of their workload use, where that was measured."""
+"""Pending pods use as much as the running pods of their workload, if that was measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ RUNNING = [
 
 
 def used_cores(waiting: Json, running: list[Json], cores: t.Mapping[str, float]) -> float:
-    """What the waiting pod is thought to use."""
+    """The assumed use of the pending pod."""
     options = placement.SPEC.complete({"nodes": [], "pod_usage_assumption": 0.8})
     given = given_of({"nodes": [NODE], "pods": [*running, waiting]}, {}, (), options)
     given = replace(given, cores_by_uid=cores)
@@ -64,9 +64,9 @@ def used_cores(waiting: Json, running: list[Json], cores: t.Mapping[str, float])
     [
         # 0.4 + 0.6 of 4 requested cores; nothing is known of web-3.
         (pod("new", "web-xyz", "1"), {"uid-web-1": 0.4, "uid-web-2": 0.6}, 0.25),
-        # To 5 % of the request, so that pods of few kinds stay of few kinds.
+        # Rounded to 5 % of the request, so that the number of distinct pods stays small.
         (pod("new", "web-xyz", "1"), {"uid-web-1": 0.51}, 0.25),
-        # Twice the request at the most.
+        # At most twice the request.
         (pod("new", "web-xyz", "1"), {"uid-web-1": 40.0}, 2.0),
         (pod("new", "web-xyz", "1"), {"uid-web-1": 0.0}, 0.0),
         (pod("new", "web-xyz", "1"), {}, 0.8),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proposed moves of small random fleets against an independent checker, and against all others."""
+"""Proposed moves of small random fleets, against an independent checker and against all others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.moves_checker import best_value, value, wrong_steps
 from support.placement_checker import TOLERANCE_WATTS
 from support.random_moves import random_moves
 
-# Of small fleets, those in which the best moves are found.
+# Required share of small fleets for which the best moves are found.
 BEST_FOUND = 59 / 60
 
 

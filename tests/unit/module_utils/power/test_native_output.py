@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What native code prints never gets into a module's result, which goes the same way."""
+"""Output of native code never gets into a module's result, which uses the same stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Patterns of whole pods, the program that chooses among them, and what it saves."""
+"""Patterns of whole pods, the program that chooses among them, and its savings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def start_of(problem: Problem) -> Assignment:
 
 
 def test_a_pattern_is_worth_the_most_that_a_node_can_earn() -> None:
-    """With one price of a core everywhere the knapsack leaves nothing open: all numbers are tried."""
+    """With a single price of a core, the knapsack leaves nothing open: all numbers are tried."""
     source = random.Random(7)
     for _case in range(40):
         groups, watts_per_core = source.randint(1, 3), source.uniform(1.0, 5.0)

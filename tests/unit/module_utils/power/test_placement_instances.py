@@ -32,7 +32,7 @@ from support.placement_instances import Feature, Json, nodes, parameters
 
 PROOF_WATTS = 1e-3
 TOLERANCE_WATTS = 1e-5
-# Of each kind in every run; `make test-deep` tries many times as many.
+# Examples of each kind in every run; `make test-deep` tries many times as many.
 EXAMPLES = 40
 KINDS: dict[str, frozenset[Feature]] = {
     "resources": frozenset(),
@@ -64,7 +64,7 @@ def parts() -> list[tuple[str, int]]:
 
 
 def is_no_worse(first: Value, second: Value, watts: float = TOLERANCE_WATTS) -> bool:
-    """Whether a value is at least as good as another, but for so many watts."""
+    """Whether a value is at least as good as another, within this many watts."""
     return first[:2] > second[:2] or (first[:2] == second[:2] and first[2] >= second[2] - watts)
 
 
@@ -73,7 +73,7 @@ def refused_pods(result: Json) -> set[tuple[str, str]]:
 
 
 def check(given_parameters: Json, strategy: str) -> str:
-    """Assert all that must be true of an answer, and say how good it is."""
+    """Assert all required properties of an answer, and return its quality."""
     result = place(given_parameters)
     assert violations(given_parameters, result) == []
     found = value_of(given_parameters, result)
@@ -91,7 +91,7 @@ def check(given_parameters: Json, strategy: str) -> str:
 
 
 def check_baseline(given_parameters: Json, strategy: str, optimal: Value) -> None:
-    """A placer of one pod at a time is as right, and never better where it looks at watts."""
+    """A placer of one pod at a time is also correct, and never better in watts."""
     result = place({**given_parameters, "strategy": strategy})
     is_complete = strategy != "minimize_power"
     assert violations(given_parameters, result, is_complete) == []
@@ -115,12 +115,12 @@ def test_answers_are_feasible_true_and_as_good_as_any(kind: str, part: int) -> N
     assert nearly_all(counted["proven"], counted.total()), counted
 
 
-# A node more can be one more domain that pods have to be spread over.
+# An additional node can be an additional domain for topology spread.
 LAWFUL = KINDS["everything"] - {"podspread", "spread", "soft spread"}
 
 
 def cost_added(given_parameters: Json, result: Json) -> Value:
-    """The value of a result, with what it adds in place of what there is."""
+    """The value of a result, with its additions in place of the current state."""
     value = value_of(given_parameters, result)
     return value[0], value[1], value[2] + result["watts"]["before"]
 
@@ -137,7 +137,7 @@ def test_one_node_more_never_makes_a_proven_answer_worse(fewer: Json, another: J
 @examples(EXAMPLES, shrinks=False)
 @given(parameters(KINDS["everything"]), st.data())
 def test_pods_of_one_kind_may_bear_any_names(whole: Json, data: st.DataObject) -> None:
-    """Splitting a group into two that are named apart changes nothing of a proven answer."""
+    """Splitting a group into two with different names does not change a proven answer."""
     renamed = data.draw(st.sets(st.integers(0, len(whole["pods"]) - 1)))
     pods = [
         {**pod, "metadata": {**pod["metadata"], "name": f"a-{index}"}} if index in renamed else pod

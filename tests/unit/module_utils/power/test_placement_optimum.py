@@ -51,7 +51,7 @@ def test_larger_answers_are_feasible_near_the_bound_and_no_worse_than_greedy(siz
 TASKS = {
     "proven by loads": fleet(**FLEETS[1]),
     "local search": fleet(**FLEETS[2]),
-    # Their use has no common step that loads could be counted in.
+    # Their usage has no common step in which loads could be counted.
     "mip": fleet(seed=1, nodes=6, pods=18, groups=6, pod_usage_assumption=0.8123457),
 }
 
@@ -74,7 +74,7 @@ def test_the_same_input_gives_the_same_output_in_any_order(name: str) -> None:
 @pytest.mark.parametrize("size", FLEETS[1:], ids=["mip", "local search"])
 @pytest.mark.large
 def test_the_same_input_gives_the_same_bytes_beside_other_work(size: Json, tmp_path: Path) -> None:
-    """In processes that hash texts differently and run at once, on fewer processors than they."""
+    """In concurrent processes with different hash seeds, on fewer processors than processes."""
     source = tmp_path / "fleet.json"
     source.write_text(json.dumps(fleet(**size)), encoding="utf-8")
     script = (
@@ -129,7 +129,7 @@ def test_one_node_more_never_costs_more_added_watts() -> None:
 
 
 def in_mass(*values: object) -> ParameterSet:
-    """A case for `make test-deep` alone."""
+    """A case only for `make test-deep`."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
@@ -140,14 +140,14 @@ PATTERNS = ["plain", "memory", "affinity", "power_off"]
     ("pattern", "requested"),
     [
         *itertools.product(PATTERNS, [0.7, 0.85]),
-        # With fewer slots than pods need even the relaxation leaves some out at 85 %.
+        # With fewer slots than pods need, even the relaxation leaves some out at 85 %.
         ("slots", 0.7),
         *itertools.starmap(in_mass, itertools.product([*PATTERNS, "slots"], [0.2, 0.5])),
     ],
 )
 @pytest.mark.large
 def test_up_to_85_percent_every_pod_has_a_node(pattern: Pattern, requested: float) -> None:
-    """On fleets as the benches have them, also where memory or slots are nearly all asked for."""
+    """On fleets like the benches', also with almost all memory or slots requested."""
     parameters = placement_task(2, Size(30, 240, requested, pattern=pattern))
     result = place(parameters | {"time_limit": 2.0})
     assert violations(parameters, result) == []

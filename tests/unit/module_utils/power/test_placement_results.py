@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user reads: reasons, warnings, sleeping nodes, empty tasks."""
+"""User-visible output: reasons, warnings, sleeping nodes, empty tasks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_pods_go_where_they_add_the_fewest_watts() -> None:
 
 
 def test_a_concave_node_is_filled_rather_than_two_started() -> None:
-    """Greedy goes wrong here: the first watt of the concave nodes is the dearest."""
+    """Greedy goes wrong here: the first watt of the concave nodes is the most expensive."""
     concave = {"cpu": [0, 2, 8], "watts": [100, 190, 200]}
     straight = {"cpu": [0, 8], "watts": [100, 260]}
     parameters = {
@@ -197,7 +197,7 @@ def test_without_nodes_the_message_says_so() -> None:
 
 
 def test_room_is_made_where_one_pod_can_move_aside() -> None:
-    """The tall pod fits only once the wide one has moved, which one pod at a time never does."""
+    """The tall pod fits only after the wide one has moved, which placers of one pod never do."""
     nodes = [
         {"name": "a", "allocatable": {"cpu": "4", "memory": "8Gi"}, "curve": FLAT},
         {"name": "b", "allocatable": {"cpu": "3", "memory": "1Gi"}, "curve": dict(STEEP)},

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents, files and literal lists as input of power_placement, and what is wrong with them."""
+"""Documents, files and literal lists as input of power_placement, and errors in them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_snapshot_is_placed_and_the_plan_written(tmp_path: Path) -> None:
 def test_use_comes_from_metrics_or_from_requests(
     tmp_path: Path, usage_source: str, cores: float
 ) -> None:
-    """Metrics do not know a pod yet that has not started: it is added."""
+    """Metrics do not include a pod that has not started yet: its use is added."""
     pods = [
         kubernetes_pod("running", "3", "Running", nodeName="n1"),
         kubernetes_pod("starting", "1", "Pending", nodeName="n1"),

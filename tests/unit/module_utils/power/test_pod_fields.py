@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The allow-list of pod fields, held against the types of the Kubernetes client."""
+"""The allow-list of pod fields, compared with the types of the Kubernetes client."""
 
 from __future__ import annotations
 

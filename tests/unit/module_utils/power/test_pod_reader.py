@@ -125,7 +125,7 @@ def resized(containers: list[Json], statuses: list[Json], **status: t.Any) -> Js
 
 GROWING = resized([container("2", "1Mi")], [told({"cpu": "1", "memory": "1Mi"}, {"cpu": "1"})])
 SHRINKING = resized([container("1", "1Mi")], [told({"cpu": "1"}, {"cpu": "2", "memory": "3Mi"})])
-# What one container gives back does not count for another that has not got it yet.
+# Resources released by one container do not count for another that has not got its own yet.
 BOTH = resized(
     [container("3"), container("1")],
     [told({"cpu": "1"}, {"cpu": "1"}), told({"cpu": "2"}, {"cpu": "2"})],

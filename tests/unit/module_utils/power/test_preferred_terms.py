@@ -41,7 +41,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def nodes(*zones: str, cores: int = 4) -> list[Json]:
-    """A node in each zone, or in none where it is empty; each costs a pod 5 W more."""
+    """A node per zone (without one if empty); each next node costs a pod 5 W more."""
     return [
         {
             "name": f"n{index}",
@@ -114,7 +114,7 @@ def test_a_wish_to_be_near_a_pod_that_is_placed_now_is_weighed(watts: float, cho
 
 
 def test_the_pods_that_others_want_near_come_to_them() -> None:
-    """Three on a node where they must be are worth more than the watts of the one."""
+    """Three pods that must be on a node outweigh the watts of the one that they want near."""
     web = pod("web", near("cache"), count=3, **on("n1"))
     found, unmet = outcome(nodes("a", "b"), [web, pod("cache")], 2.0)
     assert found["cache"] == "n1"
@@ -125,7 +125,7 @@ def test_the_pods_that_others_want_near_come_to_them() -> None:
 
 
 def test_a_pod_is_no_company_for_itself() -> None:
-    """One of its kind finds nobody; two find each other, even away from the cheapest node."""
+    """One of its kind finds no other; two find each other, even away from the cheapest node."""
     alone = pod("web", near("web"))
     assert outcome(nodes("a", "b"), [alone], 7.0) == ({"web": "n0"}, 7.0)
     pair = pod("web", near("web", HOSTNAME), count=2)
@@ -247,7 +247,9 @@ def test_pods_change_places_for_the_sake_of_company(
 
 
 def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None:
-    """Each app has a cache; the watts that a zone more costs are far less than being apart."""
+    """Each app has a cache; the watts of an additional zone are far fewer than those of being
+    apart.
+    """
     fleet = nodes(*("abcd"[index % 4] for index in range(120)), cores=2)
     pods = [
         each

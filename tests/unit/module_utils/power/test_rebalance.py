@@ -143,7 +143,7 @@ def test_the_waiting_pods_come_first() -> None:
 
 
 def test_a_node_that_falls_asleep_saves_its_idle_watts() -> None:
-    # 8 W less on the one, the other's 100 W of idling gone with its last pod.
+    # 8 W less on the one; the other's 100 W of idling end with its last pod.
     found = moves(PODS[0], running("other", "cheap"), allow_power_off=True)
     assert found == [("web-0", "dear", "cheap", 108.0)]
 
@@ -164,7 +164,7 @@ def test_a_node_is_emptied_where_only_the_last_of_several_moves_pays() -> None:
     kept = running("kept", "b", owner_references=[])
     pods = [running(f"web-{number}", "a") for number in range(3)]
     (step,) = steps(running=[kept, *pods])
-    # 1.6 W more for each pod there, until 100 W and what the node drew for them are saved.
+    # 1.6 W more for each pod there, until 100 W and the node's watts for them are saved.
     assert [move["gain_watts"] for move in step["moves"]] == [-1.6, -1.6, 98.4]
     assert (step["gain_watts"], step["cost_if_stopped_watts"]) == (95.2, 3.2)
     assert step["asleep"] == ["a"]
@@ -272,7 +272,7 @@ def test_bad_input_is_refused_in_one_sentence(parameters: Json, message: str) ->
 
 
 def test_a_budget_that_cannot_be_read_lets_nobody_of_its_namespace_go() -> None:
-    """To leave a pod where it is is the safe mistake; other namespaces are none of its business."""
+    """Not moving a pod is the safe mistake; other namespaces do not concern it."""
     odd = {**budget(1), "spec": {"selector": {"app": "web"}}}
     assert moves(*PODS)
     assert moves(*PODS, pod_disruption_budgets=[odd]) == []

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules between pods, from the fields of pods to the answer, as kube-scheduler means them.
+"""Rules between pods, from the fields of pods to the answer, with kube-scheduler's meaning.
 
 Sources: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/,
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/.
@@ -23,7 +23,7 @@ WEB = {"match_labels": {"app": "web"}}
 
 
 def node(name: str, cores: int = 4, watts: float = 50.0, **fields: t.Any) -> Json:
-    """Nodes cost more the later they stand, unless told otherwise."""
+    """Later nodes cost more, unless specified otherwise."""
     labels = {"kubernetes.io/hostname": name, **fields.pop("labels", {})}
     curve = {"cpu": [0, cores], "watts": [100, 100 + watts]}
     allocatable = {"cpu": str(cores), "pods": "10"}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules between pods, against a reading of them pod by pod.
+"""Rules between pods, against a pod-by-pod reading of them.
 
 Source of the rules: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/.
@@ -84,7 +84,7 @@ def test_a_node_has_room_exactly_where_the_filters_accept_and_nobody_minds() -> 
 
 
 def holds_for_all_but_seeds(cluster: Cluster, pods: list[Placed]) -> bool:
-    """As holds_for_all, where the first pod of a kind that wants its own kind near is accepted.
+    """As holds_for_all, but accepts the first pod of a kind with affinity to itself.
 
     It was accepted as the first; kube-scheduler would not take it back while others are there.
     """
@@ -100,7 +100,7 @@ def holds_for_all_but_seeds(cluster: Cluster, pods: list[Placed]) -> bool:
 
 @generated
 def test_steps_that_are_allowed_keep_every_rule_and_leave_an_order_of_binding() -> None:
-    """Rules of several sets of pods at once can, seldom, leave no order: then it is known."""
+    """Rules of several sets of pods together seldom leave no order; the result reports it then."""
     whole, tried = 0, seeds(EXAMPLES)
     for seed in tried:
         instance = random_instance(seed)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run for a part of the cluster: its nodes alone take pods, and all nodes count in rules."""
+"""A run for a part of the cluster: only its nodes take pods, and all nodes count in rules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def place(
         "pod_disruption_budgets": [],
     }
     options = SPEC.complete({"nodes": [], **parameters})
-    # A run asks no machine of other nodes, so these have no curve.
+    # A run reads no machines of other nodes, so these have no curve.
     curves = {"mine": DEAR} if curves is None else curves
     return place_pods(given_of(snapshot, curves, (), options, scope), options, Context())
 

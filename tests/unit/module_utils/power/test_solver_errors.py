@@ -19,7 +19,7 @@ from support.placement_fleets import Size, placement_task
 
 
 class StatusNotOkError(Exception):
-    """As OR-Tools' own: the code is that of an absl::Status."""
+    """Like OR-Tools' own error, with the code of an absl::Status."""
 
     def __init__(self, code: int) -> None:
         super().__init__("HighsStatus: kError")
@@ -34,7 +34,7 @@ class StatusNotOkError(Exception):
 
 
 def fail(*_given: object, **_options: object) -> None:
-    """As OR-Tools 9.15 does with every status that is an error."""
+    """As OR-Tools 9.15 does with every error status."""
     try:
         raise StatusNotOkError(13)
     except StatusNotOkError:
@@ -44,7 +44,7 @@ def fail(*_given: object, **_options: object) -> None:
 def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """HiGHS does so rarely; then the search without it gives the answer, which is not proven."""
+    """HiGHS rarely fails so; then the search without it gives the answer, which is not proven."""
 
     nodes = [
         {"name": name, "allocatable": {"cpu": "4"}, "curve": {"cpu": [0, 4], "watts": [50, watts]}}
@@ -67,7 +67,7 @@ def test_a_solver_that_ends_with_an_error_of_its_own_is_one_without_an_answer(
 def test_a_program_on_which_the_solver_gives_up_ends_column_generation_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GLOP ends so (ABNORMAL) where a program is badly conditioned, also after good rounds."""
+    """GLOP ends so (ABNORMAL) if a program is badly conditioned, even after good rounds."""
     solve, rounds = GrowingModel.solve, 3
 
     def give_up(model: GrowingModel, limits: Limits) -> Optimum | None:

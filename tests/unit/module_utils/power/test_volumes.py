@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods with volume claims go where kube-scheduler would let them, and say why not in its words."""
+"""Pods with volume claims go to the nodes that kube-scheduler would allow, with its reasons."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_disks_without_a_claim_count_against_the_limit_of_their_driver() -> None
 
 @pytest.mark.parametrize("key", [HOSTNAME, ZONE])
 def test_each_claim_gets_a_volume_of_its_own(key: str) -> None:
-    """Of two volumes on the cheap node one is too small for one of the claims."""
+    """One of two volumes on the cheap node is too small for one of the claims."""
     values = ("cheap", "dear") if key == HOSTNAME else ("a", "b")
     objects = [
         LOCAL,

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last plan as a start: never worse for it, and nothing changes that gains nothing."""
+"""The last plan as a start: the answer is never worse, and changes only for a gain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nodes_of(result: Json) -> dict[tuple[str, str], str]:
 
 
 def fleet(**options: object) -> Json:
-    """Two nodes that are alike and one that costs more, with four pods that are alike."""
+    """Two equal nodes and a more expensive one, with four equal pods."""
     curve = {"cpu": [0, 4], "watts": [100, 140]}
     dear = {"cpu": [0, 4], "watts": [100, 240]}
     nodes = [
@@ -96,7 +96,7 @@ def test_a_wrong_last_plan_is_named(tmp_path: Path) -> None:
 @examples(30, shrinks=False)
 @given(parameters(FEATURES), st.data())
 def test_any_last_plan_leaves_the_answer_right_and_as_good(task: Json, data: st.DataObject) -> None:
-    """Also one that no longer fits, breaks rules, or knows nodes that are gone."""
+    """Also a plan that no longer fits, breaks rules, or names deleted nodes."""
     names = [node["name"] for node in task["nodes"]]
     previous = [
         {

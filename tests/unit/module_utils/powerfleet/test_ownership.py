@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has which node and which pod: never two fleets, and the oldest first."""
+"""Ownership of nodes and pods: never by two fleets, and the oldest fleet first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics endpoint: what it makes of the runs' files, and how it stands up to its clients."""
+"""The metrics endpoint: its output for the runs' files, and its robustness against clients."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_clients_that_say_nothing_take_no_place_for_ever(
             silent.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             for _number in range(40)
         ]
-        # All are turned away: most at once, the first ones after their time.
+        # All are refused: most at once, the first ones after their timeout.
         for client in clients:
             client.settimeout(20)
             with contextlib.suppress(ConnectionResetError):

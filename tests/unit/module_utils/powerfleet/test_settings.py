@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fleet's spec offers what the roles offer, with the same defaults, and reaches every step."""
+"""A fleet's spec has the roles' options with the same defaults, and reaches every step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Json = dict[str, t.Any]
 
 ROOT = Path(__file__).resolve().parents[4]
 WHOLE, EVENT = Trigger("interval"), Trigger("pods", frozenset({"pods"}))
-# Part of the spec → role. What a role calls a number of seconds has its unit in the spec.
+# Part of the spec → role. If a role has a number of seconds, the spec has its unit.
 PARTS = {
     "observe": "observe",
     "metering": "observe",
@@ -53,7 +53,7 @@ def defaults(role: str) -> Json:
     return t.cast("Json", yaml.safe_load(text))
 
 
-# Variables of roles that no spec has, and why.
+# Variables of roles that no spec has, and the reasons.
 LEFT_OUT: dict[str, str] = {
     "observe_credentials": SECRETS,
     "observe_default_credential_namespaces": SECRETS,
@@ -94,9 +94,9 @@ LEFT_OUT: dict[str, str] = {
     "rmd_workloads_force": "beside rmd-operator nothing is written",
     "rmd_workloads_run_dir": FILES,
 }
-# Where the default differs: (that of the role, that of the spec), and the reason stands beside it.
+# Differing defaults: (that of the role, that of the spec), with the reason beside them.
 OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
-    # A machine that fails is told in the status; the others are to be placed on all the same.
+    # A failing machine is reported in the status; placement on the others continues all the same.
     "observe_min_success": (0.5, 0),
     # A definition can restrict the names in a list, but not those of a mapping.
     "observe_metering_labels": ({}, []),
@@ -108,7 +108,7 @@ def prefix(part: str) -> str:
 
 
 def variables(part: str) -> Json:
-    """The defaults of the role that belong to the part, by name without what all begin with."""
+    """The role's defaults that belong to the part, by name without the common prefix."""
     return {
         name.removeprefix(prefix(part)): default
         for name, default in defaults(PARTS[part]).items()
@@ -119,7 +119,7 @@ def variables(part: str) -> Json:
 
 
 def in_spec(variable: str, names: t.Collection[str]) -> str:
-    """The name in the spec: camelCase, with the unit where the spec has one."""
+    """The name in the spec: camelCase, with the unit if the spec has one."""
     first, *others = variable.split("_")
     name = first + "".join(part.capitalize() for part in others)
     return f"{name}Seconds" if f"{name}Seconds" in names else name
@@ -184,7 +184,7 @@ def another(member: Json) -> t.Any:
     return next((one for one in member.get("enum", ()) if one != default), "another")
 
 
-# What does not become an option of a step, but decides which are made.
+# Settings that select the steps instead of becoming an option of one.
 DECIDES = {("interval",), ("suspend",), ("nodeSelector",), ("report", "enabled")}
 DECIDES |= {("nodeConfigs", "enabled"), ("rmd", "enabled")}
 

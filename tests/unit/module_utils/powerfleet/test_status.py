@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status: what it says of a run, and when it is worth a write."""
+"""The status: its content after a run, and when it is worth a write."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_nodes_are_counted_by_the_source_of_their_curve() -> None:
     counted = {"stated": 0, "predictor": 1, "learned": 1, "none": 0}
     status = status_of(fleet(), outcome(summary={"curve_sources": counted}))
     assert status["curves"] == counted
-    # A run that ends before leaves what is known.
+    # A run that ends earlier leaves the known values.
     assert status_of(stored(status), outcome())["curves"] == counted
     assert suspended_status(stored(status))["curves"] == counted
 
@@ -208,7 +208,7 @@ def test_watts_of_pods_are_news_only_where_they_moved() -> None:
     ):
         after = status_of(fleet(**METERING), outcome(metered=found))
         assert is_due(after, before, 300.0, NOW) == due
-    # A run that did not meter keeps what is known.
+    # A run without metering keeps the known values.
     kept = status_of(stored(before, **METERING), outcome())
     assert kept["metering"] == before["metering"]
     assert conditions(kept)["Metered"] == ("True", "PodsMetered")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Events for what people must see of a fleet: each object has its own, and there is no flood."""
+"""Events about a fleet that users must see: each object has its own, and there is no flood."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stored(*numbers: int) -> PowerFleet:
 
 
 class Cluster(Store):
-    """Takes every status, and keeps the Events."""
+    """Accepts every status, and records the Events."""
 
     def __call__(self, asked: Asked) -> Reply:
         if "/events" in asked.path:
@@ -62,7 +62,7 @@ class Cluster(Store):
 
 
 def tell_lost(cluster: Cluster, fleet: PowerFleet, *numbers: int, count: int = 100) -> list[str]:
-    """A run after which these fail; its warnings."""
+    """A run in which these fail; returns its warnings."""
     warnings: list[str] = []
     context = Context(warn=warnings.append, now=lambda: NOW)
     status = {"conditions": [], "failing": failing(*numbers)}
@@ -76,7 +76,7 @@ def test_a_lost_machine_is_told_of_its_node_and_of_the_fleet() -> None:
     cluster = Cluster()
     tell_lost(cluster, stored(1), 1, 2)
     assert cluster.told() == {"n002": "timeout: 2", "fleet": "n002: timeout: 2"}
-    # The next one a moment later: the Event of the fleet is young, and its node has its own.
+    # The next one comes a moment later: the fleet's Event is recent, and its node has its own.
     tell_lost(cluster, stored(1, 2), 1, 2, 3)
     assert cluster.told() == {
         "n002": "timeout: 2",
@@ -90,7 +90,7 @@ def test_a_hall_without_power_is_no_flood() -> None:
     tell_lost(cluster, stored(), *range(20))
     assert len(cluster.events) == 21
     assert cluster.told()["fleet"].endswith("n002: timeout: 2 (and 17 more)")
-    # The list of a status is full: those behind its end may have failed before.
+    # The list of a status is full: nodes beyond its end may have failed before.
     tell_lost(cluster, stored(*range(1, 21)), *range(2, 22))
     assert len(cluster.events) == 21
     tell_lost(cluster, stored(*range(30, 50)), 29, *range(30, 49))

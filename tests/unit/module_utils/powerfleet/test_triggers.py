@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a run takes place: events are served once, and never starve the reading of machines."""
+"""Reasons for a run: events are served once, and never starve the reading of machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The watcher: what it takes for a reason, how it gathers reasons, and what it sends."""
+"""The watcher: its reasons for runs, their aggregation, and its requests."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_waiting_pod_is_a_reason_for_the_fleets_that_may_send_it(
         fleet("devices", placement=placement, devices={"enabled": True, "gate": GATE}),
     )
     assert pods_reason(pod, *fleets) == expected
-    # The run must take the pod for its own, else the request was for nothing.
+    # The run must consider the pod its own, otherwise the request was in vain.
     named = {each.key: each for each in fleets}
     assert all(serves(named[key], pod) for key in expected)
 
@@ -223,7 +223,7 @@ def test_a_request_repeats_what_may_not_have_been_served_yet() -> None:
     asked.add("f", "pods", 8)
     assert take(asked, 10) == [Request("f", frozenset({"pods", "rmd"}))]
     asked.add("f", "pods", 61)
-    # Repeating rmd has not made it younger: the run of the interval has served it.
+    # Repeating rmd did not make it newer: the run by interval has served it.
     assert take(asked, 63) == [Request("f", frozenset({"pods"}))]
 
 

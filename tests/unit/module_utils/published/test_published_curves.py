@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Curves from published measurements: the table, the match, and what they save."""
+"""Curves from published measurements: the table, the match, and the savings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from support.wao import ROOT
 
 Json = dict[str, t.Any]
 TYPE = "node.kubernetes.io/instance-type"
-# As the lab's BMCs call their makers.
+# Manufacturers as named by the lab's BMCs.
 MAKERS = {"idrac9": "Dell Inc.", "idrac10": "Dell Inc.", "hpe": "HPE", "lenovo": "Lenovo"}
 
 
@@ -286,7 +286,7 @@ def _told(machine: Machine) -> Json:
 
 
 def _real_watts(machines: list[Machine], strategy: str, curves: Json, pods: int) -> float:
-    """Watts of the hall by the lab's physics after a placement by these curves."""
+    """Watts of the fleet by the lab's physics after a placement by these curves."""
     given = [
         {
             "name": machine.name,

@@ -26,7 +26,7 @@ from support.redfish_trees import ROOT, SERVER, collection, one_server, ref, sen
 from support.snapshots import with_targets
 
 Json = dict[str, t.Any]
-# A clock that stands, so that results with their times can be compared.
+# A stopped clock, so that results with their times can be compared.
 AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
 SENSORS = {
     **sensor(f"{SERVER}/Sensors/Inlet_1", "Inlet 1", 21.5, PhysicalContext="Intake"),
@@ -64,7 +64,7 @@ WORKS = {"thermal": read_thermal, "models": read_models}
 
 
 class Pair(t.NamedTuple):
-    """A BMC that is well, and one whose answers are replaced."""
+    """A healthy BMC, and one whose answers are replaced."""
 
     good: HttpsServer
     bad: HttpsServer
@@ -88,7 +88,7 @@ def read(work: str, servers: t.Sequence[tuple[str, HttpsServer]]) -> Json:
 
 
 def of_good(result: Json) -> list[t.Any]:
-    """All that the result says of the machine that is well."""
+    """The parts of the result about the healthy machine."""
     return [
         [item for item in result.get(part, []) if item["name"] == "good"]
         for part in ("readings", "sensors", "models", "authentication", "errors")
@@ -138,14 +138,14 @@ def test_a_machine_with_endless_pages_is_given_up_after_its_bytes(
     assert of_good(result) == alone["thermal"]
     [error, *_others] = [item for item in result["errors"] if item["name"] == "bad"]
     assert (error["reason"], "more than 2 MiB in all" in error["detail"]) == ("malformed", True)
-    # Eleven pages of 180 kB are within the budget; nothing is asked for after the twelfth but the
-    # power, which is a reading of its own.
+    # Eleven pages of 180 kB are within the budget; after the twelfth only the power is requested,
+    # which is a separate reading.
     fetched = [path for path in pair.bad.requests if "/Page" in path]
     assert len(fetched) == Budget().size // 180_000
 
 
 def as_stored(value: t.Any) -> t.Any:
-    """The value as Kubernetes can store it, which has integers of 64 bits."""
+    """The value as Kubernetes can store it, with integers of 64 bits."""
     if isinstance(value, dict):
         return {key: as_stored(item) for key, item in value.items()}
     if isinstance(value, list):

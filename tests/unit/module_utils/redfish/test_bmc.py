@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One visit of a BMC for temperature, power and models, and which models are not asked again."""
+"""One visit of a BMC for temperature, power and models, and models that are not requested again."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_readers_run_at_the_same_time_in_threads() -> None:
 
 
 class TestModelsThatAreKept:
-    """What a BMC named a few minutes ago is not asked again."""
+    """A BMC's names from a few minutes ago are not requested again."""
 
     @pytest.mark.parametrize(
         ("minutes", "more", "is_asked"),
@@ -161,7 +161,7 @@ class TestModelsThatAreKept:
             (9.9, {}, False),
             (10.0, {}, True),
             (5.0, {"refresh": True}, True),
-            # A clock that went back says nothing of an age.
+            # A clock that was set back says nothing about an age.
             (-1.0, {}, True),
         ],
     )

@@ -32,7 +32,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture
 def lab(running: EmbeddedLab) -> Iterator[EmbeddedLab]:
-    # Whatever ends faults sets the clock right as well.
+    # Clearing the faults also resets the clock.
     running.admin("POST", "/clock", {"frozen": True})
     yield running
     running.admin("DELETE", "/faults")

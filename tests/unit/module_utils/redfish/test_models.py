@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""redfish_ml_model_info's work against BMCs on loopback."""
+"""redfish_ml_model_info's function against BMCs on loopback."""
 
 from __future__ import annotations
 

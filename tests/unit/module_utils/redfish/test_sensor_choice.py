@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of a BMC's temperatures is the inlet, and which readings count at all."""
+"""Choice of the inlet among a BMC's temperatures, and the readings that count at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from support.redfish_trees import (
 
 
 class TestOrder:
-    """Which of several sensors is the inlet."""
+    """Choice of the inlet among several sensors."""
 
     def test_levels_in_their_order(self) -> None:
         levels: list[dict[str, Document]] = [
@@ -134,7 +134,7 @@ class TestOrder:
 
 
 class TestUsable:
-    """Which readings count."""
+    """Readings that count."""
 
     @pytest.mark.parametrize("value", [None, "", "N/A", True, [], {}, "nan", "1e999", 10**400])
     def test_null_reading_is_missing_and_never_zero(self, value: t.Any) -> None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""redfish_thermal_info's work: results, known sensors, failures, snapshots."""
+"""redfish_thermal_info's function: results, known sensors, failures, snapshots."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class TestPower:
 
 
 class TestKnownSensors:
-    """The steady poll: what an earlier result gave is asked first."""
+    """The steady poll: paths from an earlier result are requested first."""
 
     def documents(self, name: str = "Inlet", celsius: t.Any = 22) -> dict[str, Document]:
         return one_server(thermal(temperature(name, celsius, "Intake")), power(100))
@@ -207,7 +207,7 @@ class TestKnownSensors:
 
 
 class TestFailures:
-    """What is told about machines that give nothing."""
+    """Reports about machines without values."""
 
     def test_a_machine_without_redfish(self) -> None:
         error = only_error(read({"/": {}}, "inlet power")[0])

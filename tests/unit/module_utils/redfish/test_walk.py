@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which chassis is the server, how its links are followed, and with how few requests."""
+"""Choice of the server's chassis, following of its links, and the small number of requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ref_systems() -> dict[str, t.Any]:
 
 
 class TestChassis:
-    """Which of several chassis is the server."""
+    """Choice of the server among several chassis."""
 
     def enclosure_and_server(self) -> dict[str, Document]:
         """The enclosure comes first and has an intake; the server has only a name."""
@@ -127,7 +127,7 @@ class TestChassis:
 
 
 class TestLinks:
-    """References as BMCs write them."""
+    """References in the forms that BMCs use."""
 
     def test_trailing_slashes_fragments_and_absolute_urls(self) -> None:
         documents = one_server(thermal(temperature("Inlet", 22)), power(100))

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever JSON a BMC answers, the worst is a TargetFailure; and lists may come in any order."""
+"""Whatever JSON a BMC answers, the worst result is a TargetFailure; list order does not matter."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Answers:
 
 
 def walk(documents: t.Mapping[str, t.Any], known: Known) -> int:
-    """Read both quantities; how many requests that took."""
+    """Read both quantities; return the number of requests."""
     answers = Answers(documents)
     one = Walk(Tree(t.cast(Client, answers)), known)
 

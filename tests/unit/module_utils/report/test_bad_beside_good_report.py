@@ -1,7 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bad node, reading, plan or text never loses the report: the rest stands, and nothing runs."""
+"""A bad node, reading, plan or text never loses the report: the rest is shown, and nothing
+executes.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ ATTRIBUTES = frozenset(
 
 
 class Reader(HTMLParser):
-    """Fails where a page holds an element or an attribute that no report has."""
+    """Fail if a page has an element or an attribute that no report has."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in ELEMENTS
@@ -75,7 +77,7 @@ def good(folder: Path) -> dict[str, str]:
 
 
 def spoil(folder: Path, good: dict[str, str], name: str, body: t.Any) -> None:
-    """Make the folder a good one but for this document."""
+    """Make the folder good except for this document."""
     for other, text in good.items():
         (folder / other).write_text(text)
     (folder / name).write_text(json.dumps(body))
@@ -118,7 +120,7 @@ def test_a_document_that_is_odd_never_loses_the_report(
         try:
             report = build_from(str(folder))
         except InvalidInput as error:
-            # A document that does not follow its schema is not ours; one sentence says so.
+            # A document that violates its schema is not ours; one sentence reports it.
             assert len(str(error)) < 100_000
             return
         json.dumps(report, allow_nan=False)

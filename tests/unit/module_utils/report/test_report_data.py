@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report says of the documents of a run folder."""
+"""The report's content for the documents of a run folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_equal_documents_give_equal_reports_with_the_time_of_the_newest(tmp_path
 
 
 def test_a_trial_of_one_rack_tells_the_watts_of_its_nodes(tmp_path: Path) -> None:
-    """Only five nodes have a NodeConfig, with BMCs alone, and the plan counts idle nodes as asleep."""
+    """Only five nodes have a NodeConfig, with BMCs alone; the plan counts idle nodes as asleep."""
     folder = write(tmp_path, Case(pods=0, bound=False, baseline=False))
     read = json.loads((folder / "readings.json").read_text())["readings"]
     names = sorted(read)[:5]
@@ -292,14 +292,14 @@ def test_the_cheapest_type_got_the_load_and_the_spared_ones_say_what_they_would_
     assert [entry["pods"] for entry in types] == [60, 0, 0, 0]
     prices = [entry["watts_per_core"] for entry in types]
     assert prices == sorted(prices)
-    # The first core is the cheapest of a curve that bends up; the whole curve of one that bends
-    # down: 9 W × (1 + (0.3 − 1) / 2) = 5.85 W.
+    # The first core is the cheapest of a convex curve; for a concave one the whole curve counts: 9
+    # W × (1 + (0.3 − 1) / 2) = 5.85 W.
     assert prices[1] == pytest.approx(1.9 * (1 + 0.3 * 6.4 / 128 / 2), rel=1e-3)
     assert prices[3] == pytest.approx(5.85, rel=1e-3)
 
 
 def test_every_number_is_of_the_pods_that_were_bound(tmp_path: Path) -> None:
-    """All pods of one node were skipped, a part of another's failed, and one has no outcome."""
+    """All pods of one node were skipped, some of another's failed, and one has no outcome."""
     write(tmp_path, Case(nodes=8, pods=250))
     whole = build_from(str(tmp_path))["sections"]
     path = tmp_path / "bound" / "bindings.json"
@@ -323,7 +323,7 @@ def test_every_number_is_of_the_pods_that_were_bound(tmp_path: Path) -> None:
         == sum(len(entry["pods"]) for entry in entries.values())
     )
     assert sum(entry["pods"] for entry in found["server_types"]["types"]) == len(bound)
-    # Nothing is predicted for a part of the pods; without pods a node stays as it was.
+    # Nothing is predicted for a part of the pods; a node without pods stays unchanged.
     assert last not in entries and entries[first]["watts_after"] is None
     assert headline["left_out"] == [first]
     plan = json.loads((tmp_path / "bound" / "plan.json").read_text())["nodes"]
@@ -353,7 +353,7 @@ def test_pods_that_ended_or_came_since_are_counted(tmp_path: Path) -> None:
 
 
 def test_of_large_pods_only_name_and_node_are_ever_in_memory(tmp_path: Path) -> None:
-    """A report is made in the process of a template, beside all that Ansible has there."""
+    """A report is made in the process of a template, which also holds Ansible's own memory."""
     expected = report_of(tmp_path)
     path = tmp_path / "snapshot.json"
     pods = json.loads(path.read_text())["pods"]
@@ -374,7 +374,7 @@ def test_of_large_pods_only_name_and_node_are_ever_in_memory(tmp_path: Path) -> 
         _now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The file as bytes and as text; its objects would be five times as much.
+    # The file as bytes and as text; its objects would take five times as much.
     assert peak < 3 * path.stat().st_size
 
 

@@ -48,7 +48,7 @@ def test_hosts_are_listed_by_rack_with_role_capabilities_and_reason(tmp_path: Pa
         True,
         2,
     )
-    # Nobody told about SR-IOV, which is not the same as no.
+    # Nothing was reported about SR-IOV, which is different from no.
     assert (worker["roles"], worker["sriov"], worker["memory_mib"]) == (["worker"], None, None)
     assert failing["roles"] == [] and "no power" in failing["why"]
     text = page(found)

@@ -121,11 +121,11 @@ def test_counted_energy_is_shown_with_its_period_and_never_mixed_with_an_estimat
     assert "from 2026-01-31 09:00:00 UTC to 2026-01-31 12:00:00 UTC" in html
     assert "estimate" not in html[html.index("Watts by namespace") : html.index("Whole machine")]
     assert "shop, pods that have ended" in html
-    # Times that are none leave an estimate.
+    # Invalid times leave an estimate.
     path = tmp_path / "metering.json"
     path.write_text(path.read_text().replace("T12:00:00Z", "T99:00:00Z"))
     assert build_from(str(tmp_path))["sections"]["metering"]["energy"]["basis"] == "estimated"
-    # Without a price there is energy alone.
+    # Without a price there is only energy.
     without = page(build_from(counted(tmp_path / "without")))
     assert ">Energy of 3\u202fh, counted<" in without and "Cost" not in without
 

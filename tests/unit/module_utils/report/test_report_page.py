@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page: whole, harmless and small, whatever the cluster says."""
+"""The page: complete, harmless and small, whatever the cluster's texts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VOID = {"meta", "br", "wbr"}
 
 
 class Reader(HTMLParser):
-    """Elements, attributes and text of a page; fails where elements are not closed in order."""
+    """Elements, attributes and text of a page; fails if elements are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

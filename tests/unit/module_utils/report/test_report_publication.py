@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module report_publication: places of a report, and places that do not take it."""
+"""Module report_publication: destinations of a report, and destinations that refuse it."""
 
 from __future__ import annotations
 

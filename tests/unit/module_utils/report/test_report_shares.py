@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cache ways and devices in the report: what is drawn, what is told, what is left out."""
+"""Cache ways and devices in the report: pictures, texts, and omissions."""
 
 from __future__ import annotations
 

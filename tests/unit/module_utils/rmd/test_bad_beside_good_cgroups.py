@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod, a control group or kubelet's file that cannot be read changes nothing for other pods."""
+"""An unreadable pod, control group or kubelet file changes nothing for other pods."""
 
 from __future__ import annotations
 

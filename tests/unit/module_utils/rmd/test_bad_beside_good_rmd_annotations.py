@@ -1,7 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod whose annotation for cache ways cannot be read changes nothing for the other pods of its node."""
+"""A pod with an unreadable annotation for cache ways changes nothing for the other pods of its
+node.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
 NODE = "n1"
-# Bad pods, each with the annotation that is no number.
+# Bad pods, each with an annotation that is not a number.
 BAD = {"bad": "cache_min", "bad-too": "mba_percentage", "bad-as-well": "mba_mbps"}
 _DISCOVERY = {
     "kind": "APIResourceList",
@@ -74,7 +76,7 @@ def workload(name: str) -> Json:
 
 
 class Api:
-    """An API server that holds pods and RmdWorkloads and takes every write."""
+    """An API server that holds pods and RmdWorkloads and accepts every write."""
 
     def __init__(self) -> None:
         self.pods: list[Json] = []
@@ -141,7 +143,7 @@ def _without_times(asked: Asked) -> t.Any:
 
 
 def of_others(found: tuple[Json, Json, list[t.Any]]) -> Json:
-    """All that was told and written of the good pods."""
+    """All results and writes that concern the good pods."""
     listed, result, writes = found
     good = ("one", "two", "refused", "full", "ended")
     names = [f"rmd-workload-{name}" for name in good]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever one RMD daemon answers, another one is asked and changed as if it were alone."""
+"""Whatever one RMD daemon answers, another one is read and changed as if it were alone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Servers = tuple[HttpsServer, HttpsServer]
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
-    # A list as a document would be one of replies.
+    # A list as a document would count as a list of replies.
     documents = {path: Reply(body=body) for path, body in TREE.items()}
     with HttpsServer(documents, certificate=None) as good, HttpsServer(certificate=None) as bad:
         yield good, bad

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An RmdNodeState, a Node or a daemon's pod that cannot be read changes nothing for others."""
+"""An unreadable RmdNodeState, Node or daemon's pod changes nothing for others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
 
 
 def without(result: Json, name: str) -> Json:
-    """What is said of all others than the node of this name, and its state."""
+    """Results for all nodes except the one of this name, and its state."""
     found = of_others(result)
     for part in ("states", "statuses"):
         found[part] = [each for each in found[part] if not named(each).endswith(name)]

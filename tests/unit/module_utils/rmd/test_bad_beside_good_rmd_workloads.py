@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An RmdWorkload or RmdConfig that cannot be read changes nothing for the others."""
+"""An unreadable RmdWorkload or RmdConfig changes nothing for the others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_bad_workload_changes_nothing_for_the_others(before: Before, seed: int
 def test_a_bad_configuration_changes_nothing_for_workloads(before: Before, seed: int) -> None:
     result = before.beside("rmd_configs", bad_object(seed, config(BAD, "a")))
     mine, others = of_others(result), of_others(before.without)
-    # A readable one may select fewer nodes for workloads that select theirs, as it should.
+    # A readable one may select fewer nodes for workloads with a node selector, as intended.
     for part in ("results", "statuses") if not result["findings"][1:] else ():
         mine[part] = [each for each in mine[part] if "two" not in str(each)]
         others[part] = [each for each in others[part] if "two" not in str(each)]

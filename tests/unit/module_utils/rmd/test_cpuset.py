@@ -273,7 +273,7 @@ def varint(value: int) -> bytes:
 
 
 def pod_resources(cpus: bytes) -> bytes:
-    """The answer of kubelet for one container; devices and memory beside the CPUs."""
+    """kubelet's answer for one container, with devices and memory beside the CPUs."""
     container = message(1, b"nginx1") + message(2, message(1, b"intel.com/qat")) + cpus
     return message(1, message(1, b"pod-1") + message(2, b"default") + message(3, container))
 
@@ -284,7 +284,7 @@ ONE_BY_ONE = message(3, 300) + message(3, 2)
 
 @dataclass
 class Kubelet:
-    """A gRPC server on kubelet's socket below ``root``, which gives ``answer``."""
+    """A gRPC server on kubelet's socket below ``root``, which returns ``answer``."""
 
     root: Path
     answer: bytes
@@ -292,7 +292,7 @@ class Kubelet:
 
 @pytest.fixture
 def kubelet() -> Iterator[Kubelet]:
-    # Not tmp_path: the path of a Unix socket has 107 characters at the most.
+    # Not tmp_path: the path of a Unix socket has at most 107 characters.
     with tempfile.TemporaryDirectory() as root:
         served = Kubelet(Path(root), pod_resources(PACKED))
         with _serving(served):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rmd_workload's work on simulated daemons, over HTTP and TLS."""
+"""rmd_workload's function on simulated daemons, over HTTP and TLS."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def test_a_client_that_may_only_look(daemons: RmdDaemons) -> None:
     [error] = result["errors"]
     assert error["reason"] == "forbidden"
     assert "an administrator's" in error["detail"]
-    # It is no answer to the workload, for which a pod might be ended.
+    # It is not an answer about the workload, for which a pod might be ended.
     assert result["results"][0]["response"].startswith("Failed: ")
 
 
@@ -450,7 +450,7 @@ def scripted(
     one: Reply | None = None,
     workloads: t.Sequence[dict[str, t.Any]] = (),
 ) -> dict[str, t.Any]:
-    """apply_workloads on a server that gives these answers to /v1/workloads, one after another.
+    """apply_workloads on a server with these successive answers to /v1/workloads.
 
     `one` is its answer to /v1/workloads/1.
     """
@@ -470,7 +470,7 @@ def test_a_write_whose_answer_was_lost_is_looked_for_and_not_repeated() -> None:
 
 
 def test_a_cpu_that_was_taken_meanwhile_is_named() -> None:
-    """v0.2 shows CPUs 1 and 2 as 6, the mask that upstream's README shows without a word."""
+    """v0.2 shows CPUs 1 and 2 as 6, a mask that upstream's README does not explain."""
     words = (
         b"Failed to validate workload. Reason: Workload validation in database failed."
         b" Details: CPU list 6 has been assigned\n"

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose ways are whose, concluded from what a daemon says, against its machine's real masks."""
+"""Owners of ways, concluded from a daemon's answers, against its machine's real masks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from support.rmd import BROADWELL
 
 
 def told(daemon: Daemon) -> tuple[list[Cache], list[Stored]]:
-    """All that the API says."""
+    """All answers of the API."""
     workloads = [item.document(daemon.configuration.wire) for item in daemon.workloads.values()]
     return caches_of(cache_level(daemon)), [stored_of(document) for document in workloads]
 
@@ -44,7 +44,7 @@ def ask(daemon: Daemon, most: int, least: int, *cpus: int) -> str:
 
 
 def real(daemon: Daemon, key: str, cache: int) -> set[int]:
-    """The ways of a workload's group on a cache; none where it has no say."""
+    """The ways of a workload's group on a cache; none if it does not restrict them."""
     mask = daemon.hardware.resctrl.groups[daemon.workloads[key].cos_name].masks[cache]
     return set() if mask == daemon.host.full else {way for way in range(20) if mask >> way & 1}
 

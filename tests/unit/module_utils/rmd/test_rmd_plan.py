@@ -75,10 +75,10 @@ def action(stored: Stored, desired: Desired) -> str:
         (has("a", policy="gold"), wanted("a", policy="gold", cache=MORE), "unchanged"),
         (has("a", policy="gold"), wanted("a", policy="silver"), "change"),
         (has("a"), wanted("a", policy="gold"), "change"),
-        # A PATCH with equal values would do nothing, and the policy would stay.
+        # A PATCH with equal values would have no effect, and the policy would stay.
         (has("a", policy="gold"), wanted("a"), "replace"),
         (has("a", policy="gold"), wanted("a", cache={"max": 4, "min": 4}), "change"),
-        # A PATCH cannot take a P-state away.
+        # A PATCH cannot remove a P-state.
         (has("a", pstate={"ratio": 1.5, "monitoring": "on"}), wanted("a"), "replace"),
         (
             has("a", pstate={"ratio": 1.5, "monitoring": "on"}),

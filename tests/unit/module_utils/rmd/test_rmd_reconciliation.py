@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rmd_reconciliation's work: RmdWorkloads of a cluster against simulated daemons."""
+"""rmd_reconciliation's function: RmdWorkloads of a cluster against simulated daemons."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_the_shapes_of_both_versions_mean_the_same(cluster: RmdCluster) -> None:
 
 def test_a_refused_workload_is_told_with_what_the_words_mean(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache={"max": 11, "min": 11}, nodes=["n1"])
-    cluster.run(min_success=1.0)  # the daemon is well
+    cluster.run(min_success=1.0)  # the daemon is healthy
     assert states(cluster, "a")["n1"] == {"response": "Fail: Not enough cache left on cache_id 0"}
     assert cluster.condition("a") == ("False", "Refused")
     message = cluster.status("a")["conditions"][0]["message"]
@@ -341,7 +341,7 @@ def test_orphans_that_fill_a_pool_are_explained(cluster: RmdCluster) -> None:
 
 
 class Story:
-    """RmdWorkloads that come, change and go by chance, on the daemons of v0.2."""
+    """RmdWorkloads that are randomly created, changed and deleted, on daemons of v0.2."""
 
     nodes = NODES[::2]
 
@@ -368,7 +368,7 @@ class Story:
         self.cluster.put(name, **self.wanted[name])
 
     def require_the_desired_state(self) -> None:
-        """Every workload once, with its CPUs, and no group that no workload has."""
+        """Every workload once, with its CPUs, and no group without a workload."""
         for node in self.nodes:
             here = {key: spec for key, spec in self.wanted.items() if node in spec["nodes"]}
             assert stored(self.cluster, node) == {
@@ -467,7 +467,7 @@ def test_endpoints_of_the_inventory_come_first() -> None:
 
 
 def test_a_pod_of_another_namespace_is_no_daemon() -> None:
-    """Anybody may give a pod the label of daemons; the first one found was asked for its node."""
+    """Anyone may give a pod the daemons' label; the first such pod was used for its node."""
     nodes = [{"metadata": {"name": name}} for name in ("n1", "n2")]
     strange = [pod(node, namespace="tenant", podIP="10.6.6.6") for node in ("n1", "n2")]
     found = daemons_of(nodes, [*strange, pod("n1", port=8443)], {}, "default")
