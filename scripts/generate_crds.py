@@ -22,7 +22,7 @@ FILES = REPOSITORY / "roles" / "crds" / "files"
 HEADER = "# SPDX-License-Identifier: GPL-3.0-or-later\n---\n"
 # REUSE-IgnoreEnd
 
-# What every object has.
+# Common fields of every object.
 STANDARD = {
     "apiVersion": {"type": "string", "description": "Group and version of the API."},
     "kind": {"type": "string", "description": "Kind of the object."},

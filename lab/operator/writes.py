@@ -140,8 +140,8 @@ def _different(old: Any, new: Any, path: str = "") -> list[str]:
     return [] if old == new else [path]
 
 
-# Of a NodeConfig, the times of readings and the values that moved meanwhile; of a PowerFleet, the
-# last run.
+# Fields that every run moves: in a NodeConfig the times of readings and the values that moved
+# meanwhile, in a PowerFleet the last run.
 _BEATING: Mapping[str, tuple[str, ...]] = {
     "nodeconfigs": (".status.readings.",),
     "powerfleets": (".status.lastRun", ".status.watts", ".status.hottestInlet"),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report as people see it: in Chromium, light and dark, from a phone to a wall, and on paper.
+"""The report as users see it: in Chromium, light and dark, from a phone to a wall, and on paper.
 
 Pictures of every case go to build/pictures.
 """
@@ -43,7 +43,7 @@ CASES = {
 WINDOWS = {"phone": (360, 740), "desktop": (1280, 860), "wall": (3840, 2160)}
 PICTURES = Path(os.environ["WATTWISE_REPOSITORY"]) / "build" / "pictures"
 
-# Whatever ends to the right of the window, and boxes that hide a part of their text.
+# Elements that end to the right of the window, and boxes that hide a part of their text.
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(element => {
     const style = getComputedStyle(element), box = element.getBoundingClientRect();
     if (element.closest('.hidden, svg, .stack thead, .dense') || box.width === 0)
@@ -80,7 +80,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def violations(page: Page) -> list[Any]:
-    """What axe-core finds, by rule and place."""
+    """axe-core's findings, by rule and place."""
     script = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
     page.add_script_tag(content=script)
     found: list[Any] = page.evaluate(

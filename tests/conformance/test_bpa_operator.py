@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The BPA operator's own unit cases and samples, and its defects, which are not here.
+"""The BPA operator's own unit cases and samples, and its defects, which the collection avoids.
 
 Source: akraino-edge-stack/icn, cmd/bpa-operator, v0.4.0 and the tree before e7e71a0.
 """

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The prototype's tables of what is left of a resource, by their intent.
+"""The prototype's tables of remaining capacity, by their intent.
 
-Upstream's tests compare the reduced value with itself, so that none of these numbers was checked.
+Upstream's tests compare the reduced value with itself, so they check none of these numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def amount(resource: str, kind: str, wanted: t.Any) -> Json:
 
 
 def left(resources: list[Json], requests: list[Json]) -> list[str] | None:
-    """What is left of each resource of a device after a claim; None where it gets nothing."""
+    """Rest of each resource of a device after a claim; None if the claim gets nothing."""
     objects = [pool(*resources), claim("c", *requests)]
     task = read_task([Given(item) for item in objects], Options())
     usage = Usage(task.instance)

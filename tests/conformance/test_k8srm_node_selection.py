@@ -20,7 +20,7 @@ Json = dict[str, t.Any]
 
 
 def claim(name: str = "myclaim", driver: str = FOOZER, **more: t.Any) -> Json:
-    # The prototype looks no class up; its tests say so in the field.
+    # The prototype does not look up classes; its tests say so in the field.
     return device_claim(name, deviceClass="not implemented yet", driver=driver, **more)
 
 
@@ -88,7 +88,7 @@ def test_a_node_is_selected_as_in_the_prototype_s_case(name: str) -> None:
 
 
 def readme_output(after: str) -> str:
-    """What the prototype's README prints for its first test, after this command."""
+    """The prototype's README output for its first test, after this command."""
     text = require_reference("originals", "k8srm-prototype.txt").read_text(encoding="utf-8")
     shown = text.partition(after)[2].partition("=== TEST single by driver")[2]
     return shown.partition("=== DONE single by driver")[0].strip()
@@ -118,14 +118,14 @@ def test_the_short_output_is_that_of_the_readme_in_the_order_of_names() -> None:
 
 
 def sections(text: str) -> list[str]:
-    """What stands below the two headings."""
+    """The text below the two headings."""
     allocations, results = text.split("NODE RESULTS\n------------\n")
     assert allocations.startswith("ALLOCATIONS\n-----------\n")
     return [allocations.removeprefix("ALLOCATIONS\n-----------\n").strip(), results.strip()]
 
 
 def test_claims_of_one_pod_are_not_given_the_same_device() -> None:
-    """Upstream judges each claim as if it were alone, and gives a device twice."""
+    """Upstream judges each claim in isolation, and allocates a device twice."""
     result = allocate(
         {
             "objects": [*device_pools("zero", 1), claim("a"), claim("b"), claim("c")],

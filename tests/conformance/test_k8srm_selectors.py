@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selectors as the prototype's and its successor's tests want them, and as Kubernetes has them."""
+"""Selectors as in the tests of the prototype and its successor, and as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_quantity_compared_with_a_text_is_an_error_of_the_prototype_s_words() 
 
 
 def test_quantities_of_the_prototype_are_compared_with_kubernetes_function() -> None:
-    """Upstream has no way at all to ask for a quantity."""
+    """Upstream has no way at all to request a quantity."""
     given = flat([{"name": "memory", "quantityValue": "10Gi"}])
     selector = Compiler("flat").compile(
         'device.memory.compareTo(quantity("10240Mi")) == 0 && '

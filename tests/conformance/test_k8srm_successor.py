@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The samples of the prototype's successor: 22 ways to ask, 4 sets of pools, and what follows."""
+"""The samples of the prototype's successor: 22 requests, 4 sets of pools, and the effects."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_count_beside_requests_and_a_mapping_of_resources_are_reported() -> No
 
 
 def feasible_sets() -> Iterator[tuple[str, ...]]:
-    """Every set of partitions that the accounting lets exist at the same time."""
+    """Every set of partitions that can exist together according to the accounting."""
     task = read_task([Given(a100()), Given(device_claim("c", driver="nvidia"))], Options())
     usage, devices = Usage(task.instance), task.instance.devices
     one = Alternative(0, whole=True)
@@ -139,7 +139,9 @@ def test_the_published_names_of_memory_slices_are_refused() -> None:
 
 
 def test_partitions_of_eight_gpus_are_given_to_pods() -> None:
-    """The successor's instance of two nodes with eight GPUs each, asked for one partition each."""
+    """The successor's instance of two nodes with eight GPUs each, with a request for one partition
+    each.
+    """
     pools = []
     for node in range(2):
         for number in range(8):

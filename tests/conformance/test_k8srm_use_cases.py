@@ -65,7 +65,7 @@ def test_a_claim_for_a_defective_class_is_refused(name: str) -> None:
 
 
 def test_a_class_adds_its_driver_constraints_and_matches() -> None:
-    """Upstream never looks a class up."""
+    """Upstream never looks up classes."""
     mixed = device_pool(
         "mixed",
         "n1",
@@ -129,7 +129,7 @@ LARGE = machine({"a100": 2, "l4": 2, "h100": 1}, 4, ["intel", "intel", "mellanox
 
 
 def chosen(name: str, pools: list[Json], **more: t.Any) -> list[str] | None:
-    """The devices for a use case's claim, as pool/device; None where there are none."""
+    """The devices for a use case's claim, as pool/device; None if there are none."""
     asking = pod("my-pod", [{"name": "devices", "template": USE_CASES[name]}])
     options = {"strategy": "first_fit", **more}
     result = allocate({"objects": [*pools, *THEIR_CLASSES, asking], **options})
@@ -187,7 +187,7 @@ def test_there_are_nine_use_cases() -> None:
         ("the best of three kinds of GPUs", machine({"l4": 2}, 0, []), ["l4s/l4-0", "l4s/l4-1"]),
         ("the best of three kinds of GPUs", machine({"l4": 1}, 0, []), None),
         (
-            # No NIC is at the first root, so its GPU is passed over.
+            # No NIC is at the first root, so its GPU is skipped.
             "a virtual function near the best of three kinds of GPUs",
             [*machine({"a100": 1, "l4": 2}, 0, []), *machine({}, 1, ["mellanox", "intel"])],
             ["nic-1/vf-0", "l4s/l4-0", "l4s/l4-1"],

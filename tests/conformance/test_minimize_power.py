@@ -60,7 +60,7 @@ def test_normalized_scores_are_upstreams(
 def score(
     curve: Curve | None, millicores: int, *, used: int = 0, capacity: int = 10_000, free: int = 0
 ) -> int:
-    """The raw score of a node with so many millicores in use and so many in all."""
+    """The raw score of a node with this many millicores in use and in total."""
     node = Node(
         "n",
         free={"cpu": free},
@@ -103,7 +103,7 @@ def test_what_cannot_be_predicted_is_an_error() -> None:
 
 @pytest.mark.parametrize("cpu_usage_format", FORMATS)
 def test_the_format_of_the_cpu_usage_is_the_models_business(cpu_usage_format: str) -> None:
-    """Upstream scores with W(usage) in cores or percent; here a curve over cores stands between."""
+    """Upstream scores with W(usage) in cores or percent; here a curve over cores is in between."""
     capacity = 16.0
 
     def model(usage: float) -> float:
@@ -153,7 +153,7 @@ def test_pods_go_to_the_node_with_the_fewest_whole_watts() -> None:
 
 
 def test_small_pods_tie_and_the_scores_for_resources_decide() -> None:
-    """B12: what adds less than a watt everywhere costs the same everywhere."""
+    """B12: pods that add less than a watt everywhere cost the same everywhere."""
     nodes = [node("a", 9.0), node("b", 1.0)]
     assert placed(nodes, pods(4, "100m")) == {"a": 2, "b": 2}
     assert placed(nodes, pods(4, "100m"), strategy="greedy") == {"b": 4}
@@ -173,7 +173,7 @@ def test_a_pod_without_cpu_is_not_scheduled() -> None:
 
 
 def test_pods_that_were_just_bound_count_as_load_at_their_assumed_use() -> None:
-    """A pod counts in full while it is placed, and with its assumed use from then on."""
+    """A pod counts in full during its placement, and with its assumed use from then on."""
     bent = node("a", 1.0)
     bent["curve"] = {"cpu": [0, 4, 8], "watts": [100, 100, 180]}
     bent["allocatable"] = {"cpu": "16", "memory": "32Gi"}

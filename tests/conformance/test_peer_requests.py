@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What MinimizePower, PEAKS and kube-scheduler count for a pod and for what runs on a node."""
+"""Requests that MinimizePower, PEAKS and kube-scheduler count for a pod and for running pods."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 """Answers of real BMCs and mockups, served over HTTPS: redfish_thermal_info must read them right.
 
 Samples whose publishers state no licence are not in this repository: they are read from the
-reference folder, and their tests skip where it is absent. A URI without a file answers 404.
+reference folder, and their tests skip if it is absent. A URI without a file answers 404.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent / "redfish"
 EXPECTED: dict[str, dict[str, t.Any]] = yaml.safe_load((HERE / "expected.yaml").read_text())
 ANSWER = ("inlet_celsius", "source_uri", "sensor_name", "rule", "power_watts", "power_uri")
 
-# Of these only one resource was published, below a chassis whose name nobody can guess.
+# Only one resource of these was published, below a chassis whose name cannot be guessed.
 WITHOUT_WAY_IN = (
     "hpe-oneview-blade",
     "hpe-oneview-enclosure",

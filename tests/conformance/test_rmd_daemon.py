@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated RMD daemon against the tables of what RMD's code does: texts, codes, ways."""
+"""The simulated RMD daemon against tables of RMD's behaviour in code: texts, codes, ways."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORED = REASON + "Workload validation in database failed. Details: "
 
 
 class Client:
-    """Asks a daemon without a socket between."""
+    """Sends requests to a daemon without a socket in between."""
 
     def __init__(self, configuration: Configuration | None = None, host: Host = BROADWELL) -> None:
         self.daemon = Daemon(host, configuration or Configuration())

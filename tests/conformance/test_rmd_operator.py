@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of rmd-operator v0.1.1 and v0.3 say, and where we deviate from it."""
+"""Cases from the tests of rmd-operator v0.1.1 and v0.3, and our deviations from them."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ def test_deviation_an_address_that_is_none_is_named_and_stops_no_other(
 def test_deviation_8_the_capacity_follows_the_daemon(
     cluster: RmdCluster, before: str | None
 ) -> None:
-    """Upstream keeps what is there, unless that is 0."""
+    """Upstream keeps the existing value unless it is 0."""
     cluster.ways = {} if before is None else {NODES[0]: before}
     cluster.run()
-    # two caches with ten guaranteed ways each, less the two of a workload that no pod asked for
+    # two caches with ten guaranteed ways each, less the two of a workload without a pod
     assert cluster.ways[NODES[0]] == "18"
 
 
@@ -151,7 +151,7 @@ def test_a_daemon_that_is_away_offers_nothing(cluster: RmdCluster, before: str) 
             {"cache": CACHE, "pstate": {"ratio": "1.5", "monitoring": ""}},
             {"cache": CACHE, "pstate": {"ratio": 1.5, "monitoring": "on"}},
         ),
-        # A policy decides alone, so what the daemon would overwrite is not sent.
+        # The policy alone determines them, so values that the daemon would overwrite are not sent.
         (
             {"cache": CACHE, "policy": "gold", "pstate": {"ratio": "1.5", "monitoring": "on"}},
             {"policy": "gold"},

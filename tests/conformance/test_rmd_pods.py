@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RmdWorkloads of pods: the vectors of rmd-operator, and where we deviate from it."""
+"""RmdWorkloads of pods: the vectors of rmd-operator, and our deviations from it."""
 
 from __future__ import annotations
 

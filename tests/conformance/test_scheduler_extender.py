@@ -49,7 +49,7 @@ def filtered(reply: str, offered: list[str]) -> list[str]:
 
 
 def prioritized(reply: str, weight: int) -> dict[str, int]:
-    """What is added to the sums of the plugins; Go takes an integer literal alone as Score."""
+    """The addition to the sums of the plugins; Go accepts only an integer literal as Score."""
     hosts = json.loads(reply, parse_float=lambda digits: pytest.fail(f"{digits} is no int64"))
     assert all(set(one) == {"Host", "Score"} and type(one["Score"]) is int for one in hosts)
     scale = MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY
@@ -80,7 +80,7 @@ def test_every_answer_is_one_that_kube_scheduler_takes(seed: int) -> None:
         offered = chance.sample([*names, "unknown"], chance.randint(1, 7))
         body = arguments(one, offered)
         left = filtered(extender.filter(body), offered)
-        # A pod that was offered a node keeps one.
+        # A pod with a node on offer keeps at least one.
         assert left
         sums = prioritized(extender.prioritize(arguments(one, left)), weight=1)
         assert sums.keys() == set(left)
@@ -94,7 +94,7 @@ def test_no_node_offered_is_no_error() -> None:
 
 
 def test_a_node_for_waiting_pods_is_no_target_of_preemption() -> None:
-    """FailedNodes would be tried for evictions without asking the extender again."""
+    """kube-scheduler would try FailedNodes for evictions without asking the extender again."""
     plan = {"placements": [{"namespace": "default", "pod": "big", "uid": "", "node": "a"}]}
     cluster = Cluster().nodes(node("a"), node("b")).publish(published({"a": linear(1.0)}, plan))
     cluster.pods(pod("big", "8"))
@@ -112,7 +112,7 @@ def test_one_point_at_the_shipped_weight_outvotes_all_plugins() -> None:
     plugins = sum(PLUGIN_WEIGHTS.values()) * MAX_NODE_SCORE
     sums = prioritized(reply, shipped()["weight"])
     assert sums["a"] - sums["b"] > plugins
-    # At weight 13 the whole range does, and a small difference does not.
+    # At weight 13 the whole range does; a small difference does not.
     sums = prioritized(reply, 13)
     assert sums["a"] - sums["c"] > plugins > sums["a"] - sums["b"]
 
@@ -122,7 +122,7 @@ def test_the_shipped_configuration_is_one_that_the_extender_answers() -> None:
     assert given["nodeCacheCapable"] is True and given["ignorable"] is True
     assert (given["filterVerb"], given["prioritizeVerb"]) == ("filter", "prioritize")
     assert not {"bindVerb", "preemptVerb", "managedResources"} & given.keys()
-    # Without an authority kube-scheduler would check no certificate.
+    # Without a CA, kube-scheduler would check no certificate.
     assert given["enableHTTPS"] and {"caFile", "certFile", "keyFile"} < given["tlsConfig"].keys()
 
 

@@ -5,8 +5,8 @@
 
 The names of the cases are upstream's: volumebinding/{binder,volume_binding}_test.go,
 volumezone/volume_zone_test.go, nodevolumelimits/csi_test.go and
-volumerestrictions/volume_restrictions_test.go of pkg/scheduler/framework/plugins. A case that is
-about caches or skipped filters has no counterpart here.
+volumerestrictions/volume_restrictions_test.go of pkg/scheduler/framework/plugins. Cases about
+caches or skipped filters have no counterpart here.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def outcome(
     labels: Json | None = None,
     running: list[Json] | None = None,
 ) -> list[str]:
-    """Why node1 is refused: empty where it is not."""
+    """Reason why node1 is refused; empty if it is not."""
     read = VolumeObjects.read([*CLASSES, *objects])
     assert read.findings == []
     node = Node("node1", {}, labels={"host": "node1"} if labels is None else labels)
@@ -419,7 +419,7 @@ def reading(volumes: list[Json]) -> list[Json]:
 
 @pytest.mark.parametrize("kind", FOO)
 def test_disk_conflicts(kind: str) -> None:
-    """Nothing, one state, same state, different state; and readers, of whom upstream has no case."""
+    """Nothing, one state, same state, different state; and readers, without an upstream case."""
     foo, bar = FOO[kind], OTHER[kind]
     taken = [DISK_TAKEN]
     cases = [
@@ -452,7 +452,7 @@ def refused_disks(volumes: list[Json], existing: Json) -> list[str]:
     [(source, driver, part) for source, (driver, part) in MIGRATED.items()],
 )
 def test_inline_disks_count_as_those_of_their_driver(source: str, driver: str, part: str) -> None:
-    """A disk that is on the node already, inline or as a volume of the tree, counts once."""
+    """A disk that is already on the node, inline or as a volume of the tree, counts once."""
     limits = csi_node("node1", 1, driver)
     on_node = {
         **waiting(inline(source, **{part: "foo"})),

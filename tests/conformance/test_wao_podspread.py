@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Vectors of wao-scheduler's own tests of PodSpread, and our deviations from its defects.
 
-Upstream tells control planes by their label; here, as in kube-scheduler, their taint counts.
+Upstream recognises control planes by their label; here, as in kube-scheduler, the taint counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
 
 
 def node(name: str, labels: Json, control_plane: bool) -> Json:
-    """Cheaper the earlier the name, so that only the rule makes pods go elsewhere."""
+    """Cheaper for earlier names, so that only the rule sends pods elsewhere."""
     watts = 10.0 + 10 * int(name[1:])
     return {
         "name": name,
@@ -43,7 +43,7 @@ def pods(name: str, count: int, **fields: t.Any) -> Json:
 
 
 def areas(key: str, *of_area: t.Sequence[int]) -> tuple[list[Json], list[Json]]:
-    """Nodes n00, n01 … of each area, and as many running pods on them as the numbers say."""
+    """Nodes n00, n01 … of each area, with the given numbers of running pods."""
     nodes, running = [], []
     for area, numbers in enumerate(of_area):
         for index, number in enumerate(numbers):
@@ -110,7 +110,7 @@ def test_areas_are_regions_or_zones_or_nodes(labels: list[Json], mode: str) -> N
     nodes = [node(f"n{index}", each, False) for index, each in enumerate([*labels, labels[0]])]
     running = [pods("old", 1, node_name="n0")]
     found = allowed(parameters(nodes, running))
-    # A second node of the first area is closed with it; a node without the label takes none.
+    # A second node of the first area is closed with it; a node without the label takes no pods.
     assert ("n0" in found, f"n{len(labels)}" in found) == (False, mode == "node")
     assert "n1" in found
     assert len(labels) < 3 or "n2" not in found

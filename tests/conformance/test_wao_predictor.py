@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wire of WAO's predictor client, as upstream's own tests fix it, and where we deviate.
+"""The wire format of WAO's predictor client, as in upstream's own tests, and our deviations.
 
 Vectors of wao-estimator pkg/estimator/predictor_pc_mlserver_test.go and of wao-core's V2 client.
 """
@@ -95,13 +95,13 @@ def test_endpoint_without_scheme_or_model_is_an_error(endpoint: str) -> None:
 
 
 def test_deviation_b9_base_path_is_kept() -> None:
-    """Upstream asks http://h/v2/models/m/infer, which is another service behind a gateway."""
+    """Upstream requests http://h/v2/models/m/infer, which is another service behind a gateway."""
     url = wire.infer_url("http://h/base/v2/models/m/infer")
     assert url == "http://h/base/v2/models/m/infer"
 
 
 def test_deviation_b8_empty_version_is_no_version() -> None:
-    """Upstream's provider makes …/versions/infer of it, and then asks …/versions/infer/infer."""
+    """Upstream's provider makes …/versions/infer of it, then requests …/versions/infer/infer."""
     assert wire.model_url("http://10.0.0.20", "PC", "") == "http://10.0.0.20/v2/models/PC/infer"
     made_by_upstream = "http://10.0.0.20/v2/models/PC/versions/infer"
     assert wire.infer_url(made_by_upstream) == "http://10.0.0.20/v2/models/PC/infer"

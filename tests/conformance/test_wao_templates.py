@@ -54,12 +54,12 @@ def test_a_term_renders_as_upstream(
         "basicAuthSecret": {"name": rendered_secret},
         "fetchInterval": "10s",
     }
-    # Upstream's case "nil": a term that is not there stays away.
+    # Upstream's case "nil": an absent term stays absent.
     assert config["spec"]["predictor"] == {}
 
 
 def test_partially_fail_is_an_error_instead_of_verbatim_text() -> None:
-    """Deviation: upstream leaves the field as it stands and says nothing."""
+    """Deviation: upstream leaves the field unchanged and reports nothing."""
     result = render_inlet("https://10.0.100.{{.IPv4.Octet4}}", "redfish-basicauth-{{.Unknown}}")
     assert result["node_configs"] == []
     [error] = result["errors"]
@@ -87,7 +87,7 @@ def test_an_empty_field_renders_to_itself(empty: str) -> None:
 
 
 def test_the_readme_example_gives_what_sprig_gives() -> None:
-    """The arguments of upstream's example are the wrong way round; the result is literal."""
+    """The arguments of upstream's example are in the wrong order; the result is literal."""
     for text, expected in (
         ('{{ trimPrefix .Hostname "worker-" }}', "worker-"),
         ('{{ trimPrefix "worker-" .Hostname }}', "0"),

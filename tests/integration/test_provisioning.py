@@ -397,7 +397,7 @@ RIGHTS = {
     "docs/rbac/provisioning.yaml": ("wao-system", "wattwise"),
     "operator/config/rbac/provisioning/rights.yaml": ("wattwise-system", "wattwise-operator"),
 }
-# Of the task that creates the namespace, and of ansible-operator itself.
+# Rights of the task that creates the namespace, and of ansible-operator itself.
 OF_OTHERS = {
     *(Right("", "namespaces", verb) for verb in ("get", "create", "patch")),
     *(Right("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),

@@ -34,7 +34,7 @@ class Case:
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve.
     ``suffix`` is part of their names and of the pods'. The first ``daemons`` nodes have cache ways,
     the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts of their
-    own. The plan proposes moves in so many ``steps``.
+    own. The plan proposes moves in ``steps`` steps.
     """
 
     nodes: int = 20

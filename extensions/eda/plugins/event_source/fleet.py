@@ -77,7 +77,7 @@ EXAMPLES = r"""
 
 
 def _find_the_collection() -> None:
-    """Let the library be imported where Ansible's own import of collections is not set up."""
+    """Make the library importable where Ansible's own import of collections is not set up."""
     root = str(Path(__file__).resolve().parents[7])
     if root not in sys.path:
         sys.path.append(root)

@@ -115,13 +115,13 @@ def test_small_partitions_share_a_gpu_and_leave_the_other_whole() -> None:
     assert result["outcome"] == "allocated"
     pools = {one["devices"]["results"][0]["pool"] for one in result["allocations"]}
     assert pools == {"gpu-0"}
-    # The slice that is left over of the first GPU, and all of the second.
+    # The remaining slice of the first GPU, and all of the second.
     slice_share = (1000 // 7 + 1000) // 9 / 1000
     assert value_of(result, "fragmentation") == (1 + slice_share, 1 + slice_share)
 
 
 def test_partitions_fill_gpus_to_the_last_slice() -> None:
-    """Of four GPUs each takes one half and one quarter and two of one slice, wherever they lie."""
+    """Each of four GPUs takes one half and one quarter and two of one slice, wherever they are."""
     profiles = ["1g"] * 8 + ["2g"] * 4 + ["3g"] * 4
     slices = [a100(f"gpu-{number}", f"n{number // 2}") for number in range(4)]
     claims = [asks(f"c{number}", profile) for number, profile in enumerate(profiles)]
@@ -133,7 +133,7 @@ def test_partitions_fill_gpus_to_the_last_slice() -> None:
 
 @pytest.mark.large
 def test_more_than_a_model_can_hold_is_packed() -> None:
-    """400 halves of a GPU are more than 150 GPUs have; each GPU is a cell with two of them."""
+    """400 halves of a GPU are more than 150 GPUs have; each GPU is a cell with two halves."""
     slices = [a100(f"gpu-{number}", f"n{number // 2:02}") for number in range(150)]
     claims = [asks(f"c{number}", "3g") for number in range(400)]
     result = run(*slices, *claims)

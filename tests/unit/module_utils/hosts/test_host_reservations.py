@@ -122,7 +122,7 @@ def provisioning(place: str, second: int, **labels: str) -> Json:
         (provisioning("north/edge", 1), "consumer", ""),
         (provisioning("north/edge", 3), "labels", ""),
         (provisioning("north/edge", 1, cluster="other"), "labels", ""),
-        # Of two created in one second, only one may continue.
+        # Only one of two Provisionings created in the same second may continue.
         (provisioning("alps/edge", 2), "labels", "alps/edge"),
         (provisioning("north/edge", 2), "labels", ""),
     ],

@@ -53,7 +53,7 @@ KINDS: dict[str, frozenset[Feature]] = {
 }
 
 
-# Kinds of which `make test-deep` tries this many times more: 20,000 instances with volumes.
+# Kinds that `make test-deep` tries this many times more often: 20,000 instances with volumes.
 MORE = {"volumes": 7, "volumes beside others": 7}
 
 
