@@ -239,7 +239,7 @@ def rooms(session: nox.Session) -> None:
 def changelog(session: nox.Session) -> None:
     """The changelog's fragments: at least one exists, and all are well formed."""
     if not any((MIRROR / "changelogs" / "fragments").glob("*.yml")):
-        session.error("changelogs/fragments/ holds no fragment: say there what a release brings")
+        session.error("changelogs/fragments/ has no fragment; add one about the change")
     run(session, "antsibull-changelog", "lint")
 
 

@@ -46,7 +46,7 @@ def write(state: LabState, settings: LabSettings) -> None:
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     state.inventory.touch(mode=0o600)
     state.inventory.write_text(
-        "# What an operator would write for this cluster; made by `python -m lab up`.\n"
+        "# Inventory as a user would write it for this cluster; made by `python -m lab up`.\n"
         + as_yaml(inventory(state, settings, machines))
     )
 

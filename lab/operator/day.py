@@ -129,8 +129,8 @@ class Day:
         self.hall.mend_machines()
         for node in self.plan.failing:
             self.latencies.expect(
-                "BMC returns → not named any more",
-                f"the status names {node} no more",
+                "BMC returns → no longer named",
+                f"the status no longer names {node}",
                 functools.partial(lambda node: node not in self.hall.failing(), node),
             )
         self.hall.create_pod("giant", cpu="1000")
@@ -142,8 +142,8 @@ class Day:
         self.latencies.settle()
         self.hall.delete_pod("giant")
         self.latencies.expect(
-            "waiting pod leaves → not named any more",
-            "the status names no pod any more",
+            "waiting pod leaves → no longer named",
+            "the status no longer names a pod",
             lambda: self._unplaced() == [],
         )
         self.latencies.settle()
@@ -159,12 +159,12 @@ class Day:
         self.hall.create_device_pod(names[-1])
         self.latencies.expect(
             "pod fits nowhere → reason in the status",
-            f"pod {names[-1]} is told that it waits",
+            f"pod {names[-1]} has the reason in its condition",
             functools.partial(self._is_told, names[-1]),
         )
         self.latencies.settle()
         self.hall.delete_pod(names[0])
-        self._expect_node(names[-1], "device is freed → next pod has it")
+        self._expect_node(names[-1], "device is freed → allocated to the next pod")
         self.latencies.settle()
 
     def cache_ways_are_asked_for(self) -> None:
@@ -192,7 +192,9 @@ class Day:
         left = str(self.hall.node_of(pods[0]))
         before = self.hall.workloads_of_daemons()[left]
         self.hall.delete_pod(pods[0])
-        self._expect_workloads(left, before - 1, "cache pod leaves → ways are free", "is rid of it")
+        self._expect_workloads(
+            left, before - 1, "cache pod leaves → ways are free", "no longer holds it"
+        )
         self.latencies.settle()
 
     def a_node_is_drained(self) -> None:
@@ -257,7 +259,7 @@ class Day:
             return len(nodes) == replicas and node not in nodes
 
         what = f"the pods of {node} have other nodes ({evicted} were evicted)"
-        self.latencies.expect("node drained → its pods on others", what, has_moved)
+        self.latencies.expect("node drained → pods on other nodes", what, has_moved)
 
     def _expect_workloads(self, node: str, count: int, kind: str, what: str) -> None:
         self.latencies.expect(
@@ -297,7 +299,7 @@ def verify(hall: Hall, running: RunningInstallation, say: Say) -> None:
         say(f"  {'wrong' if found else 'right'}: {name}")
         wrong += [f"{name}: {one}" for one in found]
     if wrong:
-        raise LabError(f"Not every resource is as wanted: {'; '.join(wrong)}.")
+        raise LabError(f"Resources differ from their required state: {'; '.join(wrong)}.")
 
 
 def _every_pod_has_a_node(hall: Hall, _running: RunningInstallation) -> Finding:
@@ -377,7 +379,7 @@ def _the_fleet_is_ready(hall: Hall, _running: RunningInstallation) -> Finding:
         yield "the status is that of an older spec"
     told = status["nodes"]
     if (told["selected"], told["read"], told["failing"]) != (nodes, nodes, 0):
-        yield f"of {nodes} nodes the status tells {told}"
+        yield f"the status of {nodes} nodes shows {told}"
 
 
 def _no_run_has_failed(_hall: Hall, running: RunningInstallation) -> Finding:

@@ -73,7 +73,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
             sentences = "; ".join(problem["problem"] for problem in problems)
             result.update(
                 failed=True,
-                msg=f"Nothing was touched, because variables of {host} are wrong: {sentences}.",
+                msg=f"Nothing was changed: invalid variables of {host}: {sentences}.",
             )
         return result
 

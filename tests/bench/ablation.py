@@ -28,14 +28,14 @@ def ablate(stage: Stage) -> Row:
         title="The worth of each stage of the solver",
         work=(
             f"{len(details)} fleets, each placed with every stage and without one of them. Watts "
-            "are a share of the added watts; *bound* is by how much the lower bound falls, "
-            "*processor time* how much of it the stage takes, *pods* how many more stay without a "
-            "node, and *lines* what would go with the stage's own files."
+            "are a share of the added watts; *bound* is the fall of the lower bound, *processor time* "
+            "the stage's share, *pods* the number of additional pods without a node, and *lines* "
+            "the length of the stage's own files."
         ),
         command="power.placement.place(nodes, pods) with one name of the library replaced",
         metrics=[figure for name in STAGES for figure in _worth(name, details)],
         notes=[
-            "A stage stays where it is worth 0.05 % in the mean of a kind of fleet, 0.5 % in any "
+            "A stage stays if it is worth 0.05 % in the mean of a kind of fleet, 0.5 % in any "
             "fleet, a pod, or a right answer: the mixed-integer model and the ejection chain keep "
             "pods with rules between them from waiting, on fleets that are not in this row.",
             "Prices of resources stay for the bound of fleets with more nodes than the relaxation "

@@ -57,7 +57,7 @@ def apply_a_thousand_objects(stage: Stage) -> Row:
             ratio("times faster than the loop", loop, ours, at_least(50)),
             metric("resource versions that the second run moved", "", moved, exactly(0)),
         ],
-        equal="data and labels of the objects are equal in the namespaces of ours and the peers.",
+        equal="data and labels of the objects are equal in our namespaces and the peers'.",
         notes=[
             f"The loop ran over {looped} objects. Its time, less that of a playbook which does "
             f"nothing, was multiplied by {count // looped}."

@@ -63,10 +63,10 @@ def _many_claims(stage: Stage, shapes: int, least: float) -> Row:
             metric("gap over all levels", "%", [_gap(call) for call in calls], at_most(0)),
             metric("memory, highest", "MiB", [call.peak_bytes / MIB for call in calls]),
         ],
-        equal="each level is against its proven bound.",
+        equal="each level is compared with its proven bound.",
         notes=[
-            "kube-scheduler's own benchmark of this shape passes 70 pods a second, with the API "
-            "server's part in it: the two figures cannot be compared.",
+            "kube-scheduler's own benchmark of this shape passes 70 pods a second, including the "
+            "API server's part: the two figures are not comparable.",
         ],
     )
 
@@ -128,10 +128,10 @@ def _mixed_claims(
     return Row(
         title=f"Mixed claims on {nodes:,} nodes with {gpus}",
         work=f"`devices.allocate()` with its imports done, for claims {claims}; few claims leave "
-        "devices over, many are more than there is.",
+        "devices unused, many exceed the devices.",
         command="devices.allocate(objects, strategy='optimal')",
         metrics=rows,
-        equal="each level is against its proven bound; the level of names has none.",
+        equal="each level is compared with its proven bound; the level of names has none.",
     )
 
 
@@ -249,9 +249,9 @@ def more_than_there_is(stage: Stage) -> Row:
                 metric(f"{name}, {how}: with a conflict", "", conflicts, exactly(1)),
             ]
     return Row(
-        title="More asked than there is, of five kinds",
-        work="`devices.allocate()` with its imports done, up to a minimal conflict: 32 devices or "
-        "partitions that claims could have, and one claim more.",
+        title="One claim more than devices, of five kinds",
+        work="`devices.allocate()` with its imports done, up to a minimal conflict: one claim more "
+        "than the 32 devices or partitions that claims can get.",
         command="devices.allocate(objects, strategy='optimal')",
         metrics=metrics,
     )

@@ -93,8 +93,8 @@ def answer_kube_scheduler(stage: Stage) -> Row:
         title=f"Answering kube-scheduler for {nodes:,} nodes at {PODS_A_SECOND} pods a second",
         work=(
             f"The program `scheduler-extender` over TLS: filter and prioritize for each pod with "
-            f"all {nodes:,} names, then a watch event with its binding; {there:,} pods there "
-            f"before, {seconds} s a run."
+            f"all {nodes:,} names, then a watch event with its binding; {there:,} existing pods, "
+            f"{seconds} s a run."
         ),
         command="operator/entrypoints/scheduler-extender",
         metrics=[

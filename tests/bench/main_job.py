@@ -87,10 +87,10 @@ def _whole_job(stage: Stage, size: Size, place_seconds: float, site_seconds: flo
                 at_most(250, "worst"),
             ),
         ],
-        equal="runs with nothing to do change no task, so every object is as the run before wanted it.",
+        equal="runs with nothing to do change no task, so every object has its desired state.",
         notes=[
-            "The clusters of the first two figures exist once, so they are of one run each.",
-            "Bindings are stamped to the second by the API server.",
+            "The first two figures are from one run each, because their clusters exist once.",
+            "The API server stamps bindings to the second.",
         ],
     )
 
@@ -101,10 +101,10 @@ def costs(stage: Stage) -> Row:
     runs = [_steady(stage, job, minute) for minute in stage.runs(2)]
     job.hall.admin("POST", "/clock", {})
     return Row(
-        title=f"What a steady run costs at {nodes:,} nodes and {job.pods:,} pods",
+        title=f"Cost of a steady run at {nodes:,} nodes and {job.pods:,} pods",
         work=(
-            "Playbook `place` with nothing to place, a minute after the run before: the readings "
-            "have moved a little. [Scale](scale.md) reckons with these figures."
+            "Playbook `place` with nothing to place, a minute after the previous run: the readings "
+            "have moved a little. [Scale](scale.md) extrapolates from these figures."
         ),
         command="ansible-playbook wattwise.kube.place",
         metrics=[

@@ -124,10 +124,10 @@ def _row(stage: Stage, size: Size, seconds: float) -> Row:
             metric("waiting pod to binding, all", "s", latencies, at_most(30, "worst")),
             metric("runs after 200 templates at once", "", [starts], at_most(5)),
         ],
-        equal=f"{written} objects that the operator may write: steady runs wrote heartbeats alone.",
+        equal=f"{written} objects that the operator may write: steady runs wrote only heartbeats.",
         notes=[
-            "Whole runs are what ansible-operator counts in `controller_runtime_reconcile_time_"
-            "seconds`, parts what the run tells in its metrics.",
+            "Whole runs are from ansible-operator's `controller_runtime_reconcile_time_seconds`; "
+            "parts are from the run's metrics.",
             "*The rest* is ansible-operator and ansible-runner: a whole run without the module, "
             "its imports and a playbook that does nothing.",
         ],
@@ -210,7 +210,7 @@ def _steady_runs(stage: Stage, continuous: Continuous) -> tuple[list[Steady], in
 def _as_steady(whole: float, metrics: str) -> Steady:
     module = _WHOLE.search(metrics)
     if module is None:
-        raise Different("the metrics tell nothing of the run")
+        raise Different("the metrics lack the run")
     steps = {name: float(seconds) for name, seconds in _STEP.findall(metrics)}
     parts = {name: sum(steps.get(step, 0.0) for step in of) for name, of in _PARTS.items()}
     return Steady(whole, float(module[1]), parts)

@@ -36,7 +36,7 @@ def place_a_thousand_nodes(stage: Stage) -> Row:
             metric("gap", "%", [100 * item["gap"] for item in results], at_most(0.3, "worst")),
             metric("pods left", "", [len(item["unplaced"]) for item in results], exactly(0)),
         ],
-        equal="each gap is against a lower bound that does not trust the solver.",
+        equal="each gap is relative to a lower bound that does not trust the solver.",
     )
 
 

@@ -43,7 +43,7 @@ def place_a_hundred_thousand_pods(stage: Stage) -> Row:
             metric("gap", "%", [100 * ours.gap], at_most(0.5)),
             metric("pods left", "", [ours.unplaced], at_most(0)),
         ],
-        equal="the gap is against a lower bound that does not trust the solver.",
+        equal="the gap is relative to a lower bound that does not trust the solver.",
     )
 
 
@@ -61,7 +61,7 @@ def place_on_tight_fleets(stage: Stage) -> Row:
             metric("gap", "%", [100 * each.gap for each in ours], at_most(1.0, "worst")),
             metric("pods left", "", [each.unplaced for each in ours], at_most(0, "worst")),
         ],
-        equal="each gap is against a lower bound that does not trust the solver.",
+        equal="each gap is relative to a lower bound that does not trust the solver.",
     )
 
 

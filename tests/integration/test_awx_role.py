@@ -160,7 +160,7 @@ def test_every_object_with_a_password_on_an_older_awx(tmp_path: Path) -> None:
         fewer = {**variables, "awx_approver_users": [], "awx_schedules": []}
         wanted = {
             "Write a file for infra.aap_configuration",
-            "Let nobody else approve",
+            "Revoke approval from others",
             "Remove schedules",
         }
         checked = configure_awx(tmp_path, awx.endpoint, "", fewer, "--check")

@@ -73,7 +73,7 @@ def test_wrong_variables_are_all_told_before_anything_is_touched(
     run = play("site", tmp_path, inventory, "-vvvv")
     assert run.returncode == 2
     said = run.output
-    assert "Nothing was touched, because variables of hall-1 are wrong: " in said
+    assert "Nothing was changed: invalid variables of hall-1: " in said
     assert "observe_timeout is 'soon', but must be a number; " in said
     assert "placement_pod_usage_assumption is 80, but must be from 0 to 1" in said
     assert "placement_time_limit cannot be rendered: 'not_there' is undefined" in said

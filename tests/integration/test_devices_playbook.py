@@ -39,7 +39,7 @@ def test_it_answers_from_files_without_a_cluster_or_an_inventory(tmp_path: Path)
     assert answer["pods"] == [
         {"namespace": "default", "name": "my-pod", "node": "shape-zero-00", "message": None}
     ]
-    [shown] = run.results("Show who gets which devices")
+    [shown] = run.results("Show the allocation")
     assert shown["msg"][:3] == [
         "allocated, score 100",
         "pod default/my-pod: shape-zero-00",

@@ -307,7 +307,7 @@ def test_the_role_gives_devices_and_shows_to_whom(dra: DraLab, tmp_path: Path) -
     }
     run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert run.returncode == 0, run.output
-    [shown] = run.results("Show who got which devices, and who none")
+    [shown] = run.results("Show the allocated devices, and pods without")
     assert f"bound Pod {dra.namespace}/a: on node {dra.node(1)}" in shown["msg"]
     again = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert again.stats()["c"]["changed"] == 0

@@ -270,7 +270,7 @@ def test_moves_that_are_no_longer_the_planned_ones_are_skipped(
     assert [entry["reason"] for entry in together["moves"]] == [
         reasons[0],
         f"pod {first['name']}: {reasons[0]}",
-        f"step 1, which concerns node {cheap} too, was skipped",
+        f"step 1 on the same node {cheap} was skipped",
     ]
     foreign = move_pods({"kubeconfig": kubeconfig, "steps": [{"moves": listed[:1]}]})
     assert "would not come back to this scheduler" in foreign["moves"][0]["reason"]

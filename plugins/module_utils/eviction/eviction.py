@@ -108,7 +108,7 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
     for outcome in before:
         changed = nodes & {outcome.move.source, outcome.move.target}
         if outcome.fate == "skipped" and changed:
-            reason = f"step {outcome.step}, which concerns node {min(changed)} too, was skipped"
+            reason = f"step {outcome.step} on the same node {min(changed)} was skipped"
             return not_made(step, "skipped", reason)
     return mover.carry_out(step)
 

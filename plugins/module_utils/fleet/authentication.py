@@ -126,7 +126,7 @@ class Memory:
         if moment is not None and now <= moment:
             raise TargetFailure(
                 "unauthorized",
-                f"not asked again before {format_time(moment)}, because a BMC locks accounts "
+                f"no further request before {format_time(moment)}, because a BMC locks accounts "
                 f"after a few failures; correct {source} or wait",
             )
 

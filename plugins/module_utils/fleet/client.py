@@ -305,7 +305,7 @@ class Client:
         except ValueError as error:
             raise TargetFailure(
                 "malformed",
-                f"the answer to {what} is not JSON that is read here ({error}); check that the "
+                f"the response to {what} is not the expected JSON ({error}); check that the "
                 "endpoint is the right service",
             ) from error
 
@@ -411,7 +411,7 @@ class Client:
         return TargetFailure(
             "timeout",
             f"no answer to {what} within {self._options.timeout:g} s for the whole target; "
-            "look whether it is overloaded, or raise timeout",
+            "check its load, or raise timeout",
         )
 
     def _pause(self, failure: TargetFailure, attempt: int) -> float | None:
@@ -508,7 +508,7 @@ def _certificate_trouble(cause: BaseException) -> str:
 def _unconnected() -> TargetFailure:
     return TargetFailure(
         "unreachable",
-        "no connection came about in time; check address, power and network of the machine",
+        "the connection timed out; check address, power and network of the machine",
     )
 
 

@@ -263,8 +263,8 @@ def _require_private_way(target: Target) -> None:
     if target.sends_password_in_the_clear and not target.allow_plain_http:
         raise TargetFailure(
             "credential",
-            "the endpoint is http://, over which anybody on the way could read the password, so "
-            "nothing was sent; write https://, or set allow_plain_http if the network is trusted",
+            "the endpoint is http://, which would expose the password on the network, so nothing "
+            "was sent; write https://, or set allow_plain_http if the network is trusted",
         )
 
 

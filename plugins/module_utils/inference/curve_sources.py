@@ -53,7 +53,7 @@ _MOST_APART_OF_ONE_MACHINE = 1.5
 # By source the one that its curves are compared with, how many times the watts may differ, and what
 # to do then. Measurements of other machines say nothing against a statement of the user.
 _COMPARED: t.Mapping[str, tuple[str, float, str]] = {
-    STATED: (PREDICTOR, _MOST_APART_OF_ONE_MACHINE, "correct the statement, or the power model"),
+    STATED: (PREDICTOR, _MOST_APART_OF_ONE_MACHINE, "correct the stated curve or the power model"),
     LEARNED: (
         PUBLISHED,
         _MOST_APART,
@@ -156,7 +156,7 @@ def _contradicted_by_source(
                 Subject("Node", name),
                 "power_curve",
                 f"at {cores:g} cores the {source} power curve has {watts:.0f} W and the "
-                f"{other_source} one {others:.0f} W; the {source} one counts; {remedy}",
+                f"{other_source} curve {others:.0f} W; the {source} curve applies; {remedy}",
             )
     return None
 

@@ -271,7 +271,7 @@ class Lease:
         holder = spec.get("holderIdentity") or "an unknown client"
         return (
             f"{holder} holds the {self._title}, last renewed {spec.get('renewTime', 'just now')}: "
-            "another run is at work; run again when it is done"
+            "another run is active; run again when it has ended"
         )
 
 

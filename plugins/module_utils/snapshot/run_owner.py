@@ -82,7 +82,7 @@ def _is_alive(process: str) -> bool:
 def _refusal(owner: t.Mapping[str, str], destination: Path) -> str:
     host, _boot, _namespace, pid, _started = owner["process"].split(" ")
     return (
-        f"Another run (process {pid} on {host}, since {owner['since']}) makes documents from "
-        f"{destination}, and two runs must not mix theirs; run again when it has ended, or set "
-        "another wattwise_run_dir"
+        f"Another run (process {pid} on {host}, since {owner['since']}) uses {destination}; "
+        "documents of two runs must not be mixed; run again when it has ended, or set another "
+        "wattwise_run_dir"
     )

@@ -29,20 +29,20 @@ curves are in `lab/data/server_power_curves.csv`; those of its types below 1 W o
 core at full load are left out. There are ten pods for each node, of up to 40 shapes. One property
 of a fleet is varied at a time: the share of the CPU that is requested, the temperatures (rows of
 racks that get warmer, scattered, or even), the number of server types, and what is scarce. *Gap* is
-what the answer may at most be above the optimum, in per cent of the added watts. Of the other
-strategies `greedy` takes the fewest real added watts pod by pod, `minimize_power` is WAO's,
-`peaks` is PEAKS', and `spread` is kube-scheduler's. Repeat it with `make bench ARGS={ROW}`.
+the upper bound of the distance to the optimum, in per cent of the added watts. Other strategies:
+`greedy` takes the fewest real added watts pod by pod, `minimize_power` is WAO's, `peaks` is PEAKS',
+and `spread` is kube-scheduler's. Repeat it with `make bench ARGS={ROW}`.
 """
 
-POSSIBLE = """## What can be saved at all
+POSSIBLE = """## Largest possible savings
 
-By the lower bound no placement of the same pods adds fewer watts. So the distance of a scheduler
-from the bound is the most that any placer could save against it, and the target of 4 % fewer added
-watts (20 % where nodes may sleep) is out of reach where that distance is smaller: on such fleets
-the scheduler's answer is nearly optimal itself. It is where the cheapest watts are the same
-whatever came before: a load that fills the cheap servers whatever the order, or a fleet of few
-types. There is more to save where curves are bent, so that the first pod on a node is dearer than
-the next, where the request is cut to whole watts, and where nodes may sleep.
+No placement of the same pods adds fewer watts than the lower bound. A scheduler's distance from the
+bound is therefore the most that any placer could save against it. Where that distance is smaller
+than the target of 4 % fewer added watts (20 % where nodes may sleep), no placer reaches the target,
+and the scheduler's answer is nearly optimal itself. Such fleets have cheapest watts that do not
+depend on earlier pods: a load that fills the cheap servers in any order, or a fleet of few types.
+Fleets with more to save have bent curves, so that the first pod on a node is dearer than the next,
+requests that are cut to whole watts, or nodes that may sleep.
 """
 
 
@@ -77,7 +77,7 @@ def _weakest(runs: Sequence[FleetRun]) -> Iterator[str]:
         hopeless = [run for run in below if (run.savable(peer) or 0.0) < _target(run)]
         yield (
             f"- Against `{peer}` the savings are below the target on {len(below)} of {len(pairs)} "
-            f"fleets; on {len(hopeless)} of these, by the lower bound, nothing could reach it."
+            f"fleets; on {len(hopeless)} of these the lower bound rules the target out."
         )
     yield ""
 
@@ -118,9 +118,9 @@ def _pictures() -> Iterator[str]:
 def _all_fleets(runs: Sequence[FleetRun]) -> Iterator[str]:
     yield "## All fleets\n"
     yield (
-        "The widest gap first. The last columns say by how many per cent more watts the others "
-        "add; **pods left** stands where one left pods that ours placed, so that watts cannot be "
-        "compared. Time is that of the processor, reading the input included; memory is the "
+        "The widest gap first. The last columns show the watts that the others add beyond ours, in "
+        "per cent; **pods left** marks strategies that left pods which ours placed; their watts "
+        "are not comparable. Time is processor time, including reading the input; memory is the "
         "process's highest, with its libraries and the input.\n"
     )
     heads = ["pods on nodes", "fleet", "seed", "added", "gap", "time", "memory", "pods left"]
@@ -201,7 +201,7 @@ def _plot_of_gaps(runs: Sequence[FleetRun]) -> str:
         for nodes in sizes
     ]
     return plot(
-        "What our answer may at most be above the optimum",
+        "Proven gap to the optimum",
         Axis("gap", SHARES, logarithmic=True),
         Axis("", _listed(names)),
         series,

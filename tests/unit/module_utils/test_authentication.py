@@ -77,7 +77,7 @@ def test_a_time_that_no_clock_showed_yet_does_not_keep_a_machine_from_being_aske
     memory.require_patience("n", "", "the Secret", START)
     memory.note("n", True, "", START)
     assert memory.as_result(["n"])[0]["last_attempt"] == "2026-11-21T12:00:00Z"
-    with pytest.raises(TargetFailure, match="not asked again before"):
+    with pytest.raises(TargetFailure, match="no further request before"):
         memory.require_patience("n", "", "the Secret", START)
 
 

@@ -65,7 +65,7 @@ def _host_text(piece: Piece, before: str, after: str) -> str:
     if address is None:
         raise Misfit(
             piece.offset,
-            f"the value {shown(text)} stands in the host and is neither a host name nor an "
+            f"the value {shown(text)} in the host part is neither a host name nor an "
             "address; only letters, digits, dots and hyphens may come from a node",
         )
     if before.endswith("[") and after.startswith("]"):

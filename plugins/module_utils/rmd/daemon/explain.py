@@ -94,7 +94,7 @@ def _of_full_cache(text: str, caches: t.Sequence[Cache]) -> str:
                 if pool in ("guaranteed", "besteffort")
             ]
             return (
-                f"free ways of this cache: {', '.join(free)}; ask for fewer ways in a row, or end "
-                "other workloads"
+                f"free ways of this cache: {', '.join(free)}; request fewer contiguous ways, or "
+                "end other workloads"
             )
-    return "there is no run of free ways that is long enough; ask for fewer, or end others"
+    return "no run of free ways is long enough; request fewer ways, or end other workloads"

@@ -30,7 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload 
 
 _WRITING = ("create", "change", "replace", "delete")
 _LOST = (
-    ". The daemon lost its database, and the groups of the workloads before still hold ways: remove"
+    ". The daemon lost its database, and the previous workloads' groups still hold ways: remove"
     " them on the machine (rmdir in /sys/fs/resctrl) and restart the daemon"
 )
 # How answers to a PATCH begin that was refused before it touched anything.

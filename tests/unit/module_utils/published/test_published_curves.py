@@ -252,11 +252,11 @@ def test_sources_that_contradict_each_other_are_one_finding_and_the_first_counts
     found = [str(one) for one in contradictions(curves, readings, by_source)]
     assert len(found) == 3
     assert found[0].startswith(
-        "Node steep: power_curve: at 8 cores the stated power curve has 480 W and the predictor one "
-        "200 W; the stated one counts; correct the statement"
+        "Node steep: power_curve: at 8 cores the stated power curve has 480 W and the predictor "
+        "curve 200 W; the stated curve applies; correct the stated curve"
     )
     assert "the BMC measures 30 W" in found[1]
-    assert "at 0 cores the learned power curve has 300 W and the published one 100 W" in found[2]
+    assert "at 0 cores the learned power curve has 300 W and the published curve 100 W" in found[2]
 
 
 @each_seed(60)
