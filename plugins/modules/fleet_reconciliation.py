@@ -746,7 +746,7 @@ options:
       volume_timeout:
         description:
           - Seconds to wait, once for all pods, until the volumes of their claims are bound or made. A
-            claim without a volume by then is given back, and its pod waits for the next run.
+            claim without a volume by then is released, and its pod waits for the next run.
           - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
         type: float
         default: 60.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kepler_addons_reconciliation
-short_description: Apply what Prometheus, Grafana, cert-manager and others need for Kepler
+short_description: Integrate Kepler with Prometheus, Grafana, cert-manager and others
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
@@ -24,7 +24,7 @@ description:
 options:
   namespace:
     description:
-      - Namespace of Kepler and of the add-ons, made where it is missing.
+      - Namespace of Kepler and of the add-ons; created if missing.
     type: str
     default: kepler
   name:
@@ -34,7 +34,7 @@ options:
     default: kepler
   spec:
     description:
-      - What is wanted, in the words of the spec of KeplerAddons.
+      - Desired state, with the fields of the spec of KeplerAddons.
     type: dict
     suboptions:
       system:
@@ -94,7 +94,7 @@ options:
             default: service
           interval:
             description:
-              - How often metrics are scraped.
+              - Interval between scrapes.
             type: str
             default: 30s
           scrape_timeout:
@@ -147,7 +147,7 @@ options:
                 default: ''
               token_secret:
                 description:
-                  - Secret whose C(token) goes to Prometheus as a bearer token, over https alone.
+                  - Secret whose C(token) goes to Prometheus as a bearer token, only over https.
                 type: str
                 default: ''
               authority_secret:
@@ -222,7 +222,7 @@ options:
             default: opentelemetry
           backend:
             description:
-              - What receives the logs.
+              - Receiver of the logs.
             type: str
             choices:
               - loki
@@ -266,7 +266,7 @@ options:
             default: false
           issuer:
             description:
-              - V(auto) takes cert-manager where the cluster serves it, and the library otherwise.
+              - V(auto) is cert-manager if the cluster serves it, and the library otherwise.
             type: str
             choices:
               - auto
@@ -291,7 +291,7 @@ options:
             default: 3072
           authority_namespace:
             description:
-              - Namespace of the key of the authority, for the library; made where it is missing.
+              - Namespace of the authority's key, for the library; created if missing.
             type: str
             default: kepler-authority
       service_mesh:
@@ -307,8 +307,8 @@ options:
             default: false
           mode:
             description:
-              - V(exclude) lets clients in the mesh reach Kepler outside of it. V(ambient) takes
-                Kepler into the mesh, with mutual TLS.
+              - V(exclude) lets clients in the mesh reach Kepler outside of it. V(ambient) includes
+                Kepler in the mesh, with mutual TLS.
             type: str
             choices:
               - exclude

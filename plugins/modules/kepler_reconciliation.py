@@ -30,7 +30,7 @@ description:
 options:
   namespace:
     description:
-      - Namespace of the collectors, made where it is missing.
+      - Namespace of the collectors; created if missing.
     type: str
     default: kepler
   name:
@@ -40,7 +40,7 @@ options:
     default: kepler
   spec:
     description:
-      - What is wanted, in the words of a KeplerSystem's spec.
+      - Desired state, with the fields of a KeplerSystem's spec.
       - A cluster with another Kepler, or without a node that can be metered, is refused before
         anything is changed.
     type: dict
@@ -91,17 +91,17 @@ options:
             suboptions:
               architecture:
                 description:
-                  - Architecture in the words of Kubernetes.
+                  - Architecture by its name in Kubernetes.
                 type: str
                 required: true
               repository:
                 description:
-                  - Registry and repository, if others than those of the image.
+                  - Registry and repository, if they differ from those of the image.
                 type: str
                 default: ''
               tag:
                 description:
-                  - Tag, if another than that of the image.
+                  - Tag, if it differs from that of the image.
                 type: str
                 default: ''
       scope:
@@ -121,8 +121,7 @@ options:
         suboptions:
           meter:
             description:
-              - Which meter of a node is read. With V(auto) it is the best one that the
-                probe found.
+              - Meter of a node to read. V(auto) is the best one that the probe found.
             type: str
             choices:
               - auto
@@ -131,7 +130,7 @@ options:
             default: auto
           sample_rate:
             description:
-              - How often meters are read.
+              - Interval between readings of the meters.
             type: str
             default: 5s
           staleness:
@@ -141,7 +140,7 @@ options:
             default: 500ms
           metric_levels:
             description:
-              - What has metrics of its own.
+              - Objects with metrics of their own.
             type: list
             elements: str
             choices:
@@ -157,7 +156,7 @@ options:
               - vm
           log_level:
             description:
-              - What collectors log.
+              - Lowest level of the collectors' log messages.
             type: str
             choices:
               - debug
@@ -167,8 +166,8 @@ options:
             default: info
           max_terminated:
             description:
-              - How many ended workloads are still told, those of most energy first; none
-                with V(0), all with V(-1).
+              - Number of ended workloads that are still reported, the largest energy first;
+                none with V(0), all with V(-1).
             type: int
             default: 500
           resources:
@@ -201,8 +200,8 @@ options:
             type: int
           pod_informer:
             description:
-              - Where collectors read pods in scope V(cluster). V(kubelet) needs the right
-                to get C(nodes/proxy), which also runs commands in pods.
+              - Source of pods for collectors in scope V(cluster). V(kubelet) needs the right
+                to get C(nodes/proxy), which also permits commands in pods.
             type: str
             choices:
               - apiserver
@@ -238,8 +237,7 @@ options:
             suboptions:
               meter:
                 description:
-                  - Which meter of a node is read. With V(auto) it is the best one that
-                    the probe found.
+                  - Meter of a node to read. V(auto) is the best one that the probe found.
                 type: str
                 choices:
                   - auto
@@ -247,7 +245,7 @@ options:
                   - hwmon
               sample_rate:
                 description:
-                  - How often meters are read.
+                  - Interval between readings of the meters.
                 type: str
               staleness:
                 description:
@@ -255,7 +253,7 @@ options:
                 type: str
               metric_levels:
                 description:
-                  - What has metrics of its own.
+                  - Objects with metrics of their own.
                 type: list
                 elements: str
                 choices:
@@ -266,7 +264,7 @@ options:
                   - pod
               log_level:
                 description:
-                  - What collectors log.
+                  - Lowest level of the collectors' log messages.
                 type: str
                 choices:
                   - debug
@@ -275,8 +273,8 @@ options:
                   - error
               max_terminated:
                 description:
-                  - How many ended workloads are still told, those of most energy first;
-                    none with V(0), all with V(-1).
+                  - Number of ended workloads that are still reported, the largest energy
+                    first; none with V(0), all with V(-1).
                 type: int
               resources:
                 description:
@@ -321,7 +319,7 @@ options:
                 memory: 1Gi
           command:
             description:
-              - How the image starts it.
+              - Command that starts it in the image.
             type: list
             elements: str
             default:
@@ -364,7 +362,7 @@ options:
                 memory: 1Gi
           command:
             description:
-              - How the image starts it.
+              - Command that starts it in the image.
             type: list
             elements: str
             default:
@@ -397,13 +395,13 @@ options:
             default: kepler-client-authority
       redfish:
         description:
-          - Watts of whole machines, which Kepler asks their BMCs for.
+          - Watts of whole machines, which Kepler reads from their BMCs.
         type: dict
         default: {}
         suboptions:
           enabled:
             description:
-              - Whether BMCs are asked.
+              - Whether BMCs are read.
             type: bool
             default: false
           secret:
