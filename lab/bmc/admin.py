@@ -99,7 +99,9 @@ class Admin:
         for node, given in body.items():
             board = self._fleet.boards.get(node)
             if board is None or not isinstance(given, dict) or given.keys() - _HARDWARE:
-                raise LabError(f"{node!r} is no machine, or has no hardware that can be changed.")
+                raise LabError(
+                    f"{node!r} is not a machine, or has no hardware that can be changed."
+                )
             parts = {name: value for name, value in given.items() if name != "memory_gib"}
             board.machine = dataclasses.replace(
                 board.machine,

@@ -165,7 +165,7 @@ errors:
   sample:
     - node: worker-2
       host: hall-1/worker-2
-      detail: "spec.bmc.address: ipmi://10.0.100.8 is no address of Redfish"
+      detail: "spec.bmc.address: ipmi://10.0.100.8 is not an address of Redfish"
   contains:
     node:
       description: Name of the Node.
@@ -178,7 +178,7 @@ errors:
     detail:
       description: Sentence with the problem.
       type: str
-      sample: "spec.bmc.address: ipmi://10.0.100.8 is no address of Redfish"
+      sample: "spec.bmc.address: ipmi://10.0.100.8 is not an address of Redfish"
 counts:
   description: Number of BareMetalHosts that were read, and of NodeConfigs.
   returned: always

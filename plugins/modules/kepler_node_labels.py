@@ -216,7 +216,7 @@ findings:
     problem:
       description: Defect of the field.
       type: str
-      sample: "it holds no facts of a probe: it has 70000 bytes, and 65536 are the limit"
+      sample: "it holds no facts of a probe: it has 70000 bytes; the limit is 65536"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import SPEC, label_nodes

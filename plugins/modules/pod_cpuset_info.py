@@ -140,7 +140,7 @@ errors:
       description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
-        the container runs on 64 CPUs and asked for 2, so they are not its own; set kubelet's
+        the container runs on 64 CPUs and requested 2, so they are not its own; set kubelet's
         --cpu-manager-policy to static
 findings:
   description: Pods that cannot be read. Each causes a warning and stops no other.

@@ -218,7 +218,7 @@ status:
   type: dict
   sample:
     conditions:
-      - message: The last run did all its steps.
+      - message: The last run carried out all its steps.
         observedGeneration: 1
         reason: Reconciled
         status: "True"

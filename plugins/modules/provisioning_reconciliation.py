@@ -227,7 +227,7 @@ failure:
   description: The error, with O(on_error=report).
   returned: when a run ended early
   type: str
-  sample: "Not every role gets a host: spec.master wants 1 host, and none has cpu >= 4000"
+  sample: "Not every role gets a host: spec.master needs 1 host and lacks 1: 0 of 3 free hosts fit"
 assignments:
   description:
     - Hosts with their roles. A host that is master and worker has two entries. C(label) is its name

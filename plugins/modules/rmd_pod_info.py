@@ -93,7 +93,7 @@ findings:
     problem:
       description: Defect of the field.
       type: str
-      sample: "'A/B/C' is no name"
+      sample: "'A/B/C' is not a name"
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module

@@ -257,7 +257,7 @@ errors:
       type: str
       sample: >-
         workload database: CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the
-        daemon; take it out of one of them
+        daemon; remove it from one of them
 """
 
 from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module

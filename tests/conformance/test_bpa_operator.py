@@ -168,7 +168,7 @@ def test_two_masters_are_warned_about_and_only_one_runs_etcd() -> None:
 
 
 def test_placeholders_are_no_mac_addresses() -> None:
-    with pytest.raises(InvalidInput, match="'<pn4-IF2-mac>' is no MAC address"):
+    with pytest.raises(InvalidInput, match="'<pn4-IF2-mac>' is not a MAC address"):
         answer(sample("cluster101-placeholders"))
 
 

@@ -163,7 +163,7 @@ def test_what_goes_wrong_is_an_error_and_not_false(expression: str, reason: str)
         ("quantity('1') == '1'", "no matching overload"),
         ("device.capacity['a'].b.isLessThan(semver('1.2.3'))", "no matching overload"),
         ("device.driver = 'x'", "for equality write ==, as in \"device.driver == 'x'\""),
-        ("device.driver", "a selector says true or false"),
+        ("device.driver", "a selector must return true or false"),
         ("device.driver == 'x' &&", "does not compile"),
         ("device.driver == '" + "x" * 10240 + "'", "Kubernetes allows 10240"),
         (

@@ -368,7 +368,7 @@ def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -
     assert "spec.constraints" in told["uncompiled"]
     assert "spec.constraints" in told["wrong-type"]
     assert "there is no DeviceClaim 'none-such'" in told["no-claim"]
-    assert "it is no YAML" in told["no-yaml"]
+    assert "it is not YAML" in told["no-yaml"]
     assert "write a list such as" in told["no-list"]
     assert "minDeviceCount" in told["never"]
     assert all("\n" not in text for text in told.values())

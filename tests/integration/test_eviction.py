@@ -259,7 +259,7 @@ def test_moves_that_are_no_longer_the_planned_ones_are_skipped(
     listed = [{"namespace": namespace, **move} for move in moves]
     reasons = [
         f"node {cheap} is cordoned",
-        f"the pod is not on node {cheap} any more",
+        f"the pod is no longer on node {cheap}",
         "the pod was replaced by another of the same name",
     ]
     options = {"kubeconfig": kubeconfig, "scheduler_name": namespace}

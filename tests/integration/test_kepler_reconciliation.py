@@ -507,7 +507,7 @@ def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> 
 
 
 REFUSED: list[tuple[Json, str]] = [
-    ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves plain HTTP alone"),
+    ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves only plain HTTP"),
     ({"estimator": {"enabled": True}}, "only Kepler 0.9 and earlier has an estimator"),
     ({"redfish": {"fakeCpuMeter": True}}, "fakeCpuMeter needs redfish.enabled"),
     ({"collector": {"sampleRate": "1ms"}}, "sampleRate must be from 100ms to 24h"),

@@ -279,7 +279,7 @@ def test_a_refused_password_is_in_the_status_although_a_later_step_failed(
     faults.call(configured.settings, "POST", "/faults", [{"kind": "unauthorized", "node": node}])
     run = play_role(configured, tmp_path, "-e", f"observe_textfile={tmp_path}/none/x.prom")
     assert run.returncode != 0
-    assert "is the folder there" in run.output, run.output
+    assert "check that the folder exists" in run.output, run.output
     status = node_config(kube, node)["status"]
     assert status["authentication"]["failures"] == 1
     forget_refusals(kube, node)

@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"coreIds": ["0"], "cache": CACHE, "pstate": {"ratio": "-1.5"}},
         "spec.pstate.ratio",
     ),
-    "a ratio that is no number": (
+    "a ratio that is not a number": (
         {"coreIds": ["0"], "cache": CACHE, "plugins": {"pstate": {"ratio": "fast"}}},
         "spec.plugins.pstate.ratio",
     ),

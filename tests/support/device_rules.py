@@ -300,7 +300,7 @@ def _request_problems(
     )
     places = [(pool, device) for _request, pool, device in mine]
     if len(set(places)) < len(places) or not set(places) <= there.keys():
-        found.append(f"{name}: devices {places} do not all match, or one is there twice")
+        found.append(f"{name}: devices {places} do not all match, or one is listed twice")
     wanted = len(there) if body.get("allocationMode") == "All" else body["count"]
     if len(mine) != wanted:
         found.append(f"{name}: {len(mine)} devices in place of {wanted}")

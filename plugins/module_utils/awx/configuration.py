@@ -350,7 +350,7 @@ def _refuse_bad_names(kind: str, items: Sequence[Json]) -> None:
         if reason := _reason_against(name):
             raise InvalidInput(f"{kind}: the name {_shown(name)} {reason}; choose another one")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput(f"{kind}: the name {_shown(twice[0])} is there twice")
+        raise InvalidInput(f"{kind}: the name {_shown(twice[0])} is listed twice")
 
 
 def _reason_against(name: str) -> str | None:
@@ -360,9 +360,9 @@ def _reason_against(name: str) -> str | None:
     if len(name) > _LONGEST_NAME:
         return f"has more than {_LONGEST_NAME} characters"
     if re.fullmatch(r"[+-]?\d[\d_]*", name):
-        return "is a number, which modules of awx.awx take for an id"
+        return "is a number, which modules of awx.awx interpret as an id"
     if "++" in name or "," in name:
-        return "contains '++' or a comma, which AWX takes for a part of a query"
+        return "contains '++' or a comma, which AWX interprets as part of a query"
     return None
 
 

@@ -116,7 +116,7 @@ class MadeFrom:
         runs = {path: run for path in named if (run := run_of(path)) is not None}
         if len(set(runs.values())) > 1:
             raise InvalidInput(
-                f"{' and '.join(runs)} are of different runs, so another run wrote there "
+                f"{' and '.join(runs)} are from different runs, so another run wrote there "
                 "meanwhile; observe again, with one run at a time in a run folder"
             )
         return cls(named, next(iter(runs.values()), None))

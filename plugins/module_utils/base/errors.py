@@ -89,7 +89,7 @@ def failure_of(error: Exception) -> TargetFailure:
         return TargetFailure("malformed", str(error))
     return TargetFailure(
         "malformed",
-        f"its answer or configuration cannot be read ({type(error).__name__}); look at its answers",
+        f"its answer or configuration cannot be read ({type(error).__name__}); check its answers",
     )
 
 

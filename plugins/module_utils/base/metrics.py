@@ -62,6 +62,6 @@ def write(path: str, content: str) -> None:
         whole_files.replace(destination, content.encode(), mode=0o644)
     except OSError as error:
         raise InvalidInput(
-            f"Cannot write the metrics to {path}: {error.strerror}; is the folder there, may this "
-            "user write in it, and is no folder of that name in it?"
+            f"Cannot write the metrics to {path}: {error.strerror}; check that the folder exists, "
+            "that this user may write in it, and that it has no folder of that name"
         ) from error

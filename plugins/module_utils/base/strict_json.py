@@ -70,7 +70,7 @@ def members_of(raw: bytes) -> int:
 
 def _check(text: str | bytes, limits: JsonLimits) -> None:
     if len(text) > limits.size:
-        raise ValueError(f"it has {len(text)} bytes, and {limits.size} are the limit")
+        raise ValueError(f"it has {len(text)} bytes; the limit is {limits.size}")
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if members_of(raw) > limits.members:
         raise ValueError(f"it has more than {limits.members} members")
@@ -122,4 +122,4 @@ def _finite_number(digits: str) -> float:
 
 
 def _refuse_constant(name: str) -> t.NoReturn:
-    raise ValueError(f"it holds {name}, which is no number of JSON")
+    raise ValueError(f"it holds {name}, which is not a JSON number")

@@ -99,7 +99,7 @@ _LONGEST_VOLUME_TIMEOUT = 3600
 _LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
-    "device_reconciliation gives them, and binds the pod (role devices: devices_reconcile)"
+    "device_reconciliation allocates them and binds the pod (role devices: devices_reconcile)"
 )
 
 
@@ -581,8 +581,7 @@ def _result(
     }
     if failed and not of_fate["bound"]:
         raise WattwiseError(
-            f"Not one of {len(failed)} bindings succeeded; the first reason is: "
-            f"{failed[0]['detail']}",
+            f"None of {len(failed)} bindings succeeded; the first reason is: {failed[0]['detail']}",
             **result,
         )
     return result

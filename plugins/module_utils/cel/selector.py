@@ -109,8 +109,8 @@ class Selector:
             # The library would call a version and a text unequal, as it does values of its own.
             if isinstance(lookup(given, path), dict):
                 return SelectorError(
-                    f"no such overload: {path[-1]} is a version or quantity and stands in an "
-                    'equation with a text; write semver("…") or quantity("…")'
+                    f"no such overload: {path[-1]} is a version or quantity and is compared "
+                    'with a text; write semver("…") or quantity("…")'
                 )
         try:
             result = self.program.eval(data=given)
@@ -184,7 +184,7 @@ class Compiler:
             raise InvalidField(
                 where,
                 f"the CEL expression {shown(source)} gives "
-                f"{shown_text(str(checked.return_type()))}; a selector says true or false",
+                f"{shown_text(str(checked.return_type()))}; a selector must return true or false",
             )
         if len(serialized) > _LARGEST_TREE:
             raise InvalidField(
@@ -208,7 +208,7 @@ def _refuse_what_explodes(source: str, where: str) -> None:
     try:
         length = len(source.encode())
     except UnicodeEncodeError as error:
-        raise InvalidField(where, f"the CEL expression {shown(source)} is no text") from error
+        raise InvalidField(where, f"the CEL expression {shown(source)} is not text") from error
     if length > MAXIMAL_LENGTH:
         raise InvalidField(
             where, f"the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"

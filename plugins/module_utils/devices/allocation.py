@@ -135,7 +135,7 @@ def read_task(objects: t.Sequence[Given], options: Options, api_group: str | Non
         if _group(given) == group or (_group(given) == "" and given.kind in _CORE_KINDS)
     ]
     if not any(_group(given) == group for given in of_use):
-        raise InvalidInput(f"objects: none is of {group}, which api_group names")
+        raise InvalidInput(f"objects: none belongs to {group}, which api_group names")
     return _READERS[group](of_use, options)
 
 
@@ -143,12 +143,12 @@ def _only_group(objects: t.Sequence[Given]) -> str:
     groups = sorted({_group(given) for given in objects} & _READERS.keys())
     if len(groups) > 1:
         raise InvalidInput(
-            f"objects: these are of {' and '.join(groups)}; say with api_group which of them counts"
+            f"objects: these belong to {' and '.join(groups)}; select one of them with api_group"
         )
     if not groups:
         raise InvalidInput(
             "objects: give pools, classes and claims of one API, either "
-            f"{' or '.join(sorted(_READERS))}; these are of neither"
+            f"{' or '.join(sorted(_READERS))}; these belong to neither"
         )
     return groups[0]
 

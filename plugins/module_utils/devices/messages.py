@@ -21,7 +21,7 @@ Hindrances = t.Callable[[Key], t.Mapping[str, str]]
 
 _NO_DEVICES = "node(s) without the devices"
 _NOT_FOR_THE_POD = "node(s) didn't match Pod's node affinity/selector"
-_OUT_OF_TIME = " The time limit ended the search; give more time."
+_OUT_OF_TIME = " The time limit ended the search; raise it."
 
 
 def unplaced_messages(

@@ -203,7 +203,7 @@ class _Reconciliation:
             if not self.contended:
                 break
         else:
-            text = "others kept writing it while devices were given; run again"
+            text = "other clients kept changing it during the allocation; run again"
             self.problems += [Problem("", "", name, text) for name in sorted(self.contended)]
         return self._result(answer)
 

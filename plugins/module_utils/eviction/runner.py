@@ -210,7 +210,7 @@ class Mover:
         if move.uid not in (None, "", pod["metadata"]["uid"]):
             raise _NotMade("skipped", "the pod was replaced by another of the same name")
         if pod["spec"].get("nodeName") != move.source:
-            raise _NotMade("skipped", f"the pod is not on node {move.source} any more")
+            raise _NotMade("skipped", f"the pod is no longer on node {move.source}")
         if not surely_movable(pod, self._options["scheduler_name"]):
             reason = "the pod would not come back to this scheduler, or must not be evicted"
             raise _NotMade("skipped", reason)
@@ -297,7 +297,7 @@ class Mover:
                 return min(new, key=lambda item: str(item["metadata"]["name"]))
             if time.monotonic() >= deadline:
                 seconds = self._options["timeout"]
-                reason = f"the pod was evicted, but none took its place in {seconds} s"
+                reason = f"the pod was evicted, but no replacement appeared in {seconds} s"
                 raise _NotMade("evicted", reason)
             time.sleep(_PAUSE_SECONDS)
 

@@ -241,7 +241,7 @@ class Server:
                 text = f"The body did not arrive within {_BODY_SECONDS:g} s; send it faster"
                 raise _Refusal(text, 408) from None
             except (web.RequestPayloadError, ConnectionError, ValueError):
-                text = "The body ends in its middle; send as much as Content-Length says"
+                text = "The body is incomplete; send as many bytes as Content-Length says"
                 raise _Refusal(text, 400) from None
 
     def _tell(self, text: str) -> None:

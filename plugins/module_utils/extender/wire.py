@@ -33,9 +33,9 @@ def read_call(body: bytes) -> Call:
     try:
         given = strict_json.parse(body, _LIMITS)
     except ValueError as error:
-        raise InvalidInput(f"The body is no JSON ({error}); send ExtenderArgs") from error
+        raise InvalidInput(f"The body is not JSON ({error}); send ExtenderArgs") from error
     if not isinstance(given, dict):
-        raise InvalidInput("The body is no JSON object; send ExtenderArgs")
+        raise InvalidInput("The body is not a JSON object; send ExtenderArgs")
     pod, names = given.get("Pod"), given.get("NodeNames")
     if not isinstance(pod, dict):
         raise InvalidInput("Pod is missing; send ExtenderArgs of kube-scheduler")
@@ -45,7 +45,7 @@ def read_call(body: bytes) -> Call:
             "configuration of kube-scheduler"
         )
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidInput("NodeNames is no list of names; send ExtenderArgs of kube-scheduler")
+        raise InvalidInput("NodeNames is not a list of names; send ExtenderArgs of kube-scheduler")
     return Call(pod, names)
 
 

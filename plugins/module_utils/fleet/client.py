@@ -55,10 +55,10 @@ _STATUS_MEANINGS: dict[int, tuple[TargetReason, str]] = {
     ),
     403: ("forbidden", "the account may not do this; give it a role that may, such as ReadOnly"),
     404: ("not_found", "there is nothing at this address; check the endpoint"),
-    410: ("not_found", "there is nothing at this address any more; check the endpoint"),
-    429: ("throttled", "the server has too many requests; ask it less often"),
+    410: ("not_found", "there is no longer anything at this address; check the endpoint"),
+    429: ("throttled", "the server gets too many requests; send fewer"),
 }
-_OTHER_STATUS: tuple[TargetReason, str] = ("server_error", "look at the server's log")
+_OTHER_STATUS: tuple[TargetReason, str] = ("server_error", "check the server's log")
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Client:
         except UnicodeDecodeError as error:
             raise TargetFailure(
                 "malformed",
-                f"the answer to {what} is no text in UTF-8; check that the endpoint is the right "
+                f"the answer to {what} is not UTF-8 text; check that the endpoint is the right "
                 "service",
             ) from error
 
@@ -385,7 +385,7 @@ class Client:
         if unpacker is None and encoding not in ("", "identity"):
             raise TargetFailure(
                 "malformed",
-                f"the answer to {what} is packed as {shown(encoding)}, which was not asked for",
+                f"the answer to {what} is packed as {shown(encoding)}, which was not requested",
             )
         content = bytearray()
         async for chunk in response.content.iter_any():
@@ -396,7 +396,7 @@ class Client:
             try:
                 part = unpacker.decompress(chunk, self._spent.bytes_left + 1)
             except zlib.error as error:
-                raise TargetFailure("malformed", f"the answer to {what} is no gzip") from error
+                raise TargetFailure("malformed", f"the answer to {what} is not gzip") from error
             self._spent.received(len(part), what)
             content += part
         return bytes(content)
@@ -428,7 +428,7 @@ class Client:
         seconds = retry_after_seconds(received.headers.get("retry-after"), self._pace.wall())
         if seconds is not None and received.status in (429, 503):
             moment = _moment(self._pace.wall() + seconds)
-            reason, meaning = "throttled", f"the server asks to come back after {moment}"
+            reason, meaning = "throttled", f"the server asks for a retry after {moment}"
         return TargetFailure(
             reason,
             f"HTTP {received.status} to {what}: {meaning}",
@@ -523,7 +523,7 @@ def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
     if _is_broken(error):
         return TargetFailure(
             "unreachable",
-            f"the connection broke during {what}; look whether the server restarts",
+            f"the connection broke during {what}; check whether the server restarts",
             passing=True,
         )
     if isinstance(error, (aiohttp.ClientConnectionError, OSError)):
@@ -534,6 +534,5 @@ def _failure_of_connection(error: Exception, what: str) -> TargetFailure:
         )
     return TargetFailure(
         "malformed",
-        f"the answer to {what} is not HTTP as it should be; check that the endpoint is the right "
-        "service",
+        f"the answer to {what} is not valid HTTP; check that the endpoint is the right service",
     )

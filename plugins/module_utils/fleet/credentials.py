@@ -240,7 +240,9 @@ def _read_secrets(
     def read(name: SecretName) -> SecretContent | TargetFailure | None:
         if not all(map(is_subdomain, name)):
             # The name becomes a part of a path, where a slash or dots would address another object.
-            return TargetFailure("credential", f"{shown('/'.join(name))} is no name of a Secret")
+            return TargetFailure(
+                "credential", f"{shown('/'.join(name))} is not the name of a Secret"
+            )
         try:
             return source.read_secret(*name)
         except ApiError as error:

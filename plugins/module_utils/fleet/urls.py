@@ -49,7 +49,7 @@ class Address:
         parts = _split(given)
         if parts is None:
             raise TargetFailure(
-                "malformed", f"the server gave the link {shown(redacted(link))}, which is no URL"
+                "malformed", f"the server gave the link {shown(redacted(link))}, which is not a URL"
             )
         if parts.scheme or parts.netloc:
             self._require_same_origin(given)
@@ -74,18 +74,18 @@ def parse_endpoint(endpoint: str) -> Address:
     parts = _split(endpoint.strip())
     if parts is None:
         raise TargetFailure(
-            "malformed", f"the endpoint {shown(redacted(endpoint))} is no URL; {_EXAMPLE}"
+            "malformed", f"the endpoint {shown(redacted(endpoint))} is not a URL; {_EXAMPLE}"
         )
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
         raise TargetFailure(
             "malformed",
-            f"the endpoint {shown(redacted(endpoint))} does not say http:// or https:// and a "
+            f"the endpoint {shown(redacted(endpoint))} lacks http:// or https:// and a "
             f"host; {_EXAMPLE}",
         )
     if "@" in parts.netloc:
         raise TargetFailure(
             "malformed",
-            "the endpoint holds a user name or password; take it out and give it as a credential",
+            "the endpoint holds a user name or password; remove it and give it as a credential",
         )
     if not parts.hostname.isascii():
         # Letters of different scripts look alike, and resolvers map some of them to one.

@@ -259,7 +259,7 @@ def _hardware_details(status: Object, annotations: dict[str, str], found: Facts)
         try:
             return object_shapes.mapping(strict_json.parse(value, _DETAILS), path)
         except ValueError as error:
-            raise InvalidField(path, f"it is no JSON: {error}") from error
+            raise InvalidField(path, f"it is not JSON: {error}") from error
 
     return found.read(text, HARDWARE_DETAILS, parse) or {}
 
@@ -359,7 +359,7 @@ def _booting(hardware: Hardware) -> str | None:
 def _bmc_address(value: t.Any, path: str) -> str:
     """The address of the BMC, without user name and password. Raises InvalidField."""
     if not isinstance(value, str) or len(value) > _LONGEST_ADDRESS or not value.isprintable():
-        raise InvalidField(path, f"{shown(value)} is no address of a BMC")
+        raise InvalidField(path, f"{shown(value)} is not an address of a BMC")
     return redacted(value.strip())
 
 

@@ -105,9 +105,9 @@ def mac_address(value: t.Any, path: str) -> str:
     digits = given.replace(":", "").replace("-", "")
     is_known = _MAC.fullmatch(given) or (given == digits and _MAC_DIGITS.fullmatch(digits))
     if not is_known:
-        raise InvalidField(path, f"{shown(value)} is no MAC address such as 0c:42:a1:00:00:01")
+        raise InvalidField(path, f"{shown(value)} is not a MAC address such as 0c:42:a1:00:00:01")
     if digits in ("0" * 12, "f" * 12) or int(digits[:2], 16) & 1:
-        raise InvalidField(path, f"{shown(value)} is the MAC address of no single adapter")
+        raise InvalidField(path, f"{shown(value)} is not the MAC address of a single adapter")
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
@@ -121,7 +121,7 @@ def host_address(value: t.Any, path: str) -> str:
     text, slash, length = given.partition("/")
     address = address_of_machine(text)
     if address is None or (slash and not re.fullmatch(r"\d{1,3}", length, re.ASCII)):
-        raise InvalidField(path, f"{shown(value)} is no address of another machine")
+        raise InvalidField(path, f"{shown(value)} is not an address of another machine")
     return str(address)
 
 
@@ -162,7 +162,7 @@ def architecture(value: t.Any, path: str) -> str:
     if given in _ARCHITECTURES:
         return _ARCHITECTURES[given]
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", given, re.ASCII):
-        raise InvalidField(path, f"{shown(value)} is no architecture such as x86_64")
+        raise InvalidField(path, f"{shown(value)} is not an architecture such as x86_64")
     return given
 
 
@@ -174,7 +174,7 @@ def flags(value: t.Any, path: str) -> frozenset[str]:
         raise InvalidField(path, f"it has {len(value)} entries, more than {MOST_FLAGS}")
     wrong = next((flag for flag in value if not _is_flag(flag)), None)
     if wrong is not None or None in value:
-        raise InvalidField(path, f"{shown(wrong)} is no flag of a processor")
+        raise InvalidField(path, f"{shown(wrong)} is not a flag of a processor")
     return frozenset(flag.lower() for flag in value)
 
 

@@ -72,7 +72,7 @@ def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Fa
     if told.sriov is not None:
         completed = _with_sriov(completed, told.sriov, is_ours=True)
         if told.sriov and not completed.network_interfaces:
-            found.note(f"{SRIOV}: no network interface is known that it could be about")
+            found.note(f"{SRIOV}: no network interface is known to which it could apply")
     return replace(
         completed,
         has_qat=completed.has_qat if told.has_qat is None else told.has_qat,
@@ -100,7 +100,7 @@ def _pci_devices(value: t.Any, path: str) -> tuple[PciDevice, ...]:
     ids = [(item, pci.pci_id(item)) for item in items]
     wrong = next((item for item, found in ids if found is None), None)
     if wrong is not None:
-        raise InvalidField(path, f"{shown(wrong)} is no vendor and device such as 8086:37c8")
+        raise InvalidField(path, f"{shown(wrong)} is not a vendor and device such as 8086:37c8")
     return tuple(PciDevice(found) for _item, found in ids if found)
 
 

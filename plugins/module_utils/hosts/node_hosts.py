@@ -204,7 +204,9 @@ def _endpoint(host: Host) -> str:
     if given is None:
         told = [finding for finding in host.findings if finding.startswith(_ADDRESS)]
         problem = (
-            f"{host.bmc_address} is no address of Redfish" if host.bmc_address else "it is empty"
+            f"{host.bmc_address} is not an address of Redfish"
+            if host.bmc_address
+            else "it is empty"
         )
         raise TargetFailure("malformed", told[0] if told else f"{_ADDRESS}: {problem}")
     address = parse_endpoint(given[0])

@@ -223,8 +223,8 @@ def _items(given: t.Mapping[str, t.Any]) -> tuple[Item, ...]:
             kind = "masterNode" if item.role == "master" else "worker"
             raise InvalidField(
                 item.where,
-                f"MAC address for {kind} {item.label} not provided; write mac-address, or what "
-                "the host has to be, such as cpu",
+                f"MAC address for {kind} {item.label} not provided; write mac-address, or "
+                "requirements such as cpu",
             )
     if not any(item.count != 0 for item in workers):
         merged = [dataclasses.replace(item, also_worker=True) for item in merged]
@@ -436,6 +436,6 @@ def _warnings(items: t.Sequence[Item]) -> t.Iterator[str]:
     masters = sum(item.count or 0 for item in items if item.role == "master")
     if masters % 2 == 0:
         yield (
-            f"{masters} masters tolerate no more failures than {masters - 1}; etcd wants an odd "
+            f"{masters} masters tolerate no more failures than {masters - 1}; etcd needs an odd "
             "number, so one of them runs no etcd in an inventory with current names"
         )

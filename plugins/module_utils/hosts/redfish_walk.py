@@ -42,7 +42,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
 # A finding about processors whose cores stand for threads.
-CORES_COUNTED = "processors: the BMC tells no threads, so cores are counted"
+CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"
 _MOST_SYSTEMS = 16
 _MOST_CHASSIS = 8
 _MOST_READ = 256  # members of one collection

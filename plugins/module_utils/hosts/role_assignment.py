@@ -317,7 +317,7 @@ def describe(answer: Answer) -> Result:
     explanation = answer.explanation
     message = explanation.message if explanation else ""
     if answer.outcome == "unknown":
-        message = "the time was over before the answer was found; raise time_limit"
+        message = "the time limit ended the search before an answer was found; raise time_limit"
     return {
         "outcome": answer.outcome,
         "message": message,

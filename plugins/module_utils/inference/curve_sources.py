@@ -57,7 +57,7 @@ _COMPARED: t.Mapping[str, tuple[str, float, str]] = {
     LEARNED: (
         PUBLISHED,
         _MOST_APART,
-        "check the BMC's unit and whether it meters one machine alone, and state the curve if both "
+        "check the BMC's unit and whether it meters only one machine, and state the curve if both "
         "are right",
     ),
 }

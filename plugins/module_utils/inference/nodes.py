@@ -67,5 +67,5 @@ def cpu_capacity_of(node: t.Any) -> float:
     given = member(node, "status", "capacity", "cpu")
     capacity = float(parse_quantity(given, "status.capacity.cpu"))
     if not 0 < capacity <= _MOST_CORES:
-        raise InvalidField("status.capacity.cpu", f"{shown(given)} is no number of CPUs")
+        raise InvalidField("status.capacity.cpu", f"{shown(given)} is not a number of CPUs")
     return capacity

@@ -256,7 +256,7 @@ def _write_curves(result: Result, path: str | None, made_from: documents.MadeFro
 
 def _fleet_options(options: Parameters) -> FleetOptions:
     if options["batch_rows"] < 1:
-        raise InvalidInput(f"batch_rows: {options['batch_rows']} asks nothing; give 1 or more")
+        raise InvalidInput(f"batch_rows: {options['batch_rows']} is too small; give 1 or more")
     # What all models share is looked at once, not reported by each of them.
     client_context(shared_trust(options))
     visiting = fleet_options(options, REQUESTS_PER_HOST)

@@ -97,7 +97,7 @@ def _curve(
     """The entry of the curves document, or why there is none."""
     system, source = system_of(node, told, type_label, annotation)
     if system == System():
-        return "neither a BMC nor a label tells its model or its processor"
+        return "neither a BMC nor a label states its model or its processor"
     found = published.match(system, node.cpu_capacity, rows)
     if isinstance(found, str):
         return found

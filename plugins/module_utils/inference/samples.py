@@ -307,7 +307,7 @@ def _read_node(entry: t.Any) -> NodeSamples:
     """The samples of one node. Raises InvalidField."""
     capacity = member(entry, "cpu_capacity")
     if not _is_number(capacity) or not 0 < capacity <= _MOST_CORES:
-        raise InvalidField("cpu_capacity", f"{shown(capacity)} is no number of CPUs")
+        raise InvalidField("cpu_capacity", f"{shown(capacity)} is not a number of CPUs")
     columns = [_column(entry, name) for name in _COLUMNS]
     if len(set(map(len, columns))) != 1:
         raise InvalidField("", "its columns have different lengths")

@@ -70,7 +70,7 @@ def of_queries(options: Parameters) -> list[Subject]:
     counts = Counter(query["name"] for query in options["queries"])
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        raise InvalidInput(f"queries: node {twice[0]!r} stands there twice; make one query of it")
+        raise InvalidInput(f"queries: node {twice[0]!r} is listed twice; make one query of it")
     return [
         Subject(
             Query(
@@ -249,6 +249,6 @@ def _allowed_origin(text: str) -> Origin:
         raise InvalidInput(f"model_origins: {failure.detail}") from failure
     if address.base_path:
         raise InvalidInput(
-            f"model_origins: {shown(text)} has a path; write scheme, host and port alone"
+            f"model_origins: {shown(text)} has a path; write only scheme, host and port"
         )
     return address.origin

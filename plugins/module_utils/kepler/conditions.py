@@ -27,7 +27,7 @@ def reconciled(failure: Failure | None) -> Condition:
     if failure is not None:
         return condition("Reconciled", "False", failure.reason, failure.sentence)
     return condition(
-        "Reconciled", "True", "ReconcileSuccess", "The last run applied all that the spec asks for."
+        "Reconciled", "True", "ReconcileSuccess", "The last run applied the whole spec."
     )
 
 
@@ -37,7 +37,7 @@ def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:
         parts = [each.get(part) for part in ("status", "reason", "message")]
         if each.get("type") == name and all(isinstance(part, str) for part in parts):
             return condition(name, *t.cast("list[str]", parts))
-    return condition(name, "Unknown", "NotYet", "No run has come so far.")
+    return condition(name, "Unknown", "NotYet", "No run has finished yet.")
 
 
 def condition(name: str, status: str, reason: str, message: str) -> Condition:

@@ -164,14 +164,14 @@ def _items(
         return None
     found = mappings(given[name], name)
     if len(found) > MOST_ITEMS:
-        raise InvalidField(name, f"it has {len(found)} items, and {MOST_ITEMS} are the limit")
+        raise InvalidField(name, f"it has {len(found)} items; the limit is {MOST_ITEMS}")
     return tuple(read(item, f"{name}[{index}].") for index, item in enumerate(found))
 
 
 def _problems(given: Object) -> list[str]:
     found = texts(given.get("problems"), "problems")
     if len(found) > MOST_ITEMS:
-        raise InvalidField("problems", f"it has {len(found)} items; {MOST_ITEMS} are the limit")
+        raise InvalidField("problems", f"it has {len(found)} items; the limit is {MOST_ITEMS}")
     return [_text({"": text}, "", f"problems[{index}]") for index, text in enumerate(found)]
 
 

@@ -50,7 +50,7 @@ def check_place(namespace: str, name: str) -> None:
     """Refuse a name that names of objects cannot begin with, and a namespace of others."""
     dns_label(name, "name", _LONGEST_NAME)
     if namespace in _SHARED_NAMESPACES:
-        problem = f"pods with rights on hosts never stand in {namespace}; give them their own"
+        problem = f"pods with rights on hosts must not run in {namespace}; give them a namespace of their own"
         raise InvalidField("namespace", problem)
 
 
@@ -80,7 +80,7 @@ def image(repository: t.Any, tag: t.Any, where: str) -> str:
             "wherever its runtime looks first; write it like registry.example/kepler",
         )
     if not isinstance(tag, str) or not _TAG.fullmatch(tag):
-        raise InvalidField(f"{where}.tag", f"{shown(tag)} is no tag and no sha256 digest")
+        raise InvalidField(f"{where}.tag", f"{shown(tag)} is neither a tag nor a sha256 digest")
     return f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
 
 
@@ -100,7 +100,7 @@ def url(given: t.Any, where: str) -> str:
     if not found:
         return ""
     if not (isinstance(found, str) and re.fullmatch(r"https?://[!-~]{1,1000}", found)):
-        raise InvalidField(where, f"{shown(found)} is no URL of http or https")
+        raise InvalidField(where, f"{shown(found)} is not a URL of http or https")
     try:
         parse_endpoint(found)
     except TargetFailure as error:
@@ -146,7 +146,7 @@ def labels(given: t.Any, where: str) -> dict[str, str]:
     for key, value in found.items():
         is_key = len(key) <= _LONGEST_LABEL_KEY and _LABEL_KEY.fullmatch(key)
         if not is_key or len(value) > _LONGEST_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
-            raise InvalidField(where, f"{shown(key)}: {shown(value)} is no label")
+            raise InvalidField(where, f"{shown(key)}: {shown(value)} is not a label")
     return found
 
 

@@ -53,7 +53,7 @@ class KeplerVersion:
         match = _VERSION.fullmatch(text)
         if match is None:
             raise InvalidInput(
-                f"kepler_version: {shown(text)} is no version of Kepler; give one such as 0.11.4,"
+                f"kepler_version: {shown(text)} is not a version of Kepler; give one such as 0.11.4,"
                 " or latest"
             )
         major, minor, patch = (int(number or 0) for number in match.groups())
@@ -219,7 +219,7 @@ def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Found:
         return _Found(False, "hwmon sensors are not visible in the Node; probe the host")
     usable = [sensor for sensor in sensors if sensor.chip not in _GPU_CHIPS]
     if not usable:
-        owner = "GPUs alone have" if sensors else "the node has no"
+        owner = "only GPUs have" if sensors else "the node has no"
         return _Found(False, f"{owner} hwmon power sensors")
     if not (version.uses_ebpf or version.reads_hwmon):
         return _Found(False, f"Kepler {version} reads no hwmon sensors; 0.11.4 and later do")
@@ -234,11 +234,11 @@ def _redfish(bmc: Bmc | None, version: KeplerVersion, fake_cpu_meter: bool) -> _
     if bmc is None:
         return _Found(False, "")
     if not bmc.redfish:
-        return _Found(False, f"{bmc} is no Redfish service")
+        return _Found(False, f"{bmc} is not a Redfish service")
     if version.uses_ebpf:
         return _Found(True, f"{bmc} meters the machine")
     if not version.reads_redfish:
-        return _Found(False, f"Kepler {version} asks no BMC; 0.11.0 and later do")
+        return _Found(False, f"Kepler {version} reads no BMC; 0.11.0 and later do")
     if not fake_cpu_meter:
         return _Found(
             False,

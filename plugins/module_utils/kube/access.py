@@ -76,6 +76,6 @@ def checked_host(host: str, where: str = "host") -> str:
     """Validate the URL of an API server. Raises InvalidInput."""
     if not re.match(r"https?://[^/]", host):
         raise InvalidInput(
-            f"{host!r} is no URL of a Kubernetes API; write {where} as https://address:port"
+            f"{host!r} is not a URL of a Kubernetes API; write {where} as https://address:port"
         )
     return host.rstrip("/")

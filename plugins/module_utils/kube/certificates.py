@@ -161,7 +161,7 @@ def _require_sense(options: Parameters) -> None:
         raise InvalidInput("renew_days must be more than 0 and less than valid_days")
     if options["issue"] and options["authority_namespace"] == options["namespace"]:
         raise InvalidInput(
-            f"authority_namespace: {options['namespace']} holds the server's Secret, too; give "
+            f"authority_namespace: {options['namespace']} also holds the server's Secret; give "
             "the authority's key a namespace of its own"
         )
     if not options["server_names"]:

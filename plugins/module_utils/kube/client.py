@@ -197,7 +197,7 @@ class Kube:
             try:
                 data = strict_json.format_compact(body).encode()
             except ValueError as error:
-                raise InvalidInput(f"{method} {path}: the object is no JSON: {error}") from error
+                raise InvalidInput(f"{method} {path}: the object is not JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
         url = self._url(path, query)
         try:

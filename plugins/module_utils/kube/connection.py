@@ -132,7 +132,7 @@ def pool_of(access: Access) -> t.Any:
     if parts.scheme.startswith("socks"):
         return urllib3_socks.SOCKSProxyManager(proxy, **settings)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput("proxy: the proxy of the Kubernetes API is no URL; write http://host")
+        raise InvalidInput("proxy: the proxy of the Kubernetes API is not a URL; write http://host")
     if parts.username:
         pair = f"{parts.username}:{parts.password or ''}"
         account = urllib.parse.unquote(pair)

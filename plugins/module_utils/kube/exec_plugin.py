@@ -92,7 +92,7 @@ class ExecPlugin:
         except FileNotFoundError as error:
             raise self._failure(f"is not installed on this host; {self._hint}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
-            reason = getattr(error, "strerror", None) or f"no end after {_TIMEOUT_SECONDS:g} s"
+            reason = getattr(error, "strerror", None) or f"no end within {_TIMEOUT_SECONDS:g} s"
             raise self._failure(f"cannot be run ({reason}); run it by hand") from error
         if done.returncode:
             said = shown_text(done.stderr.strip(), _LONGEST_STDERR)

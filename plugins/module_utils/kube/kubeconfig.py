@@ -92,7 +92,7 @@ def read_kubeconfig(
         raise no_way(given, str(problem)) from problem
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         # Their messages describe this code or quote the file, which contains secrets.
-        raise no_way(given, "this is no kubeconfig") from error
+        raise no_way(given, "this is not a kubeconfig") from error
 
 
 def no_way(kubeconfig: t.Any, problem: str) -> InvalidInput:
@@ -120,9 +120,9 @@ def _parse(path: Path) -> Object:
     except OSError as error:
         raise _Problem(f"{path} cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise _Problem("this is no kubeconfig") from error
+        raise _Problem("this is not a kubeconfig") from error
     if not isinstance(parsed, dict):
-        raise _Problem("this is no kubeconfig")
+        raise _Problem("this is not a kubeconfig")
     return parsed
 
 

@@ -208,7 +208,7 @@ def _documents(parts: t.Iterable[bytes], path: str) -> t.Iterator[t.Any]:
             try:
                 yield strict_json.parse(line)
             except ValueError as error:
-                raise ApiError(f"The watch of {path} sends what is not JSON: {error}") from error
+                raise ApiError(f"The watch of {path} sends invalid JSON: {error}") from error
 
 
 def _text(value: t.Any) -> str:

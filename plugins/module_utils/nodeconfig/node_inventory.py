@@ -144,7 +144,7 @@ def _usable_address(node: Object) -> str | None:
     internal = [item.get("address") for item in entries if item.get("type") == "InternalIP"]
     usable = [address for address in map(address_of_machine, internal) if address is not None]
     if internal and not usable:
-        raise InvalidField(_ADDRESSES, f"{shown(internal[0])} is no address of a host")
+        raise InvalidField(_ADDRESSES, f"{shown(internal[0])} is not an address of a host")
     best = next((address for address in usable if address.version == 4), next(iter(usable), None))
     return None if best is None else str(best)
 

@@ -355,7 +355,7 @@ def _type_problem(node_config: Object, kind: EndpointKind, given: t.Any) -> str 
         if term_of(node_config, "power_consumption_endpoint_provider"):
             return None
         return f"is empty, but there is no powerConsumptionEndpointProvider; write {choice}"
-    return f"{shown(given)} is not a type that is known here; write {choice}"
+    return f"{shown(given)} is not a supported type; write {choice}"
 
 
 def _endpoint_problem(given: Object) -> str | None:
@@ -390,7 +390,7 @@ def check_url(url: t.Any) -> None:
     if not isinstance(url, str) or not url:
         raise InvalidInput("there is no URL; write one such as https://10.0.0.100")
     if len(url) > _LONGEST_URL:
-        raise InvalidInput(f"the URL has {len(url)} characters, and {_LONGEST_URL} are the most")
+        raise InvalidInput(f"the URL has {len(url)} characters; the limit is {_LONGEST_URL}")
     try:
         host = parse_endpoint(url).origin.host
     except TargetFailure as failure:

@@ -344,7 +344,9 @@ def conclude(
 def fleet_options(parameters: Parameters, per_host: int = 1) -> FleetOptions:
     """Options of the visit, from those of a module. Raises InvalidInput."""
     if not parameters["timeout"] > 0:
-        raise InvalidInput(f"timeout: {parameters['timeout']} is no duration; give seconds above 0")
+        raise InvalidInput(
+            f"timeout: {parameters['timeout']} is not a duration; give seconds above 0"
+        )
     if parameters["concurrency"] < 1:
         raise InvalidInput(f"concurrency: {parameters['concurrency']} is too small; give 1 or more")
     if not 0 <= parameters["min_success"] <= 1:
@@ -452,7 +454,7 @@ def warn_of_plain_http(targets: t.Iterable[Target], context: Context) -> None:
     if count:
         context.warn(
             f"The passwords for {count} targets go over plain HTTP, because allow_plain_http is "
-            "true; anybody on the way can read them"
+            "true; anybody on the network path can read them"
         )
 
 

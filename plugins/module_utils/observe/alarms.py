@@ -116,9 +116,9 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         try:
             options[name] = float(options[name])
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"{name}: {shown(options[name])} is no number") from error
+            raise InvalidInput(f"{name}: {shown(options[name])} is not a number") from error
         if not math.isfinite(options[name]):
-            raise InvalidInput(f"{name}: {options[name]} is no finite number")
+            raise InvalidInput(f"{name}: {options[name]} is not a finite number")
         if name != "hot_inlet_celsius" and not options[name] > 0:
             raise InvalidInput(f"{name}: {options[name]:g} is not above 0")
     if options["interval"] < _SHORTEST_INTERVAL:

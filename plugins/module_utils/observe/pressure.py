@@ -170,7 +170,7 @@ def _require_success(body: Object, path: str) -> None:
     reason = _CODES.get(int(status), "server_error") if status is not None else "malformed"
     raise TargetFailure(
         reason,
-        f"the answer to {path} has the code {shown(code)}; look at the pressure server's log",
+        f"the answer to {path} has the code {shown(code)}; check the pressure server's log",
     )
 
 
@@ -191,7 +191,7 @@ def _pressure(body: Object, path: str) -> Pressure:
         raise TargetFailure(
             "no_sensor",
             f"the sensor {identifier!r} of {path} gives no pressure "
-            f"({shown(sensor.get('pressure'))}); look whether it is connected",
+            f"({shown(sensor.get('pressure'))}); check whether it is connected",
         )
     if abs(pascals) > MOST_PASCALS:
         raise TargetFailure(

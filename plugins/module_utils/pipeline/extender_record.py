@@ -35,7 +35,7 @@ def publish(kube: Kube, record: Record, body: Object) -> bool:
     if sum(map(len, data.values())) > MOST_BYTES:
         raise InvalidInput(
             f"The curves of {len(body['curves'])} nodes do not fit into ConfigMap {record.name}, "
-            "so the extender does not learn of them; divide the nodes among several PowerFleets"
+            "so the extender does not get them; divide the nodes among several PowerFleets"
         )
     record.write(kube, data, found is not None)
     return True

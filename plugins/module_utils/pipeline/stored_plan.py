@@ -97,12 +97,12 @@ def check_options(store: Parameters | None, restore: Parameters | None) -> None:
         return
     if not _SHA256.fullmatch(restore["sha256"] or ""):
         raise InvalidInput(
-            f"restore.sha256: {shown(restore['sha256'])} is no SHA-256; give the 64 hexadecimal "
+            f"restore.sha256: {shown(restore['sha256'])} is not a SHA-256 digest; give the 64 hexadecimal "
             "digits that the run which stored the plan returned"
         )
     if restore["namespace"] and not is_subdomain(restore["name"]):
         raise InvalidInput(
-            f"restore.name: {shown(restore['name'])} is no name of a stored plan; give the name "
+            f"restore.name: {shown(restore['name'])} is not the name of a stored plan; give the name "
             "that the run which stored the plan returned"
         )
 
@@ -212,7 +212,7 @@ def _read_file(path: Path) -> bytes:
 
 def _collection(namespace: str) -> str:
     if not is_subdomain(namespace):
-        raise InvalidInput(f"namespace: {shown(namespace)} is no name of a namespace")
+        raise InvalidInput(f"namespace: {shown(namespace)} is not the name of a namespace")
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
 

@@ -319,7 +319,9 @@ def _observed(fleet: PowerFleet, outcome: Outcome) -> Status:
         return _not_reached(fleet, "Observed")
     configured, fresh = summary["configured"], summary["fresh"]
     if not configured:
-        sentence = "No node of the fleet has a NodeConfig, so no machine is known; make templates."
+        sentence = (
+            "No node of the fleet has a NodeConfig, so no machine is known; create templates."
+        )
         return _condition(fleet, "Observed", "False", "NoNodeConfigs", sentence)
     sentence = f"{fresh} of {configured} machines were read."
     if summary["failed"]:
@@ -392,12 +394,14 @@ def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
     if ownership is not None and not ownership.scope_of(fleet.key).nodes:
         lost = ownership.lost_to_older(fleet.key)
         sentence = (
-            f"All {lost} nodes that the selector names belong to older fleets."
+            f"All {lost} nodes that the selector matches belong to older fleets."
             if lost
-            else "The selector names no node of the cluster."
+            else "The selector matches no node of the cluster."
         )
         return _condition(fleet, "Ready", "False", "NoNodes", sentence)
-    return _condition(fleet, "Ready", "True", "Reconciled", "The last run did all its steps.")
+    return _condition(
+        fleet, "Ready", "True", "Reconciled", "The last run carried out all its steps."
+    )
 
 
 def _not_reached(fleet: PowerFleet, name: str) -> Status:
@@ -406,4 +410,4 @@ def _not_reached(fleet: PowerFleet, name: str) -> Status:
         if stored["type"] == name:
             parts = (stored["status"], stored["reason"], stored["message"])
             return _condition(fleet, name, *parts)
-    return _condition(fleet, name, "Unknown", "NotYet", "No run has come so far.")
+    return _condition(fleet, name, "Unknown", "NotYet", "No run has finished yet.")

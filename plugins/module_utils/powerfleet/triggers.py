@@ -96,7 +96,7 @@ class Memory:
             whole_files.replace(folder / _FILE, json.dumps(content).encode())
         except OSError as error:
             raise InvalidInput(
-                f"Cannot write {folder / _FILE}: {error.strerror}; look at the run folder"
+                f"Cannot write {folder / _FILE}: {error.strerror}; check the run folder"
             ) from error
 
     def after(

@@ -173,7 +173,7 @@ class _Run:
         if not has_policies:
             self.context.warn(
                 f"The cluster serves no {_POLICY[1]}, so nothing holds pods of namespace "
-                f"{wanted.namespace} to what Kepler needs; use Kubernetes 1.30 or later"
+                f"{wanted.namespace} to Kepler's needs; use Kubernetes 1.30 or later"
             )
         namespace = manifests.namespace(wanted, is_openshift)
         self.applying = Applying(self.kube, self.context, [namespace])
@@ -230,7 +230,7 @@ class _Run:
                 daemon_sets = self.kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
                 pods = self.kube.list(f"/api/v1/{place}/pods", {"labelSelector": selector})
             except ApiError as error:
-                self.context.warn(f"The collectors could not be looked at: {error}")
+                self.context.warn(f"The state of the collectors could not be read: {error}")
         return status.Seen(self.system, self.nodes, self.groups, daemon_sets, pods, failure)
 
 

@@ -213,7 +213,7 @@ class _Run:
             name, secret = member(each, "metadata", "name"), member(each, "spec", "secretName")
             if secret in secrets and not member(each, "metadata", "deletionTimestamp"):
                 message = (
-                    f"cert-manager's Certificate {shown(name)} fills the Secret {secret}, too; "
+                    f"cert-manager's Certificate {shown(name)} also fills the Secret {secret}; "
                     "delete it, or set certificates.issuer to cert-manager"
                 )
                 raise InvalidInput(message)
@@ -271,7 +271,7 @@ class _Run:
                 self._is_of_library(self.addons) and not self.is_issued,
             )
         except ApiError as error:
-            self.context.warn(f"The add-ons could not be looked at: {error}")
+            self.context.warn(f"The state of the add-ons could not be read: {error}")
             return status.Seen(failure=failure)
 
     def _missing_secrets(self, addons: Addons) -> dict[str, str]:

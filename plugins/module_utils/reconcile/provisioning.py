@@ -382,7 +382,7 @@ class _Run:
         if not image:
             return
         if unknown:
-            told = f"No host key is known of {', '.join(unknown[:10])}; the installer cannot go on"
+            told = f"No host key is known for {', '.join(unknown[:10])}; the installer cannot go on"
             self.obstacle = Failure("NoHostKeys", told)
             return
         files = {name: self.outputs[name] for name in ("hosts_ini", "known_hosts")}

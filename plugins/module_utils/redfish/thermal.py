@@ -143,7 +143,7 @@ class ThermalReading:
         """Raises InvalidInput where nothing is to be gathered."""
         gather = frozenset(options["gather"])
         if not gather:
-            raise InvalidInput("gather: nothing is asked for; write inlet, power or both")
+            raise InvalidInput("gather: nothing is requested; write inlet, power or both")
         quantities = [_QUANTITIES[part] for part in gather]
         kept = kept_values(found, quantities, previous, options["refresh"], now)
         return cls(found, gather, kept, now)
@@ -318,5 +318,5 @@ def _warn_of_spread(read: t.Sequence[tuple[PollTarget, Reading]], context: Conte
         shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
         context.warn(
             f"{len(names)} BMCs have several inlet sensors that differ by more than "
-            f"{NOTABLE_SPREAD_CELSIUS:g} °C, the first in order is taken: {shown}"
+            f"{NOTABLE_SPREAD_CELSIUS:g} °C, the first in order is used: {shown}"
         )

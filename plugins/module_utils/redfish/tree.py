@@ -116,7 +116,7 @@ class Tree:
             return None
         if not isinstance(body, dict):
             self._failed[identity(uri)] = TargetFailure(
-                "malformed", f"the resource {uri} is not a JSON object; look at the BMC's firmware"
+                "malformed", f"the resource {uri} is not a JSON object; check the BMC's firmware"
             )
             return None
         # Some firmware answers HTTP 200 with an error in the body.

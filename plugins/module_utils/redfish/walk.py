@@ -197,7 +197,7 @@ class Walk:
         if unbelieved is not None and (found.is_on or unbelieved.watts):
             raise _implausible_power(unbelieved)
         if unbelieved is not None:
-            raise TargetFailure("no_sensor", "the server takes 0 W: it is off, or does not measure")
+            raise TargetFailure("no_sensor", "the server draws 0 W: it is off, or does not measure")
         raise nothing_found(self._tree, "power reading of the whole server")
 
     async def _environment_power(self, chassis: Chassis) -> power.Power | None:
@@ -237,13 +237,13 @@ def _unusable(temperatures: t.Sequence[Temperature]) -> TargetFailure:
             f"{place} {item.problem}, outside {sensors.COLDEST_CELSIUS:g} to "
             f"{sensors.HOTTEST_CELSIUS:g} °C; check the sensor",
         )
-    return TargetFailure("no_sensor", f"{place} {item.problem}; look whether the server is on")
+    return TargetFailure("no_sensor", f"{place} {item.problem}; check whether the server is on")
 
 
 def _implausible_power(reading: power.Power) -> TargetFailure:
     return TargetFailure(
         "implausible",
-        f"{identity(reading.uri)} says that the server takes {reading.watts:g} W; update the "
+        f"{identity(reading.uri)} reports {reading.watts:g} W for the server; update the "
         "BMC's firmware, or leave power out of gather",
         uri=identity(reading.uri),
     )

@@ -303,7 +303,7 @@ class _Joiner:
         metadata = object_shapes.mapping(given.get("metadata"), "metadata")
         name = metadata.get("name")
         if not isinstance(name, str) or not name:
-            raise InvalidField("metadata.name", f"{shown(name)} is no name")
+            raise InvalidField("metadata.name", f"{shown(name)} is not a name")
         given_labels = object_shapes.mapping(metadata.get("labels"), "metadata.labels")
         labels = {key: value for key, value in given_labels.items() if isinstance(value, str)}
         cores = guarded(subject_of(given, "Node"), functools.partial(_cores, given))

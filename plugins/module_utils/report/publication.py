@@ -144,7 +144,7 @@ def _text(content: bytes, what: str) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"config_map: {what} is no UTF-8 text; make the report with fleet_report first"
+            f"config_map: {what} is not UTF-8 text; make the report with fleet_report first"
         ) from None
 
 

@@ -58,13 +58,13 @@ def check(upload: Upload, *, allow_plain_http: bool) -> None:
     origin = origin_of(upload.url)
     if origin is None:
         raise InvalidInput(
-            f"{upload.label}: its url is no URL with https:// and a host, without a user name; copy "
+            f"{upload.label}: its url is not a URL with https:// and a host, without a user name; copy "
             "the whole URL that the object store signed"
         )
     if origin.scheme == "http" and not allow_plain_http:
         raise InvalidInput(
-            f"{upload.label}: {upload.place} is plain HTTP, which shows everybody on the way the "
-            "report and the right to write it; give an https:// URL, or set allow_plain_http"
+            f"{upload.label}: {upload.place} is plain HTTP, which exposes the report and "
+            "the right to write it on the network; give an https:// URL, or set allow_plain_http"
         )
     for name, value in upload.headers.items():
         if not _HEADER_NAME.fullmatch(str(name)) or str(name).lower() in _FRAMING:
@@ -109,5 +109,5 @@ async def _put(client: Client, target: Target) -> None:
             "one method and its headers, so sign the URL anew for PUT, or correct the headers",
         )
     raise TargetFailure(
-        "server_error", f"HTTP {status}: the server does not take the file; look at its log"
+        "server_error", f"HTTP {status}: the server does not take the file; check its log"
     )

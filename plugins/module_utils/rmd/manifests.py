@@ -149,7 +149,7 @@ def _daemon_of_pod(node: str, pod: Object) -> Daemon:
         for item in status.get("conditions") or []
     )
     if not ready:
-        return Daemon(node, problem=f"its pod {name} is not ready; look at the pod's log")
+        return Daemon(node, problem=f"its pod {name} is not ready; check the pod's log")
     address = status.get("podIP") or member((status.get("podIPs") or [{}])[0], "ip")
     containers = pod["spec"].get("containers") or [{}]
     port = member((containers[0].get("ports") or [{}])[0], "containerPort")
@@ -166,9 +166,9 @@ def _host(address: t.Any) -> str:
     try:
         parsed = ipaddress.ip_address(address if isinstance(address, str) else "")
     except ValueError:
-        raise InvalidField("status.podIP", f"{shown(address)} is no IP address") from None
+        raise InvalidField("status.podIP", f"{shown(address)} is not an IP address") from None
     if parsed.is_multicast or parsed.is_unspecified or getattr(parsed, "scope_id", None):
-        raise InvalidField("status.podIP", f"{shown(address)} is no address of a pod")
+        raise InvalidField("status.podIP", f"{shown(address)} is not an address of a pod")
     return f"[{parsed}]" if parsed.version == 6 else str(parsed)
 
 

@@ -85,7 +85,7 @@ def workloads_of_pod(
         name = container["name"]
         if name not in exclusive:
             raise InvalidInput(
-                "it asks for cache ways, which only containers of Guaranteed pods with whole"
+                "it requests cache ways, which only containers of Guaranteed pods with whole"
                 " CPUs get; make requests equal limits, and CPUs a whole number"
             )
         alone = len(asking) == 1
@@ -146,7 +146,7 @@ def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
         raise InvalidField("name", f"it must not contain {_SEPARATOR}; rename the container")
     name = workload_name(container.pod, container.name, alone)
     if _NAME.fullmatch(name) is None:
-        raise InvalidField("name", f"{shown(name)} is no name for an RmdWorkload")
+        raise InvalidField("name", f"{shown(name)} is not a name for an RmdWorkload")
     if len(name) > _LONGEST_NAME:
         raise InvalidField("name", "its RmdWorkload's would be too long; rename the pod")
     return name

@@ -189,7 +189,7 @@ def _read_state(state: Object) -> tuple[str, _State]:
 
 def _text(value: t.Any) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidField("metadata.name", f"{shown(value)} is no name")
+        raise InvalidField("metadata.name", f"{shown(value)} is not a name")
     return value
 
 

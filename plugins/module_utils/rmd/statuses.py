@@ -89,7 +89,7 @@ class Report:
     def _conflicting(self) -> dict[str, str]:
         if self.conflicts:
             return _condition("Conflicting", True, "SharedCpus", "; ".join(self.conflicts))
-        return _condition("Conflicting", False, "NoConflict", "Its CPUs are its own.")
+        return _condition("Conflicting", False, "NoConflict", "No other workload has its CPUs.")
 
 
 def node_state(node: Object, namespace: str) -> dict[str, t.Any]:

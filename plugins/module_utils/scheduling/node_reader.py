@@ -130,7 +130,9 @@ def measured_use(metrics: Object) -> tuple[str, int]:
 def _cores(value: t.Any, path: str) -> int:
     cores = parse_quantity(value, path)
     if not 0 <= cores <= _MOST_CORES:
-        problem = f"{shown(value)} is negative or absurd; CPU use is from 0 to {_MOST_CORES} cores"
+        problem = (
+            f"{shown(value)} is negative or implausible; CPU use is from 0 to {_MOST_CORES} cores"
+        )
         raise InvalidField(path, problem)
     return round(cores * MICROCORES_PER_CORE)
 

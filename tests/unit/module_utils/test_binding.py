@@ -247,7 +247,7 @@ def test_when_no_binding_succeeds_the_task_fails_with_all_results(broken: str) -
         return status_reply(403, "not you") if broken in asked.path else None
 
     cluster = Cluster(hook=hook).add(node("n1"), pod("a"), pod("b"))
-    with pytest.raises(WattwiseError, match="Not one of 2 bindings succeeded.*not you") as failure:
+    with pytest.raises(WattwiseError, match="None of 2 bindings succeeded.*not you") as failure:
         run(cluster, placements=to("n1", "a", "b"))
     assert [error["pod"] for error in failure.value.fields["errors"]] == ["a", "b"]
 

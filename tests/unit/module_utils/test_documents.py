@@ -152,7 +152,7 @@ def test_documents_of_two_runs_are_never_used_together(tmp_path: Path) -> None:
     readings = str(tmp_path / "readings.json")
     documents.write(readings, "readings", READINGS, made_from)
     snapshot, _later = begun(tmp_path)
-    with pytest.raises(InvalidInput, match=r"snapshot\.json and .* are of different runs"):
+    with pytest.raises(InvalidInput, match=r"snapshot\.json and .* are from different runs"):
         documents.MadeFrom.read(snapshot, readings)
 
 

@@ -74,7 +74,7 @@ def test_a_pod_that_nobody_makes_anew_ends_the_run_and_is_told() -> None:
     stranger = pod("c")
     result = run(cluster(lambda its: evicted(its, stranger)))
     assert result["changed"] and fates(result) == ["evicted"]
-    assert "none took its place in 0.2 s" in result["stopped"]["reason"]
+    assert "no replacement appeared in 0.2 s" in result["stopped"]["reason"]
 
 
 def test_a_replacement_that_does_not_fit_waits_for_the_next_plan() -> None:

@@ -460,7 +460,7 @@ def test_an_answer_that_is_not_json_is_malformed(content: bytes) -> None:
     with HttpsServer({"/x": Reply(body=content)}) as server:
         error = only(visit([target(server.endpoint)], read_x))
     assert error.reason == "malformed"
-    assert "not JSON" in error.detail
+    assert "not the expected JSON" in error.detail
 
 
 async def read_until_it_fails(client: Client, target: Target) -> t.Any:
@@ -475,7 +475,7 @@ OVER = {
     "many requests": (Reply(body={"a": 1}), 30, "more than 30 requests"),
     "many members": (Reply(body=list(range(1_000))), 6, "more than 0 members"),
     "headers": (Reply(body={}, headers={f"X-{n}": "x" * 8000 for n in range(8)}), 4, "MiB in all"),
-    "one header": (Reply(body={}, headers={"X": "x" * 9000}), 1, "is not HTTP as it should be"),
+    "one header": (Reply(body={}, headers={"X": "x" * 9000}), 1, "is not valid HTTP"),
     "depth": (Reply(body=b"[" * 11 + b"]" * 11), 1, "nested more than 10 deep"),
     "a text": (Reply(body={"a": "b" * 1001}), 1, "a text of more than 1000 bytes"),
     "a text of escapes": (Reply(body=b'["' + b"\\\\" * 501 + b'"]'), 1, "a text of more than"),

@@ -118,7 +118,7 @@ def test_type_fake_is_flat_and_asks_nothing(server: InferenceServer) -> None:
         ({"cpu_usage": None, "cpu_capacity": math.inf}, "malformed", "give cpu_capacity"),
         ({"cpu_usage": [-1]}, "malformed", "write cpu_usage in cores"),
         ({"cpu_usage": [math.nan]}, "malformed", "write cpu_usage in cores"),
-        ({"endpoint": "h/v2/models/m"}, "malformed", "does not say http"),
+        ({"endpoint": "h/v2/models/m"}, "malformed", "lacks http"),
         ({"endpoint": "https://fake-endpoint"}, "malformed", "names no model"),
         ({"type": "Redfish"}, "malformed", "write V2InferenceProtocol or Fake"),
         ({"credential": "nobody"}, "credential", "no entry 'nobody'"),
@@ -230,8 +230,8 @@ def test_too_many_failures_fail_with_all_results_and_write_nothing(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"batch_rows": 0}, "batch_rows: 0 asks nothing"),
-        ({"timeout": 0.0}, "timeout: .* is no duration; give seconds above 0"),
+        ({"batch_rows": 0}, "batch_rows: 0 is too small"),
+        ({"timeout": 0.0}, "timeout: .* is not a duration; give seconds above 0"),
         ({"concurrency": 0}, "concurrency: 0 is too small"),
         ({"min_success": 1.5}, "min_success: 1.5 is not between 0 and 1"),
         ({"ca_path": "/nowhere/ca.pem"}, "Cannot read certificate authorities"),
@@ -243,7 +243,7 @@ def test_options_that_cannot_be(options: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_node_may_stand_in_one_query_only(server: InferenceServer) -> None:
-    with pytest.raises(InvalidInput, match="node 'worker-0' stands there twice"):
+    with pytest.raises(InvalidInput, match="node 'worker-0' is listed twice"):
         predict_power({"queries": [query(server), query(server)]})
 
 

@@ -98,12 +98,12 @@ def test_infer_url(endpoint: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("endpoint", "sentence"),
     [
-        ("", "is no URL|does not say http"),
-        ("h/v2/models/m", "is no URL|does not say http"),
-        ("ftp://h/v2/models/m", "is no URL|does not say http"),
-        ("http:///v2/models/m", "is no URL|does not say http"),
-        ("http://h:99999/v2/models/m", "is no URL|does not say http"),
-        ("http://[::1/v2/models/m", "is no URL|does not say http"),
+        ("", "is not a URL|lacks http"),
+        ("h/v2/models/m", "is not a URL|lacks http"),
+        ("ftp://h/v2/models/m", "is not a URL|lacks http"),
+        ("http:///v2/models/m", "is not a URL|lacks http"),
+        ("http://h:99999/v2/models/m", "is not a URL|lacks http"),
+        ("http://[::1/v2/models/m", "is not a URL|lacks http"),
         ("https://fake-endpoint", "names no model"),
         ("http://h/v2/models/", "names no model"),
         ("http://h/v2/models//infer", "names no model"),

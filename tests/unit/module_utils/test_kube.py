@@ -119,7 +119,7 @@ def test_an_answer_that_is_no_success_becomes_one_sentence(reply: Reply, message
 def test_an_object_with_a_number_that_is_none_is_not_sent() -> None:
     with ScriptedApi(in_turn(Reply())) as api:
         kube, _pauses = connect(api)
-        with pytest.raises(InvalidInput, match="POST /x: the object is no JSON"):
+        with pytest.raises(InvalidInput, match="POST /x: the object is not JSON"):
             kube.request("POST", "/x", {"a": float("nan")})
         assert api.asked == []
 

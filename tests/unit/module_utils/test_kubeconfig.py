@@ -393,10 +393,10 @@ def test_an_openid_token_is_sent_and_another_auth_provider_refused() -> None:
         ({"current-context": "z"}, "there is no context 'z'"),
         ({"users": []}, "there is no user 'u'"),
         ({"clusters": [{"name": "c"}, {"name": "c"}]}, "two of the clusters are called 'c'"),
-        ({"clusters": [{"name": "c", "cluster": {"server": 3}}]}, "this is no kubeconfig"),
+        ({"clusters": [{"name": "c", "cluster": {"server": 3}}]}, "this is not a kubeconfig"),
         (
             {"clusters": [{"name": "c", "cluster": {"server": "x:1"}}]},
-            "'x:1' is no URL of a Kubernetes API; write server as",
+            "'x:1' is not a URL of a Kubernetes API; write server as",
         ),
         (
             {
@@ -532,7 +532,7 @@ def test_requests_go_through_the_proxy_with_its_account() -> None:
         ]
         wanted = f"Basic {encoded('eve:p@ss')}"
         assert {asked.headers["proxy-authorization"] for asked in proxy.asked} == {wanted}
-    with pytest.raises(InvalidInput, match="proxy of the Kubernetes API is no URL"):
+    with pytest.raises(InvalidInput, match="proxy of the Kubernetes API is not a URL"):
         Kube.connect({"host": "http://x", "proxy": "ftp://y"})
 
 

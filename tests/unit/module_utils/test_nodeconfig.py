@@ -51,11 +51,11 @@ BAD_FIELDS: dict[str, tuple[tuple[str, ...], t.Any, str]] = {
     "an unknown type": (
         (*INLET, "type"),
         "IPMI",
-        "spec.metricsCollector.inletTemp.type: 'IPMI' is not a type that is known here; write "
+        "spec.metricsCollector.inletTemp.type: 'IPMI' is not a supported type; write "
         "Redfish or Fake",
     ),
-    "no type": ((*INLET, "type"), None, "None is not a type that is known here"),
-    "an empty type": ((*INLET, "type"), "", "'' is not a type that is known here"),
+    "no type": ((*INLET, "type"), None, "None is not a supported type"),
+    "an empty type": ((*INLET, "type"), "", "'' is not a supported type"),
     "an empty type without a provider": (
         (*POWER, "type"),
         "",

@@ -250,7 +250,7 @@ def test_the_result_of_rendering_is_checked() -> None:
     result = render({"templates": [template("t", inlet)], "nodes": [node("n", labels=labels)]})
     assert names(result) == []
     assert [each["field"].rsplit(".", 1)[1] for each in result["errors"]] == ["type", "endpoint"]
-    assert "'IPMI' is not a type that is known here" in result["errors"][0]["detail"]
+    assert "'IPMI' is not a supported type" in result["errors"][0]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_a_status_of_anything_hinders_no_new_one(tmp_path: Path, case: str) -> N
 def test_statuses_come_first_whatever_fails_afterwards(run: Path) -> None:
     refused = {"name": "n1", "failures": 1, "last_attempt": "2026-01-31T12:00:00Z"}
     thermal_result = {"readings": [], "errors": [], "authentication": [refused]}
-    with pytest.raises(InvalidInput, match="is the folder there"):
+    with pytest.raises(InvalidInput, match="check that the folder exists"):
         observe(run, thermal=[thermal_result], textfile=str(run / "none" / "x.prom"))
     assert stored_after(run)["authentication"]["failures"] == 1
 
@@ -482,7 +482,7 @@ def test_the_textfile_is_in_prometheus_format_with_ages_and_errors(run: Path) ->
     named = {line.partition("{")[0] for line in text.splitlines() if 'node="n2"' in line}
     assert named == {"wattwise_endpoint_failing", "wattwise_node_read"}
     assert path.stat().st_mode & 0o777 == 0o644
-    with pytest.raises(InvalidInput, match="is the folder there"):
+    with pytest.raises(InvalidInput, match="check that the folder exists"):
         observe(run, textfile=str(run / "none" / "x.prom"))
 
 

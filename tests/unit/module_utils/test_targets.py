@@ -143,7 +143,7 @@ def test_an_endpoint_that_cannot_be_used_says_why_and_stops_no_other() -> None:
     }
     first, second = (target.endpoints["inlet_temp"] for target in of(good, bad).nodes)
     assert first.problem and "NodeConfig wao-system/a: spec.metricsCollector" in first.problem
-    assert "'IPMI' is not a type" in first.problem
+    assert "'IPMI' is not a supported type" in first.problem
     assert first.fetch_interval_seconds == DEFAULT_FETCH_INTERVAL_SECONDS
     assert (second.type, second.problem) == ("Fake", None)
 

@@ -64,7 +64,7 @@ def test_every_option_of_the_module_that_names_no_file_is_one_of_the_filter() ->
         for key in ("type", "default", "choices"):
             assert documented[name].get(key) == MODULE_OPTIONS[name].get(key), f"{name}.{key}"
         # Documented input is also accepted.
-        with pytest.raises(AnsibleFilterError, match="these are of neither"):
+        with pytest.raises(AnsibleFilterError, match="these belong to neither"):
             device_allocation([], **{name: MODULE_OPTIONS[name].get("default")})
 
 
@@ -166,7 +166,7 @@ def test_a_defect_of_an_object_is_in_the_answer_and_warned_of(
         (7, {}, "objects[0]: a manifest is a mapping, not int"),
         ([{"kind": "DevicePool"}], {}, "objects[0]: apiVersion is missing"),
         ("kind: [", {}, "objects[0]: not YAML: "),
-        ([*POOLS, *DRA], {}, "say with api_group which of them counts"),
+        ([*POOLS, *DRA], {}, "select one of them with api_group"),
         ([CLAIM, CLAIM], {}, "DeviceClaim default/training is given twice; remove one"),
         ([CLAIM], {"strategy": "best"}, "value of strategy must be one of: optimal, first_fit"),
         ([CLAIM], {"time_limit": "soon"}, "time_limit"),

@@ -87,7 +87,7 @@ class ClaimReader:
         if least > MOST_RESULTS:
             raise given.error(
                 "spec.devices.requests",
-                f"{least} devices are asked for; a claim can have {MOST_RESULTS}",
+                f"{least} devices are requested; a claim can have at most {MOST_RESULTS}",
             )
         self.asked.append([asked for _request, asked in read])
         uid = str(given.manifest["metadata"].get("uid") or "")
@@ -99,7 +99,7 @@ class ClaimReader:
         if not isinstance(name, str) or not name:
             raise given.error(f"{where}.name", "the name is missing")
         if ("exactly" in item) == ("firstAvailable" in item):
-            raise given.error(where, "write exactly or firstAvailable, one of them")
+            raise given.error(where, "write either exactly or firstAvailable")
         if "exactly" in item:
             body = mapping_of(given, item["exactly"], f"{where}.exactly")
             known_only(given, body, _EXACT_FIELDS, f"{where}.exactly")
@@ -184,7 +184,7 @@ def _count(given: Given, body: Json, where: str) -> tuple[bool, int]:
     count = body.get("count", 1)
     if mode == "All":
         if "count" in body:
-            raise given.error(f"{where}.count", "has no place beside allocationMode All")
+            raise given.error(f"{where}.count", "is not allowed with allocationMode All")
         return True, 1
     if mode != "ExactCount":
         raise given.error(f"{where}.allocationMode", f"unsupported mode {shown(mode)}")
@@ -208,7 +208,7 @@ def _constraints(
         )
         given_kinds = [(key, kind) for key, kind in kinds if item.get(key) is not None]
         if len(given_kinds) != 1:
-            raise given.error(place, "write matchAttribute or distinctAttribute, one of them")
+            raise given.error(place, "write either matchAttribute or distinctAttribute")
         [(key, kind)] = given_kinds
         if not isinstance(item[key], str) or "/" not in item[key]:
             raise given.error(f"{place}.{key}", f"{shown(item[key])} lacks its domain: write a/b")

@@ -244,7 +244,7 @@ class DraView:
                 self.report.note(there)
                 self._refuse(pod, str(there))
             elif not there:
-                where = "no node of the devices that its claims have takes the pod"
+                where = "no node with the devices of its claims accepts the pod"
                 if not self._give_back(pod, where):
                     self._refuse(pod, where)
             elif all(self._reserve(claim, None, [pod]) for claim in self._claims[pod]):
@@ -372,7 +372,7 @@ class DraView:
                 continue
             for claim in self._claims.get(pod, ()):
                 if dra_writes.is_reserved_for(self._claim(claim), self._given[pod]):
-                    self._withdraw(claim, [pod], "the pod did not get its node")
+                    self._withdraw(claim, [pod], "the pod was not bound to its node")
 
     def explain(self, reasons: t.Mapping[Key, str]) -> None:
         """Tell on the pods why they wait, as a scheduler does.

@@ -130,7 +130,7 @@ class ExtendedResources:
                 continue
             count, part = divmod(demand_of(wanted[name], where), THOUSANDTHS)
             if part:
-                raise pod.error(where, f"{wanted[name]} of {name} is no whole number of devices")
+                raise pod.error(where, f"{wanted[name]} of {name} is not a whole number of devices")
             if count:
                 counts[name] = place, count
         return counts

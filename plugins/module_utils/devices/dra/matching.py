@@ -197,7 +197,7 @@ class DraMatcher:
         if self.wanted is not None:
             asked = Alternative(0, portions=dict(self.wanted))
             if not could_ever_satisfy(self.published.slices.devices[device], asked):
-                return "it never has the capacity that is asked for"
+                return "it never has the requested capacity"
         return ""
 
     def why_not(self, device: int) -> str:

@@ -80,7 +80,7 @@ def _check_kind(given: Given) -> Given:
     version, kind = given.manifest["apiVersion"], given.kind
     allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
     if version not in allowed:
-        raise given.error("apiVersion", f"{shown(version)} is not read here; write {VERSION}")
+        raise given.error("apiVersion", f"{shown(version)} is not supported; write {VERSION}")
     if version != "v1" and kind not in KINDS:
         raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
     return given
@@ -190,7 +190,7 @@ class _Reader:
                 self._findings.add(
                     self._slices.sources[counter.driver, counter.pool],
                     f"spec.sharedCounters.{counter.counter_set}.{counter.name}",
-                    "existing allocations take more than there is",
+                    "existing allocations exceed the capacity",
                     serious=False,
                 )
 

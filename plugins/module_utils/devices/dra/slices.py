@@ -261,7 +261,7 @@ def _text(given: Given, value: t.Any, where: str, most: int) -> str:
     if not isinstance(value, str) or not value:
         raise given.error(where, "the name is missing")
     if len(value) > most or not value.isascii():
-        raise given.error(where, f"{shown(value)} is no name of up to {most} characters")
+        raise given.error(where, f"{shown(value)} is not a name of up to {most} characters")
     return value
 
 
@@ -329,12 +329,14 @@ def _check_names(one: _Slice, first: _Slice, names: set[str]) -> None:
     )
     most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
     if len(devices) > most:
-        raise given.error("spec.devices", f"{len(devices)} devices in a slice that may have {most}")
+        raise given.error(
+            "spec.devices", f"{len(devices)} devices in a slice; the API allows {most}"
+        )
     for index, device in enumerate(devices):
         where = f"spec.devices[{index}].name"
         name = _text(given, device.get("name"), where, _LONGEST_DEVICE)
         if name in names:
-            raise given.error(where, f"the device name {name!r} stands there twice")
+            raise given.error(where, f"the device name {name!r} is listed twice")
         names.add(name)
 
 
@@ -347,7 +349,7 @@ def _check_sets(one: _Slice, sets: dict[str, frozenset[str]]) -> None:
     for index, item in enumerate(items):
         name = _text(given, item.get("name"), f"{where}[{index}].name", _LONGEST_DEVICE)
         if name in sets:
-            raise given.error(f"{where}[{index}]", f"the counter set {name!r} stands there twice")
+            raise given.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
         sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
 
 
@@ -361,7 +363,7 @@ def _check_consumption(one: _Slice, sets: t.Mapping[str, frozenset[str]]) -> Non
             raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
         drawn = [_text(given, part.get("counterSet"), place, _LONGEST_DEVICE) for part in consumed]
         if len(set(drawn)) < len(drawn):
-            raise given.error(place, "a counter set stands there twice")
+            raise given.error(place, "a counter set is listed twice")
         for name, part in zip(drawn, consumed):
             for counter in part.get("counters") or ():
                 if counter not in sets.get(name, ()):

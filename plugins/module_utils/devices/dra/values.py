@@ -88,7 +88,7 @@ def _name(given: Given, name: t.Any, where: str) -> str:
     ):
         raise given.error(
             where,
-            f"is no name of up to {_LONGEST_IDENTIFIER} characters, with a domain of up to "
+            f"is not a name of up to {_LONGEST_IDENTIFIER} characters, with a domain of up to "
             f"{_LONGEST_DOMAIN} before a slash",
         )
     return "/".join(parts)
@@ -116,7 +116,7 @@ def _scalar(given: Given, value: t.Any, kind: str, where: str) -> Scalar:
     if not is_of(value, _SCALARS[kind]):
         raise given.error(place, f"{shown(value)} is not of this type")
     if isinstance(value, str) and not is_short_text(value, LONGEST_VALUE):
-        raise given.error(place, f"{shown(value)} is no text of up to {LONGEST_VALUE} bytes")
+        raise given.error(place, f"{shown(value)} is not a text of up to {LONGEST_VALUE} bytes")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise given.error(place, f"{shown(value)} is beyond 64 bits")
     return parse_version(value, place) if kind == "version" else t.cast(Scalar, value)
@@ -172,7 +172,7 @@ def taint_of(given: Given, item: t.Mapping[str, t.Any], where: str) -> Taint:
         raise given.error(f"{where}.effect", f"unsupported effect {shown(item['effect'])}")
     for name in ("key", "value"):
         if not isinstance(item.get(name) or "", str):
-            raise given.error(f"{where}.{name}", f"{shown(item[name])} is no text")
+            raise given.error(f"{where}.{name}", f"{shown(item[name])} is not text")
     return Taint(str(item["key"]), str(item.get("value") or ""), str(item["effect"]))
 
 
@@ -183,7 +183,7 @@ def tolerations_of(given: Given, value: t.Any, where: str) -> tuple[Toleration, 
         refuse_unknown(given, item, _TOLERATION_FIELDS, f"{where}[{index}]")
         for name in sorted(_TOLERATION_FIELDS & item.keys()):
             if name != "tolerationSeconds" and not isinstance(item[name] or "", str):
-                raise given.error(f"{where}[{index}].{name}", f"{shown(item[name])} is no text")
+                raise given.error(f"{where}[{index}].{name}", f"{shown(item[name])} is not text")
         operator = item.get("operator") or "Equal"
         if operator not in ("Equal", "Exists"):
             raise given.error(f"{where}[{index}].operator", "write Equal or Exists")

@@ -206,11 +206,11 @@ def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
         if _is_too_much(slices, device, held_by):
             for key, _held in held_by:
                 others = ", ".join(sorted({"/".join(one) for one, _held in held_by if one != key}))
-                found[key] = f"{slices.devices[device]} is held by {others} too"
+                found[key] = f"{slices.devices[device]} also belongs to {others}"
     for counter, users in _overdrawn(slices, holders).items():
         name = f"{counter.counter_set}/{counter.name} of pool {counter.pool}"
         for key in users:
-            found.setdefault(key, f"more is taken of the counter {name} than there is")
+            found.setdefault(key, f"allocations exceed the counter {name}")
     return found
 
 

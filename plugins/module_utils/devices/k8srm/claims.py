@@ -91,10 +91,10 @@ class ClaimReader:
                 member = frozenset([(len(requests), number)])
                 constraints += _constraints(given, detail, device_class, place, member)
             if not alternatives:
-                raise given.error(where, "nothing is asked for; name a class or driver")
+                raise given.error(where, "nothing is requested; name a class or driver")
             requests.append(Request(label, tuple(alternatives)))
         if not requests:
-            raise given.error("spec", "nothing is asked for; name a class or driver")
+            raise given.error("spec", "nothing is requested; name a class or driver")
         self.findings.refuse_if_serious(given)
         if any(isinstance(spec.get(key), list) for key in ("claims", "devices", "oneOf", "allOf")):
             everything = frozenset(
@@ -231,7 +231,7 @@ def _counts(
         if key in detail:
             low = detail[key]
         if key in _COUNT_NAMES and key in detail and isinstance(requests, dict):
-            problem = "the number of devices stands beside requests"
+            problem = "the number of devices is given in addition to requests"
             findings.add(given, f"{where}.{key}", problem, f"requests.{key}", serious=False)
     if isinstance(requests, dict):
         low = next((requests[key] for key in _COUNT_NAMES if key in requests), low)
@@ -241,7 +241,7 @@ def _counts(
     low = _count(given, low, f"{where}: the number of devices")
     high = low if high is None else _count(given, high, f"{where}: the greatest number of devices")
     if high < low:
-        raise given.error(where, f"from {low} to {high} devices is no range")
+        raise given.error(where, f"from {low} to {high} devices is not a range")
     return low, high
 
 

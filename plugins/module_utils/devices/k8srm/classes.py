@@ -193,9 +193,7 @@ class Classes:
         self._findings.refuse_if_serious(given)
         if given.name in within:
             path = " → ".join((*within[within.index(given.name) :], given.name))
-            raise given.error(
-                "spec.selector", f"meta classes select each other in a circle: {path}"
-            )
+            raise given.error("spec.selector", f"meta classes select each other in a cycle: {path}")
         spec = _definition(given)
         if "selector" not in spec:
             drivers = self.drivers_of(given, spec, "spec")
@@ -216,7 +214,7 @@ class Classes:
         driver, kind = spec.get("driver"), spec.get("deviceType")
         for key in ("driver", "deviceType"):
             if not isinstance(spec.get(key) or "", str):
-                raise given.error(f"{where}.{key}", f"{shown(spec[key])} is no name")
+                raise given.error(f"{where}.{key}", f"{shown(spec[key])} is not a name")
         if driver and self._drivers and driver not in self._drivers:
             raise given.error(f"{where}.driver", f"no DeviceDriver {shown(driver)} is registered")
         if (kind and not driver) or (kind and self._drivers):

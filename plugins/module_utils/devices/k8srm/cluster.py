@@ -158,7 +158,7 @@ class PrototypeView:
             else without_devices(
                 self._claims[uid],
                 "Interrupted",
-                f"what was reserved for version {one.version} is free again",
+                f"the reservation for version {one.version} was released",
             )
             for uid, one in opened.items()
         }
@@ -166,7 +166,7 @@ class PrototypeView:
             after = told(self._claims[uid])
             if not after:
                 self._ledger.remove(uid)
-                after = "taken back what an interrupted run had reserved"
+                after = "released the reservation of an interrupted run"
             self._store.change("repaired", self._claims[uid], after=after)
 
     def _is_ours(self, reservation: Reservation) -> bool:
@@ -212,7 +212,7 @@ class PrototypeView:
                 pod["spec"].get("nodeName"),
             }
             if pod["spec"].get("nodeName") and elsewhere:
-                text = f"the pod runs elsewhere than its claims' devices, on {elsewhere.pop()}"
+                text = f"the devices of its claims are on another node, {elsewhere.pop()}"
                 self._store.problem("Pod", key, text)
                 continue
             for uid in uids:
@@ -358,7 +358,7 @@ class PrototypeView:
             for uid in self._claims_of[key]:
                 claim = self._claims[uid]
                 left = [one for one in users_of(claim) if one != user]
-                reason = ("NodeRefused", f"the node did not take pod {key[1]}")
+                reason = ("NodeRefused", f"the node did not accept pod {key[1]}")
                 wanted[uid] = used_by(claim, left) if left else without_devices(claim, *reason)
         before = {uid: told(self._claims[uid]) for uid in wanted}
         for uid in self._store.write_claims(wanted):

@@ -169,7 +169,7 @@ def json_of(given: Given, status: Json) -> str:
     try:
         return json.dumps(status, allow_nan=False)
     except (ValueError, RecursionError) as error:
-        raise given.error("status", "cannot be written again as it is") from error
+        raise given.error("status", "cannot be written back unchanged") from error
 
 
 def allocations_of(claim: Object) -> list[Object]:

@@ -37,7 +37,7 @@ def read_items(pod: Object) -> list[Object]:
     try:
         items = yaml_document(pod["metadata"]["annotations"][ANNOTATION])
     except ValueError as error:
-        raise InvalidInput(f"annotation {ANNOTATION}: it is no YAML: {error}") from error
+        raise InvalidInput(f"annotation {ANNOTATION}: it is not YAML: {error}") from error
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(
             f"annotation {ANNOTATION}: write a list such as [{{name: gpu, claimName: my-claim}}]"
@@ -83,8 +83,8 @@ def _own(pod: Object, label: str, spec: Object, find: Find) -> Object:
         owners = present["metadata"].get("ownerReferences") or ()
         if metadata["uid"] not in [owner["uid"] for owner in owners]:
             raise InvalidInput(
-                f"annotation {ANNOTATION}: the claim {name} is there, but not of this pod; delete "
-                "it, or name the claim of the pod otherwise"
+                f"annotation {ANNOTATION}: the claim {name} exists, but is not of this pod; "
+                "delete it, or give the pod's claim another name"
             )
         return present
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}

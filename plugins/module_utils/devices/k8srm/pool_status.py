@@ -37,7 +37,7 @@ READY = {
     "type": "Ready",
     "status": "True",
     "reason": "Valid",
-    "message": "claims can have the devices of the pool",
+    "message": "the devices of the pool can be allocated",
 }
 
 

@@ -88,7 +88,7 @@ class Pools:
             raise given.error("spec.driver", "the driver is missing; name one")
         node = spec.get("nodeName")
         if node is not None and not isinstance(node, str):
-            raise given.error("spec.nodeName", f"{shown(node)} is no name of a node")
+            raise given.error("spec.nodeName", f"{shown(node)} is not the name of a node")
         nodes = frozenset([node]) if node else self.every_node
         shared = self._counters(given, driver, spec)
         base = attributes_of(given, spec.get("attributes"), "spec.attributes")
@@ -160,7 +160,7 @@ def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
         if not isinstance(name, str) or not name:
             raise given.error(f"{where}.name", "the name is missing")
         if name in names:
-            raise given.error(f"{where}.name", f"{name!r} is the name of another device, too")
+            raise given.error(f"{where}.name", f"{name!r} is also the name of another device")
         names.add(name)
         pools.findings.unknown_fields(given, device, _DEVICE_FIELDS, where)
     pools.findings.refuse_if_serious(given)
@@ -199,11 +199,11 @@ def attributes_of(given: Given, value: t.Any, where: str) -> dict[str, Attribute
     found: dict[str, Attribute] = {}
     items = items_of(given, value, where)
     if len(items) > _MOST_ATTRIBUTES:
-        raise given.error(where, f"{len(items)} attributes; {_MOST_ATTRIBUTES} are the limit")
+        raise given.error(where, f"{len(items)} attributes; the limit is {_MOST_ATTRIBUTES}")
     for index, item in enumerate(items):
         name = item.get("name")
         if not isinstance(name, str) or not name or not is_short_text(name, _LONGEST_TEXT):
-            raise given.error(f"{where}[{index}].name", "the name is missing, or far too long")
+            raise given.error(f"{where}[{index}].name", "the name is missing or too long")
         found[name] = _attribute(given, item, f"{where}[{index}]")
     return found
 
@@ -220,7 +220,7 @@ def _attribute(given: Given, item: Json, where: str) -> Attribute:
         if not is_of(value, simple[kind]):
             raise given.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
         if isinstance(value, str) and not is_short_text(value, _LONGEST_TEXT):
-            problem = f"{shown(value)} is no text of up to {_LONGEST_TEXT} bytes"
+            problem = f"{shown(value)} is not a text of up to {_LONGEST_TEXT} bytes"
             raise given.error(f"{where}.{kind}", problem)
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise given.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
@@ -261,7 +261,9 @@ def _access(body: t.Any, where: str) -> Access:
     counts = {mode: body.get(mode[0].lower() + mode[1:], 0) for mode in ACCESS_MODES}
     for mode, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 2**31:
-            raise InvalidField(f"{where}.accessMode.{mode}", f"{shown(count)} is no number of uses")
+            raise InvalidField(
+                f"{where}.accessMode.{mode}", f"{shown(count)} is not a number of uses"
+            )
     return Access(frozenset(allowed), {mode: count for mode, count in counts.items() if count})
 
 
@@ -279,7 +281,7 @@ def _resources(
         name = item.get("name")
         if not isinstance(name, str) or not name or name in names:
             raise given.error(
-                f"{where}[{index}].name", f"{shown(name)} is no name, or stands here twice"
+                f"{where}[{index}].name", f"{shown(name)} is not a name or is listed twice"
             )
         names.add(name)
         yield dict(item)

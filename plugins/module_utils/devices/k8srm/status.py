@@ -90,7 +90,7 @@ def _devices(
         free = [index for index in there if index not in taken]
         if not isinstance(count, int) or not 0 <= count <= len(free):
             raise given.error(
-                where, f"it has {shown(count)} devices of pool {shown(pool)}, which are not there"
+                where, f"it has {shown(count)} devices of pool {shown(pool)}, which do not exist"
             )
         return free[:count]
     found = [index for index in there if pools.devices[index].name in names]

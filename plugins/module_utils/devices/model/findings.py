@@ -126,7 +126,7 @@ def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Findin
         for manifest in read:
             given, key = Given(manifest, file), identity(manifest)
             if key in found:
-                bad.append(Finding(given.subject, "metadata.name", "is there twice", file))
+                bad.append(Finding(given.subject, "metadata.name", "is listed twice", file))
             else:
                 found[key] = given
     return list(found.values())

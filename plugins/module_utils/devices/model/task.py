@@ -177,7 +177,7 @@ def labels_of(node: Given, findings: Findings) -> dict[str, str]:
         if isinstance(name, str) and isinstance(value, str) and len(value) <= _LONGEST_LABEL
     }
     if not isinstance(given, dict) or len(labels) < len(given):
-        findings.add(node, "metadata.labels", "has what is no label, which counts as not there")
+        findings.add(node, "metadata.labels", "has an invalid label, which is ignored")
     return labels
 
 

@@ -125,11 +125,11 @@ def _installed(seen: Seen) -> Condition | None:
         return None
     outcome, message = seen.installation.outcome, seen.installation.message
     if outcome == "Succeeded":
-        return condition("Installed", "True", outcome, "The installer has ended well.")
+        return condition("Installed", "True", outcome, "The installer has succeeded.")
     if outcome == "Failed":
         told = f"The installer has failed: {message or 'it left no message'}"
         return condition("Installed", "False", outcome, told)
-    return condition("Installed", "Unknown", outcome, message or "The installer is at work.")
+    return condition("Installed", "Unknown", outcome, message or "The installer is running.")
 
 
 def _agents(seen: Seen) -> Condition | None:
@@ -143,7 +143,7 @@ def _agents(seen: Seen) -> Condition | None:
         return condition("Agents", "True", "NoneWanted", "No agents are wanted.")
     living, wanted = len(agents.pods), agents.replicas
     state = ("True", "AsWanted") if living == wanted else ("False", "OtherNumber")
-    return condition("Agents", *state, f"{living} of {wanted} agents live.")
+    return condition("Agents", *state, f"{living} of {wanted} agents are running.")
 
 
 def _ready(conditions: t.Sequence[Condition], failure: Failure | None) -> Condition:

@@ -137,7 +137,7 @@ def assign(question: Question, limits: Limits) -> Answer:
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
-        raise InvalidInput(f"hosts: {'/'.join(filter(None, twice[0]))} is there twice")
+        raise InvalidInput(f"hosts: {'/'.join(filter(None, twice[0]))} is listed twice")
     judge = Judge(hosts)
     judge.check(question.request.items)
     named = named_hosts(

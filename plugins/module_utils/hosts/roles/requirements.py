@@ -113,7 +113,7 @@ def _plain_requirements(requirements: Requirements) -> list[Judgement]:
 def _amount(name: str, unit: str, has: int | None, wanted: int) -> Verdict:
     requirement = f"{name} >= {wanted}"
     if has is None:
-        return Verdict(requirement, None, f"{name}: not known, because no source tells {unit}")
+        return Verdict(requirement, None, f"{name}: unknown, because no source states {unit}")
     return Verdict(requirement, has >= wanted, f"{name}: {has} {unit}, {wanted} wanted")
 
 
@@ -143,7 +143,7 @@ def _disk(hardware: Hardware, wanted: int) -> Verdict:
 def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
     requirement = f"{name} >= {size_text(wanted)}"
     if has is None:
-        return Verdict(requirement, None, f"{name}: not known, because no source tells {what}")
+        return Verdict(requirement, None, f"{name}: unknown, because no source states {what}")
     told = f"{name}: {size_text(has)}, {size_text(wanted)} wanted"
     return Verdict(requirement, has >= wanted, told)
 
@@ -159,7 +159,7 @@ def _model(hardware: Hardware, wanted: str) -> Verdict:
     model = hardware.processors.model
     if model is None:
         return Verdict(
-            requirement, None, "cpuModel: not known, because no source tells the processor"
+            requirement, None, "cpuModel: unknown, because no source states the processor"
         )
     pattern = wanted.lower() if {"*", "?"} & set(wanted) else f"*{wanted.lower()}*"
     answer = fnmatch.fnmatchcase(model.lower(), pattern.replace("[", "[[]"))
@@ -173,17 +173,19 @@ def _sriov(hardware: Hardware) -> Verdict:
         return Verdict("sriov", False, "sriov: switched off in the BIOS")
     if True in able:
         switch = "on" if hardware.sriov_enabled else "not known"
-        told = f"sriov: a network adapter can do it, the switch in the BIOS is {switch}"
+        told = f"sriov: a network adapter supports it, the switch in the BIOS is {switch}"
         return Verdict("sriov", True, told)
     if able and None not in able:
-        return Verdict("sriov", False, "sriov: no network adapter can do it")
+        return Verdict("sriov", False, "sriov: no network adapter supports it")
     return Verdict(
-        "sriov", None, "sriov: not known, because no source tells what the network adapters can do"
+        "sriov",
+        None,
+        "sriov: unknown, because no source states the capabilities of the network adapters",
     )
 
 
 def _qat(hardware: Hardware) -> Verdict:
     if hardware.has_qat is None:
-        told = "qat: not known, because no source tells the PCI devices; label the host if it has"
+        told = "qat: unknown, because no source states the PCI devices; label the host if it has"
         return Verdict("qat", None, told)
     return Verdict("qat", hardware.has_qat, f"qat: {'there' if hardware.has_qat else 'not there'}")

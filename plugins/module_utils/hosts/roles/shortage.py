@@ -41,7 +41,7 @@ class Failing:
     def text(self) -> str:
         """The counts that are not zero, in words."""
         failing = f"fails on {self.hosts}" if self.hosts else ""
-        unknown = f"is not known of {self.unknown}" if self.unknown else ""
+        unknown = f"is unknown for {self.unknown}" if self.unknown else ""
         return " and ".join(filter(None, (failing, unknown)))
 
 
@@ -116,7 +116,7 @@ def _message(instance: Instance, short: t.Sequence[Shortage], changes: t.Sequenc
     refused = Counter(each.reason for each in instance.refusals if each is not None)
     if refused:
         told = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))
-        parts.append(f"{_hosts(sum(refused.values()))} cannot be taken ({told})")
+        parts.append(f"{_hosts(sum(refused.values()))} unavailable ({told})")
     if instance.request.rack_spread == "required":
         parts.append("no rack may have two masters")
     if changes:
@@ -128,8 +128,8 @@ def _sentence(short: Shortage, free: int) -> str:
     told = [f"{each.requirement} {each.text}" for each in short.failing]
     reasons = f" ({', '.join(told)})" if told else ""
     return (
-        f"{short.where} wants {_hosts(short.wanted)} and lacks {short.missing}: of {free} free "
-        f"ones {short.fitting} would do{reasons}"
+        f"{short.where} needs {_hosts(short.wanted)} and lacks {short.missing}: {short.fitting} of "
+        f"{free} free hosts fit{reasons}"
     )
 
 
@@ -142,11 +142,11 @@ def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Ch
     pairs = [(group, missing) for group, missing in zip(groups, lacking) if missing]
     if all((group.count or 1) > missing for group, missing in pairs):
         told = " and ".join(
-            f"{(group.count or 1) - missing} in place of {_hosts(group.count or 1)} for {group.where}"
+            f"{(group.count or 1) - missing} instead of {_hosts(group.count or 1)} for {group.where}"
             for group, missing in pairs
         )
         size = max(missing / (group.count or 1) for group, missing in pairs)
-        yield Change(pairs[0][0].where, f"ask for {told}", size)
+        yield Change(pairs[0][0].where, f"request {told}", size)
 
 
 _AMOUNTS = ("cpu", "memory", "gpu", "disk")
@@ -221,7 +221,7 @@ def _more(instance: Instance, limits: Limits) -> t.Iterator[Change]:
         freed = [n for n, each in enumerate(instance.refusals) if each and each.reason == reason]
         lacking = shortages(instance.feasibility_problem(free=[*instance.free, *freed]), limits)
         if lacking is not None and not any(lacking):
-            told = f"make {_hosts(len(freed))} available that cannot be taken ({reason})"
+            told = f"make {_hosts(len(freed))} available (now: {reason})"
             yield Change("", told, 1.0)
 
 

@@ -185,7 +185,7 @@ def _security(given: Object) -> Security:
     for name in ("server_secret", "client_authority_secret", "client_secret"):
         secret = fields.name(given[name], f"security.{name}")
         if secret in secrets:
-            problem = f"{secret} is {secrets[secret]}, too; give each certificate its own Secret"
+            problem = f"{secret} is also {secrets[secret]}; give each certificate its own Secret"
             raise InvalidField(f"security.{name}", problem)
         secrets[secret] = name
     return Security(_choice(given, "security", "mode"), *secrets)
@@ -221,7 +221,7 @@ def _grafana(given: Object) -> Grafana:
     if any(secrets) and not url:
         raise InvalidField(f"{where}.url", "Secrets are of no use without it; give it too")
     if secrets[0] and not url.startswith("https://"):
-        problem = "a token never goes over plain HTTP; use https, or no token_secret"
+        problem = "a token is never sent over plain HTTP; use https, or no token_secret"
         raise InvalidField(f"{where}.url", problem)
     return Grafana(given["instance"], selector, url, secrets[0], secrets[1], given["dashboards"])
 
@@ -248,7 +248,7 @@ def _logging(given: Object) -> Logging:
         raise InvalidField("logging.endpoint", "logs need a receiver; give its URL")
     secret = _secret(given, "credential_secret", "logging")
     if secret and not endpoint.startswith("https://"):
-        problem = "a password never goes over plain HTTP; use https, or no credential_secret"
+        problem = "a password is never sent over plain HTTP; use https, or no credential_secret"
         raise InvalidField("logging.endpoint", problem)
     return Logging(
         agent=_choice(given, "logging", "agent"),
@@ -271,7 +271,7 @@ def _certificates(given: Object, namespace: str) -> Certificates:
     for name, seconds in (("duration", ends), ("renew_before", before)):
         if issuer != "cert-manager" and seconds % _DAY:
             problem = (
-                f"{given[name]} is no whole number of days, and the library counts in days; give "
+                f"{given[name]} is not a whole number of days, and the library counts in days; give "
                 "a multiple of 24h, or the issuer cert-manager"
             )
             raise InvalidField(f"{where}.{name}", problem)
@@ -297,8 +297,8 @@ def _mesh(given: Object) -> Mesh:
     scrapers = texts(given["scrapers"], where)
     for index, each in enumerate(scrapers):
         if not _PRINCIPAL.fullmatch(each):
-            problem = f"{shown(each)} is no account such as cluster.local/ns/monitoring/sa/k8s"
+            problem = f"{shown(each)} is not an account such as cluster.local/ns/monitoring/sa/k8s"
             raise InvalidField(f"{where}[{index}]", problem)
     if scrapers and mode == "exclude":
-        raise InvalidField(where, "only mode ambient can tell accounts apart; leave it empty")
+        raise InvalidField(where, "only mode ambient distinguishes accounts; leave it empty")
     return Mesh(mode, tuple(scrapers))

@@ -152,7 +152,7 @@ def check_additional(
             raise InvalidField(place, _unknown(path, version))
         _refuse_set(key.option, place)
         if value is None:
-            raise InvalidField(place, "it has no value; give one, or take the key out")
+            raise InvalidField(place, "it has no value; give one, or remove the key")
         _CHECKS[key.kind](value, place)
         _refuse_others(value, key, place)
         found[path] = _with_numbered_pairings(value) if key.kind == "chip rules" else value
@@ -177,8 +177,8 @@ def _unknown(path: str, version: KeplerVersion) -> str:
     later = KEYS.get(path)
     if later is not None and later.since > version.numbers:
         first = ".".join(str(number) for number in later.since)
-        return f"Kepler {version} does not know this key, {first} and later do; take it out"
-    return f"Kepler {version} knows no such key and would ignore it; take it out"
+        return f"Kepler {version} does not know this key, but {first} and later do; remove it"
+    return f"Kepler {version} knows no such key and would ignore it; remove it"
 
 
 def _old_values(
@@ -188,7 +188,7 @@ def _old_values(
     for name, value in given.items():
         place = f"{where}.{shown(name)}"
         if name not in OLD_KEYS:
-            raise InvalidField(place, f"Kepler {version} has no such variable; take it out")
+            raise InvalidField(place, f"Kepler {version} has no such variable; remove it")
         _refuse_set(OLD_KEYS[name], place)
         _text(value, place)
         found[name] = value
@@ -197,7 +197,7 @@ def _old_values(
 
 def _refuse_set(option: str, place: str) -> None:
     if option.startswith("none: "):
-        raise InvalidField(place, f"nobody may set it: {option[6:]}; take it out")
+        raise InvalidField(place, f"it must not be set: {option[6:]}; remove it")
     if option:
         raise InvalidField(place, f"the option {option} sets it; use that one")
 
@@ -249,7 +249,9 @@ def _chip_rules(value: t.Any, place: str) -> None:
         if unknown:
             raise InvalidField(f"{path}.{shown(unknown[0])}", "a chip rule has no such key")
         if not re.fullmatch("[0-9A-Za-z_-]{1,64}", str(rule.get("name", ""))):
-            raise InvalidField(f"{path}.name", f"{shown(rule.get('name'))} is no name of a chip")
+            raise InvalidField(
+                f"{path}.name", f"{shown(rule.get('name'))} is not the name of a chip"
+            )
         for name, check in _CHIP_RULE.items():
             if name in rule:
                 check(rule[name], f"{path}.{name}")
@@ -273,7 +275,7 @@ def _with_numbered_pairings(rules: t.Sequence[t.Mapping[str, t.Any]]) -> list[di
 def _pairings(value: t.Any, place: str) -> None:
     for key, item in mapping(value, place).items():
         if isinstance(key, str) and not _INDEX.fullmatch(key):
-            raise InvalidField(place, f"{shown(key)} is no number of a sensor")
+            raise InvalidField(place, f"{shown(key)} is not the number of a sensor")
         _count(int(key) if isinstance(key, str) else key, place)
         _count(item, f"{place}.{key}")
 

@@ -107,7 +107,7 @@ def _architecture_problem(system: System, architecture: str) -> str:
     if not _ARCHITECTURE.fullmatch(architecture):
         return f"its architecture {shown_text(architecture, 40)} is none that an image can have"
     return (
-        f"Kepler {system.version} is published for {', '.join(known)} alone; name an image for "
+        f"Kepler {system.version} is published only for {', '.join(known)}; name an image for "
         f"{architecture} in image.byArchitecture"
     )
 
@@ -135,7 +135,7 @@ def _verdict(
         return _forced(system, forced, facts)
     verdict = labelled or judge(facts or told, system.version, None, system.fake_cpu_meter)
     if forced != "auto" and verdict.supported and verdict.meter != forced:
-        why = f"the meter {forced} is asked for, and {verdict.meter} is the one that is known"
+        why = f"the meter {forced} is requested, but only {verdict.meter} is known"
         return Verdict(False, "none", (f"{why}; probe the host",))
     return verdict
 
@@ -146,7 +146,7 @@ def _forced(system: System, forced: str, facts: NodeFacts) -> Verdict:
     if verdict.supported and verdict.meter == forced:
         return verdict
     return Verdict(
-        False, "none", (f"the meter {forced} is asked for, and the probe found none to read",)
+        False, "none", (f"the meter {forced} is requested, but the probe found no readable one",)
     )
 
 
@@ -159,12 +159,14 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
         told = (
             f"{METER_LABEL}={shown_text(meter, 40)}, {SUPPORTED_LABEL}={shown_text(supported, 40)}"
         )
-        return Verdict(False, "none", (f"the labels {told} are none of the probe's; remove them",))
+        return Verdict(
+            False, "none", (f"the labels {told} do not come from the probe; remove them",)
+        )
     reasons = (metadata.get("annotations") or {}).get(REASONS_ANNOTATION) or "its labels say so"
     if supported == "false":
         return Verdict(False, "none", (reasons,))
     if not _suits(system, meter):
-        why = f"its labels name the meter {meter}, which Kepler {system.version} has not"
+        why = f"its labels name the meter {meter}, which Kepler {system.version} does not have"
         return Verdict(False, "none", (f"{why}; label the nodes for this version",))
     labelled: Meter = t.cast("Meter", meter)
     return Verdict(True, labelled, (reasons,))

@@ -87,4 +87,4 @@ def _last_words(ended: t.Any) -> str:
     # The end of a log has the error; what stands before it would take the place.
     words = words[-_LONGEST_MESSAGE + 40 :]
     exits = f"exit code {code}" if isinstance(code, int) else "unknown exit code"
-    return f"{exits}: {words}" if words else f"{exits}, and it said nothing"
+    return f"{exits}: {words}" if words else f"{exits}, without a message"

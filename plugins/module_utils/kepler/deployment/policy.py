@@ -94,7 +94,7 @@ def _rules(system: System) -> t.Iterator[tuple[str, str]]:
         "variables.containers.all(c, c.?volumeMounts.orValue([]).all(m,"
         " !(m.name in variables.hostVolumes) || (m.?readOnly.orValue(false)"
         " && m.?mountPropagation.orValue('None') != 'Bidirectional')))",
-        "a pod of Kepler mounts folders of its host for reading alone",
+        "a pod of Kepler mounts folders of its host only for reading",
     )
     yield (
         "variables.containers.all(c, c.?ports.orValue([]).all(p, p.?hostPort.orValue(0) == 0))",
@@ -109,7 +109,7 @@ def _privilege_rules() -> t.Iterator[tuple[str, str]]:
         "!object.spec.?securityContext.?windowsOptions.?hostProcess.orValue(false)"
         " && variables.containers.all(c,"
         " !c.?securityContext.?windowsOptions.?hostProcess.orValue(false))",
-        "a container of Kepler is no process of a Windows host",
+        "a container of Kepler is not a process of a Windows host",
     )
     yield (
         "variables.containers.all(c, !c.?securityContext.?privileged.orValue(false)"

@@ -249,7 +249,7 @@ def _pod_names(system: System) -> Status:
         text = "Metrics name pods and their namespaces."
         return condition("PodNames", "True", "ClusterScope", text)
     text = (
-        "Metrics name containers by id alone: the minimum scope gives Kepler no right to read "
+        "Metrics name containers only by id: the minimum scope gives Kepler no right to read "
         "pods. Set scope to cluster for names."
     )
     return condition("PodNames", "False", "MinimumScope", text)

@@ -170,11 +170,13 @@ _COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
 
 def _version(text: str) -> KeplerVersion:
     if text == "latest":
-        raise InvalidField("version", "the configuration is written by it; give one as 0.11.4")
+        raise InvalidField(
+            "version", "the configuration depends on it; give a version such as 0.11.4"
+        )
     try:
         return KeplerVersion.parse(text)
     except InvalidInput:
-        problem = f"{shown(text)} is no version of Kepler; give one such as 0.11.4"
+        problem = f"{shown(text)} is not a version of Kepler; give one such as 0.11.4"
         raise InvalidField("version", problem) from None
 
 
@@ -182,15 +184,15 @@ def _check_security(given: Object, version: KeplerVersion) -> None:
     mode = fields.choice(given, "mode", SYSTEM.options["security"]["options"], "security")
     if mode != "none" and version.uses_ebpf:
         raise InvalidField(
-            "security.mode", f"Kepler {version} serves plain HTTP alone; set none, or use 0.10"
+            "security.mode", f"Kepler {version} serves only plain HTTP; set none, or use 0.10"
         )
 
 
 def _check_redfish(given: Object, version: KeplerVersion) -> None:
     if given["enabled"] and not version.reads_redfish:
-        raise InvalidField("redfish.enabled", f"Kepler {version} asks no BMC; use 0.11.0 or later")
+        raise InvalidField("redfish.enabled", f"Kepler {version} reads no BMC; use 0.11.0 or later")
     if given["fake_cpu_meter"] and (not given["enabled"] or version.uses_ebpf):
-        problem = "it lets Kepler 0.11 and later start where Redfish alone meters; enable redfish"
+        problem = "it lets Kepler 0.11 and later start where only Redfish meters; enable redfish"
         raise InvalidField("redfish.fake_cpu_meter", problem)
 
 
@@ -203,7 +205,7 @@ def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
     for index, item in enumerate(given["by_architecture"]):
         where, architecture = f"image.by_architecture[{index}]", item["architecture"]
         if not isinstance(architecture, str) or not _ARCHITECTURE.fullmatch(architecture):
-            problem = f"{shown(architecture)} is no architecture such as arm64"
+            problem = f"{shown(architecture)} is not an architecture such as arm64"
             raise InvalidField(f"{where}.architecture", problem)
         if architecture in seen:
             raise InvalidField(f"{where}.architecture", f"{architecture} is given twice")
@@ -221,7 +223,7 @@ def _port(given: t.Any, version: KeplerVersion) -> int:
 def _collector(given: Object, version: KeplerVersion, where: str) -> Collector:
     meter = fields.choice(given, "meter", _COLLECTOR, where)
     if meter == "hwmon" and not version.reads_hwmon:
-        problem = f"Kepler {version} cannot be told to read hwmon; 0.11.4 and later can"
+        problem = f"Kepler {version} cannot be configured to read hwmon; 0.11.4 and later can"
         raise InvalidField(f"{where}.meter", problem)
     fields.duration(given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS)
     fields.duration(given["staleness"], f"{where}.staleness")
@@ -250,7 +252,7 @@ def _levels(given: t.Any, where: str) -> tuple[str, ...]:
         if level not in choices:
             raise InvalidField(where, f"{shown(level)} is none of {', '.join(choices)}")
     if not levels:
-        raise InvalidField(where, "without a level Kepler tells nothing; give one at least")
+        raise InvalidField(where, "without a level Kepler exports nothing; give one at least")
     return tuple(each for each in choices if each in levels)
 
 
@@ -272,14 +274,14 @@ def _additional(given: t.Any, where: str) -> Object:
 def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
     given = mappings(spec["pools"], "pools")
     if len(given) > _MOST_POOLS:
-        raise InvalidField("pools", f"there are {len(given)}; {_MOST_POOLS} are the limit")
+        raise InvalidField("pools", f"there are {len(given)}; the limit is {_MOST_POOLS}")
     seen: dict[str, Object] = {}
     for index, item in enumerate(given):
         where, name = f"pools[{index}]", item["name"]
         fields.dns_label(name, f"{where}.name", _LONGEST_POOL)
         selector = fields.labels(item["node_selector"], f"{where}.node_selector")
         if not selector:
-            problem = "without labels the pool would take every node; name one label at least"
+            problem = "without labels the pool would select every node; name one label at least"
             raise InvalidField(f"{where}.node_selector", problem)
         if name in seen:
             raise InvalidField(f"{where}.name", f"there are two pools {name}; rename one")

@@ -252,7 +252,9 @@ class ApplyRun:
         if before is None:
             if self.context.check_mode:
                 return Change(this, "configured", None, manifest, is_change=False)
-            raise WattwiseError(f"{this}: there is no such object to write the status of")
+            raise WattwiseError(
+                f"{this}: the object does not exist, so its status cannot be written"
+            )
         status = with_transition_times(
             manifest.get("status") or {}, before.get("status") or {}, self.context.now()
         )
@@ -334,7 +336,7 @@ class ApplyRun:
                 return
             if time.monotonic() > deadline:
                 raise WattwiseError(
-                    f"Not ready after {timeout:g} s: {', '.join(waiting[:5])}; look at their "
+                    f"Not ready after {timeout:g} s: {', '.join(waiting[:5])}; check their "
                     "status and events, or raise wait_timeout"
                 )
             time.sleep(_READY_POLL_SECONDS)

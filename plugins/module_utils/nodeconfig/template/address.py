@@ -40,8 +40,8 @@ def url_of(pieces: t.Sequence[Piece]) -> str:
         elif not piece.is_written and text and authority is None and _names_host(pieces):
             raise Misfit(
                 piece.offset,
-                f"the value {shown(text)} stands before the host; write https:// and the like in "
-                "the template itself",
+                f"the value {shown(text)} precedes the host; write the scheme, such as https://, "
+                "in the template itself",
             )
         done += text
         if authority is None and piece.is_written and _SCHEME_END in done:

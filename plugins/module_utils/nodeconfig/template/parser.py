@@ -190,7 +190,7 @@ class _Parser:
         node = self._operand()
         extra = next(iter(self._operands()), None)
         if piped is not None or extra is not None:
-            raise Misfit(first.offset, f"{first.text} is no function, so it takes no argument")
+            raise Misfit(first.offset, f"{first.text} is not a function, so it takes no argument")
         return node
 
     def _operands(self) -> list[Node]:

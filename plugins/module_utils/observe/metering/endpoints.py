@@ -262,8 +262,8 @@ async def _query(client: Client, query: str) -> list[Object]:
         told = text(member(body, "error"), 200)
         raise TargetFailure(
             "malformed",
-            f"it answers no vector to a query{f' ({told})' if told else ''}; check that the URL is "
-            "Prometheus'",
+            f"it does not answer a query with a vector{f' ({told})' if told else ''}; check that "
+            "the URL is Prometheus'",
         )
     return objects(result)
 
@@ -316,7 +316,7 @@ class _Reader:
         zones = self.found.nodes.setdefault(node, Amounts(False)).node
         if zone in zones:
             self.twice.add((node, zone))
-            raise TargetFailure("malformed", f"two series are of its zone {zone}")
+            raise TargetFailure("malformed", f"two series have its zone {zone}")
         zones[zone] = watts
 
     def _put_pod(self, node: str, labels: Labels, zone: str, watts: float) -> None:

@@ -62,7 +62,7 @@ def parse(text: str, families: t.Container[str]) -> list[Sample]:
         series = (sample.name, frozenset(sample.labels.items()))
         if series in known:
             raise TargetFailure(
-                "malformed", f"its metrics have {shown(line[0])} twice; look at Kepler's log"
+                "malformed", f"its metrics have {shown(line[0])} twice; check Kepler's log"
             )
         known.add(series)
         samples.append(sample)
@@ -78,10 +78,10 @@ def parse(text: str, families: t.Container[str]) -> list[Sample]:
 def amount(text: str) -> float:
     """A finite number of 0 or more. Raises ValueError."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
-        raise ValueError(f"has {shown(text)}, which is no finite number")
+        raise ValueError(f"has {shown(text)}, which is not a finite number")
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"has {shown(text)}, which is no amount of power or energy")
+        raise ValueError(f"has {shown(text)}, which is not an amount of power or energy")
     return abs(value)
 
 

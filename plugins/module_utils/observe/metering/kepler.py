@@ -89,7 +89,7 @@ def _new(samples: t.Iterable[Sample]) -> Amounts:
                 raise TargetFailure(
                     "malformed",
                     f"its metrics have two series of the pod {shown(labels.get('pod_name'))} in "
-                    f"zone {zone}; look at Kepler's log",
+                    f"zone {zone}; check Kepler's log",
                 )
             zones[zone] = plausible(sample.value) if is_power else sample.value
     return _checked(found)
@@ -132,7 +132,7 @@ def plausible_cores(cores: float) -> float:
     """The cores. Raises TargetFailure if no machine has so many."""
     if cores > MOST_CORES:
         raise TargetFailure(
-            "implausible", f"its metrics have {cores:g} CPUs in use; look at Kepler's log"
+            "implausible", f"its metrics have {cores:g} CPUs in use; check Kepler's log"
         )
     return cores
 
@@ -158,7 +158,7 @@ def plausible_joules(joules: float, seconds: float) -> float:
 def _implausible(value: float) -> TargetFailure:
     return TargetFailure(
         "implausible",
-        f"its metrics have {value:g} W, more than {MOST_WATTS:g} W; look at Kepler's meter",
+        f"its metrics have {value:g} W, more than {MOST_WATTS:g} W; check Kepler's meter",
     )
 
 

@@ -122,7 +122,7 @@ def check_options(options: Parameters) -> None:
         )
     if not is_subdomain(options["namespace"]):
         raise InvalidInput(
-            f"meter: namespace: {shown(options['namespace'])} is no name of a namespace"
+            f"meter: namespace: {shown(options['namespace'])} is not the name of a namespace"
         )
     if not 1 <= options["port"] <= 65535:
         raise InvalidInput(f"meter: port: {options['port']} is not between 1 and 65535")
@@ -421,7 +421,7 @@ def _watts_since(
     if seconds is None or watts is None:
         raise TargetFailure(
             "no_sensor",
-            "Kepler 0.9 and older counts energy alone, and there is no earlier count from the last "
+            "Kepler 0.9 and older counts only energy, and there is no earlier count from the last "
             "hour; the next run gives watts",
         )
     found: dict[Pod, Zones] = {}

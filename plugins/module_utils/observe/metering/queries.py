@@ -99,7 +99,7 @@ def _old(level: str, labels: str, more: str, matchers: str, growth: str = "rate(
 def _quoted(name: str, value: t.Any) -> str:
     if not _LABEL_NAME.fullmatch(name) or not isinstance(value, str):
         raise InvalidInput(
-            f"meter: labels: {shown(name)} with {shown(value)} is no label of Prometheus; give a "
+            f"meter: labels: {shown(name)} with {shown(value)} is not a Prometheus label; give a "
             "name of letters, digits and underscores, and a text"
         )
     escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -206,7 +206,7 @@ def _free(cache: Data) -> str:
         return "no guaranteed ways"
     text = f"{cache['free']} of {counted(cache['guaranteed'], 'guaranteed way')} free"
     if cache["free"] > cache["longest_run"]:
-        text += f", at most {cache['longest_run']} in a row"
+        text += f", at most {cache['longest_run']} contiguous"
     return text
 
 

@@ -275,7 +275,7 @@ def _notes(data: Data) -> t.Iterator[str]:
     yield f"Metered by {source} at {moment(data['time'])}. "
     yield (
         "Kepler gives pods their part of the power of package and memory; idle power, fans, disks "
-        "and losses are nobody's. "
+        "and losses are not attributed. "
     )
     energy = data["energy"]
     if energy["basis"] == "counted":

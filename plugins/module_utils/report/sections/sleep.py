@@ -86,7 +86,7 @@ def _render(data: Data, detail: Detail) -> Markup:
             element("p", told, watts(data["saved_watts"]), " asleep.", class_="lead"),
             table("Nodes that may sleep", columns, rows),
             detail.rest(data["types"], "server types"),
-            note("These nodes run pods of DaemonSets alone. Nothing here puts a node to sleep."),
+            note("These nodes run only pods of DaemonSets. Nothing here puts a node to sleep."),
         ]
     )
 

@@ -81,7 +81,8 @@ class Rmd:
         document = await self._get(WORKLOADS)
         if not isinstance(document, list) or len(document) > _MOST_WORKLOADS:
             raise TargetFailure(
-                "malformed", f"the answer to GET {WORKLOADS} is no list of workloads of one machine"
+                "malformed",
+                f"the answer to GET {WORKLOADS} is not a list of workloads of one machine",
             )
         return _understood(lambda: [stored_of(item) for item in document])
 
@@ -97,8 +98,7 @@ class Rmd:
             return "0.2" if any(isinstance(value, str) for value in values) else "0.3"
         raise TargetFailure(
             "malformed",
-            "the daemon has neither workloads nor policies, by which its version could be told; "
-            "set wire",
+            "the daemon has neither workloads nor policies, which would show its version; set wire",
         )
 
     async def caches(self) -> list[Cache]:

@@ -26,12 +26,12 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"doesn't support pool (\w+)",
-        "that pool has no ways in the machine's rmd.toml; ask for another kind of request, or "
+        "that pool has no ways in the machine's rmd.toml; use another kind of request, or "
         "give the pool ways",
     ),
     (
         r"P-State configuration given while plugin not enabled|module that is not loaded",
-        "this daemon runs without the P-state plugin; load it, or take the P-state out",
+        "this daemon runs without the P-state plugin; load it, or remove the P-state",
     ),
     (
         r"Can not find specified policy (\S+)",
@@ -40,12 +40,12 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"supports only cache and not MBA",
-        "the machine has no memory bandwidth allocation; take mba out",
+        "the machine has no memory bandwidth allocation; remove mba",
     ),
     (r"Please provide MBA in (\w+)", "the daemon counts bandwidth in the other unit; give that"),
     (
         r"Error to commit resource group",
-        "the kernel refused; look whether the CPUs are online and resctrl is mounted for writing",
+        "the kernel refused; check whether the CPUs are online and resctrl is mounted for writing",
     ),
 )
 
@@ -79,7 +79,7 @@ def _of_overlap(text: str, wire: Wire, stored: t.Sequence[Stored]) -> str:
     holders = [item.shown for item in stored if item.cpus and item.cpus & cpus]
     named = f"CPU {format_cpu_list(cpus)}" if cpus else "a CPU above 31"
     owner = f" belongs to the workload {', '.join(holders)}" if holders else " has a workload"
-    return f"{shown!r} is {kind}: {named}{owner}; take it out of one of them"
+    return f"{shown!r} is {kind}: {named}{owner}; remove it from one of them"
 
 
 def _of_full_cache(text: str, caches: t.Sequence[Cache]) -> str:

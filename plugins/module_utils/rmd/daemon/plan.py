@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload 
 )
 
 _UNKNOWN_CPUS = (
-    "it is for all CPUs, and the daemon does not tell which there are (GET /v1/cache/l3); name the "
+    "it is for all CPUs, and the daemon does not list them (GET /v1/cache/l3); name the "
     "CPUs instead"
 )
 Action = t.Literal["unchanged", "create", "change", "replace", "delete", "conflict"]
@@ -72,7 +72,7 @@ def _step(desired: Desired, stored: Stored | None) -> Step:
     if stored is None:
         return Step("create", desired.uuid, desired)
     if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be changed by that alone"
+        reason = f"it was made by {stored.origin} and can be changed only by it"
         return Step("conflict", desired.uuid, desired, stored, reason)
     is_moved = desired.cpus != stored.cpus or bool(stored.task_ids)
     if is_moved or stored.status != SUCCESSFUL:
@@ -101,7 +101,7 @@ def _can_be_patched(desired: Desired, stored: Stored) -> bool:
 
 def _deletion(stored: Stored) -> Step:
     if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be deleted by that alone"
+        reason = f"it was made by {stored.origin} and can be deleted only by it"
         return Step("conflict", stored.uuid, None, stored, reason)
     return Step("delete", stored.uuid, None, stored)
 
@@ -152,8 +152,8 @@ def _rivals(desired: Desired, others: t.Sequence[Desired]) -> str:
         shared = desired.cpus & other.cpus
         if other is not desired and shared:
             return (
-                f"CPU {format_cpu_list(shared)} is wanted by {other.uuid!r} as well; "
-                "take it out of one of them"
+                f"CPU {format_cpu_list(shared)} is also requested by {other.uuid!r}; "
+                "remove it from one of them"
             )
     return ""
 
@@ -164,6 +164,6 @@ def _holder(desired: Desired, staying: t.Sequence[Stored]) -> str:
         if other.uuid != desired.uuid and shared:
             return (
                 f"CPU {format_cpu_list(shared)} belongs to the workload {other.shown} of the "
-                "daemon; take it out of one of them"
+                "daemon; remove it from one of them"
             )
     return ""

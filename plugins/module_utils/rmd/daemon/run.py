@@ -166,7 +166,7 @@ class Run:
             if desired is None or not self._is_open(step):
                 continue
             if self.wire == "0.2" and desired.settings.mba != (None, None):
-                text = "this daemon is RMD v0.2, which knows no memory bandwidth; take mba out"
+                text = "this daemon is RMD v0.2, which knows no memory bandwidth; remove mba"
                 self._fail(step, TargetFailure("refused", text))
             elif self.wanted.require_capacity and step.action == "create":
                 await self._require_capacity(step, desired)
@@ -274,11 +274,11 @@ class Run:
             outcome.stored = await self.rmd.create(_body_of_stored(before, self.wire))
         except TargetFailure as failure:
             outcome.stored, outcome.changed = None, True
-            outcome.note = f"; the workload before it could not be restored: {failure.detail}"
+            outcome.note = f"; the previous workload could not be restored: {failure.detail}"
             return
         outcome.changed = False
         self.stored.append(outcome.stored)
-        outcome.note = f"; the workload before it was restored (id {outcome.stored.id})"
+        outcome.note = f"; the previous workload was restored (id {outcome.stored.id})"
 
     async def _took_effect(self, step: Step) -> bool:
         """Whether a write whose answer was lost came through, as far as the daemon can be asked."""

@@ -66,7 +66,7 @@ def daemon_targets(
     names = collections.Counter(target["name"] for target in given)
     for name, count in names.items():
         if count > 1:
-            raise InvalidInput(f"targets: the name {name!r} stands twice; give each its own")
+            raise InvalidInput(f"targets: the name {name!r} is listed twice; give each its own")
     credential = None
     if parameters["username"]:
         credential = Credential(parameters["username"], parameters["password"] or "")

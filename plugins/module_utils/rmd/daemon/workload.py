@@ -228,7 +228,7 @@ def _require_sense(desired: Desired, where: str) -> None:
         if most < 0 or least < 0 or ((most, least) != (0, 0) and not most >= least > 0):
             raise InvalidField(
                 f"{where}.cache",
-                f"max {most} with min {least} is no request to RMD; write equal "
+                f"max {most} with min {least} is not a request to RMD; write equal "
                 "numbers (guaranteed), a smaller min above 0 (best effort), or 0 and 0 (shared)",
             )
     if settings.mba_percentage is not None and settings.mba_mbps is not None:
@@ -237,7 +237,7 @@ def _require_sense(desired: Desired, where: str) -> None:
         raise InvalidField(
             f"{where}.mba",
             "bandwidth goes with guaranteed ways only; make cache.max and cache.min "
-            "equal, or take mba out",
+            "equal, or remove mba",
         )
     for name, value, most in (
         ("percentage", settings.mba_percentage, _ALL_PERCENT),
@@ -250,9 +250,9 @@ def _require_sense(desired: Desired, where: str) -> None:
             f"{where}.pstate.monitoring", f"{settings.monitoring!r} is not on or off"
         )
     if settings.monitoring is not None and settings.ratio is None:
-        raise InvalidField(f"{where}.pstate", "monitoring needs a ratio beside it")
+        raise InvalidField(f"{where}.pstate", "monitoring needs a ratio")
     if settings == Settings():
-        raise InvalidField(f"{where}", "nothing is asked for; give cache, mba, pstate or policy")
+        raise InvalidField(f"{where}", "nothing is requested; give cache, mba, pstate or policy")
 
 
 def stored_of(document: t.Any) -> Stored:

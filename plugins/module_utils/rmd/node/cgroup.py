@@ -54,7 +54,7 @@ class ControlGroups:
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
         """CPUs of the container. Raises TargetFailure, and InvalidField for a list that is none."""
         if _CONTAINER_ID.fullmatch(container.id) is None:
-            raise TargetFailure("malformed", f"{shown(container.id)} is no container's id")
+            raise TargetFailure("malformed", f"{shown(container.id)} is not a container's id")
         folders = self._pod_folders().get(_plain(container.pod_uid), [])
         if not folders:
             raise TargetFailure(

@@ -152,7 +152,7 @@ def _checked(container: ExclusiveContainer, cpus: tuple[int, ...]) -> tuple[int,
     if len(cpus) != container.cpu_count:
         raise TargetFailure(
             "implausible",
-            f"the container runs on {len(cpus)} CPUs and asked for {container.cpu_count}, so they"
+            f"the container runs on {len(cpus)} CPUs and requested {container.cpu_count}, so they"
             " are not its own; set kubelet's --cpu-manager-policy to static",
         )
     return cpus

@@ -21,7 +21,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise TargetFailure("malformed", f"{path} is no plain file")
+            raise TargetFailure("malformed", f"{path} is not a plain file")
         content = file.read(most + 1)
     if len(content) > most:
         raise TargetFailure("malformed", f"{path} holds more than {most} bytes")

@@ -211,7 +211,7 @@ class VolumeObjects:
         if not isinstance(item, dict):
             raise InvalidField("", "it must be a mapping")
         if subject.kind not in KINDS:
-            problem = f"{shown(item.get('kind'))} is no kind of storage"
+            problem = f"{shown(item.get('kind'))} is not a kind of storage"
             raise InvalidField("kind", f"{problem}; give {', '.join(KINDS)}")
         metadata = mapping(item.get("metadata"), "metadata")
         name = object_name(metadata.get("name"), "metadata.name")

@@ -109,7 +109,7 @@ def test_objects_refer_to_each_other_by_names_and_bear_the_marker() -> None:
         ({"organization": "line\nbreak"}, "cannot be printed"),
         ({"organization": " "}, "is empty"),
         ({"name_prefix": "x" * 513}, "more than 512"),
-        ({"credentials": [BMC, BMC]}, "is there twice"),
+        ({"credentials": [BMC, BMC]}, "is listed twice"),
     ],
 )
 def test_settings_that_awx_would_misunderstand_are_refused(given: Json, sentence: str) -> None:

@@ -108,15 +108,18 @@ class TestPools:
     @pytest.mark.parametrize(
         ("devices", "problem"),
         [
-            ([dra_device("same"), dra_device("same")], "the device name 'same' stands there twice"),
-            ([dra_device(f"d{n}") for n in range(129)], "129 devices in a slice that may have 128"),
+            ([dra_device("same"), dra_device("same")], "the device name 'same' is listed twice"),
+            (
+                [dra_device(f"d{n}") for n in range(129)],
+                "129 devices in a slice; the API allows 128",
+            ),
             (
                 [dra_device(f"d{n}", taints=[{"key": "k", "effect": "None"}]) for n in range(65)],
-                "65 devices in a slice that may have 64",
+                "65 devices in a slice; the API allows 64",
             ),
             (
                 [dra_device(f"d{n}", attributes={"a": {"ints": [n]}}) for n in range(65)],
-                "65 devices in a slice that may have 64",
+                "65 devices in a slice; the API allows 64",
             ),
         ],
     )
@@ -137,7 +140,11 @@ class TestPools:
             ("attributes", {"a": {"string": "x" * 65}}, "attributes.a.string: 'xxx"),
             ("attributes", {"a": {"string": "\ud800"}}, "attributes.a.string: '\\ud800' is no"),
             ("attributes", {"a": {"version": "1"}}, "attributes.a.version: '1' is not a semantic"),
-            ("attributes", {"a" * 33: {"int": 1}}, f"attributes.{'a' * 33}: is no name of up to"),
+            (
+                "attributes",
+                {"a" * 33: {"int": 1}},
+                f"attributes.{'a' * 33}: is not a name of up to",
+            ),
             ("attributes", {f"a{n}": {"int": n} for n in range(33)}, ": more than 32 attributes"),
             ("capacity", {"m": {"value": "1", "shared": True}}, "capacity.m.shared: unsupported"),
             ("capacity", {"m": {"value": "1e999999999"}}, "capacity.m.value: the quantity"),
@@ -442,8 +449,8 @@ class TestRequests:
         [
             ({"count": 0}, "count: 0 is not a number of devices from 1"),
             ({"count": -1}, "count: -1 is not a number"),
-            ({"count": 33}, "33 devices are asked for; a claim can have 32"),
-            ({"count": 1, "allocationMode": "All"}, "has no place beside allocationMode All"),
+            ({"count": 33}, "33 devices are requested; a claim can have at most 32"),
+            ({"count": 1, "allocationMode": "All"}, "is not allowed with allocationMode All"),
             ({"allocationMode": "Some"}, "unsupported mode 'Some'"),
             ({"deviceClassName": "absent"}, "there is no DeviceClass 'absent'"),
             ({"derivedFrom": "x"}, "exactly.derivedFrom: unsupported"),
@@ -470,7 +477,7 @@ class TestRequests:
         [
             ({"requests": [exactly(f"r{n}", "gpu") for n in range(33)]}, "requests: 33 entries"),
             ({"requests": [exactly("r", "gpu")] * 2}, "two requests have the same name"),
-            ({"requests": [{"name": "r"}]}, "write exactly or firstAvailable"),
+            ({"requests": [{"name": "r"}]}, "write either exactly or firstAvailable"),
             (
                 {"requests": [{"name": "r", "firstAvailable": [{"name": "w"}] * 9}]},
                 "firstAvailable: 9 entries; the API allows 8",
@@ -573,7 +580,7 @@ class TestExtendedResources:
         assert [claim["name"] for claim in self.run(ONE, pod)["claims"]] == ["c"]
 
     def test_half_a_device_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="500m of example.com/gpu is no whole number"):
+        with pytest.raises(InvalidInput, match="500m of example.com/gpu is not a whole number"):
             self.run(self.pod([], {"example.com/gpu": "500m"}))
 
 
@@ -587,7 +594,9 @@ class TestObjects:
         objects = [resource_slice("n1", [dra_device("a")]), ONE]
         pool = device_pool("pool", "n2", "gpu", count=1)
         objects += [pool, device_claim("other", driver="gpu", minDeviceCount=1)]
-        with pytest.raises(InvalidInput, match="these are of .* and .*; say with api_group"):
+        with pytest.raises(
+            InvalidInput, match="these belong to .* and .*; select one of them with api_group"
+        ):
             run(*objects)
         nodes = [
             [one["node"] for one in run(*objects, api_group=group)["claims"]]
@@ -596,11 +605,13 @@ class TestObjects:
         assert nodes == [["n1"], ["n2"]]
 
     def test_an_api_of_which_nothing_is_given_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="none is of devmgmtproto.k8s.io, which api_group"):
+        with pytest.raises(
+            InvalidInput, match="none belongs to devmgmtproto.k8s.io, which api_group"
+        ):
             run(ONE, api_group="devmgmtproto.k8s.io")
 
     def test_objects_of_neither_api_are_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="these are of neither"):
+        with pytest.raises(InvalidInput, match="these belong to neither"):
             allocate({"objects": [node("n1")]})
 
     @pytest.mark.parametrize(

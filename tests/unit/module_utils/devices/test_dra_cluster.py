@@ -232,8 +232,8 @@ def test_a_contested_claim_that_others_use_is_not_taken_from_them(
         api.add(held)
     view = settled(api, server, pod("a", "one"))
     assert sorted(details(view)) == [
-        "gpu.example.com/n1/d0 is held by default/one too",
-        "gpu.example.com/n1/d0 is held by default/other too",
+        "gpu.example.com/n1/d0 also belongs to default/one",
+        "gpu.example.com/n1/d0 also belongs to default/other",
     ]
     assert [problem.kind for problem in view.report.problems] == ["ResourceClaim", "Pod"]
     assert api.written == []

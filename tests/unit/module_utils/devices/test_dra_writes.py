@@ -198,9 +198,9 @@ class TestContested:
         there = slices(resource_slice("n1", [dra_device("d0"), dra_device("d1")]))
         claims = [holding("a", "d0"), holding("b", "d0", "d1"), holding("c", "d1")]
         assert contested(claims, there) == {
-            ("default", "a"): "gpu.example.com/n1/d0 is held by default/b too",
-            ("default", "b"): "gpu.example.com/n1/d1 is held by default/c too",
-            ("default", "c"): "gpu.example.com/n1/d1 is held by default/b too",
+            ("default", "a"): "gpu.example.com/n1/d0 also belongs to default/b",
+            ("default", "b"): "gpu.example.com/n1/d1 also belongs to default/c",
+            ("default", "c"): "gpu.example.com/n1/d1 also belongs to default/b",
         }
 
     def test_looking_and_what_is_published_no_longer_disturb_nobody(self) -> None:
@@ -235,4 +235,4 @@ class TestContested:
         assert contested([holding("a", "half")], there) == {}
         found = contested([holding("a", "half"), holding("b", "other")], there)
         assert found.keys() == {("default", "a"), ("default", "b")}
-        assert "more is taken of the counter gpu/memory of pool n1" in found["default", "a"]
+        assert "allocations exceed the counter gpu/memory of pool n1" in found["default", "a"]

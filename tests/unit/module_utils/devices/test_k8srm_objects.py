@@ -57,8 +57,8 @@ def driver(name: str, *types: str) -> Json:
             {"driver": "d", "requests": [{"resource": "a", "accessMode": {"request": "x"}}]},
             "write one of ReadOnlyShared, ReadWriteShared",
         ),
-        ({"oneOf": []}, "nothing is asked for"),
-        ({"claims": []}, "nothing is asked for"),
+        ({"oneOf": []}, "nothing is requested"),
+        ({"claims": []}, "nothing is requested"),
     ],
 )
 def test_a_claim_is_refused(spec: Json, reason: str) -> None:
@@ -74,7 +74,7 @@ def test_a_claim_is_refused(spec: Json, reason: str) -> None:
         ({"driver": None}, "spec.driver: the driver is missing"),
         ({"count": "2"}, "'2' is not a number of devices"),
         ({"count": 3, "devices": [{"name": "a"}]}, "it is 3, but 1 devices are listed"),
-        ({"devices": [{"name": "a"}, {"name": "a"}]}, "'a' is the name of another device"),
+        ({"devices": [{"name": "a"}, {"name": "a"}]}, "'a' is also the name of another device"),
         ({"devices": [{}]}, "spec.devices[0].name: the name is missing"),
         ({"devices": [{"name": "a", "atributes": []}]}, "probably attributes is meant"),
         ({"count": 1, "attributes": [{"name": "x", "floatValue": 1.5}]}, "no such type"),
@@ -88,7 +88,7 @@ def test_a_claim_is_refused(spec: Json, reason: str) -> None:
             },
             "2 is more than the pool has",
         ),
-        ({"count": 1, "resources": [{"name": "m", "capacity": 1}] * 2}, "stands here twice"),
+        ({"count": 1, "resources": [{"name": "m", "capacity": 1}] * 2}, "is listed twice"),
         ({"count": 1, "nodename": "n"}, "probably nodeName is meant"),
     ],
 )
@@ -109,7 +109,7 @@ def test_meta_classes_that_select_each_other_are_refused() -> None:
         device_class("two", {"is": "two"}, selector={"matchLabels": {"is": "one"}}),
     ]
     text = refusal(POOL, *classes, device_claim("c", deviceClass="one"))
-    assert "meta classes select each other in a circle: one → two → one" in text
+    assert "meta classes select each other in a cycle: one → two → one" in text
 
 
 def test_a_status_with_devices_that_are_not_there_is_refused() -> None:

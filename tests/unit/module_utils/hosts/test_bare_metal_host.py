@@ -149,7 +149,7 @@ def test_sriov_is_of_the_adapter_and_labels_of_the_host() -> None:
     assert sriov(host(labels={"wattwise.github.io/sriov": "false"})) == [False, False]
     none = host(hardware={"nics": []}, labels={"wattwise.github.io/sriov": "true"})
     assert none.findings == (
-        "wattwise.github.io/sriov: no network interface is known that it could be about",
+        "wattwise.github.io/sriov: no network interface is known to which it could apply",
     )
 
 

@@ -319,7 +319,7 @@ def test_names_are_those_of_hosts_and_differ() -> None:
 
 
 def test_a_host_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="metal3/node-0 is there twice"):
+    with pytest.raises(InvalidInput, match="metal3/node-0 is listed twice"):
         answer_of({"master": {}}, [host(0), host(0)])
 
 

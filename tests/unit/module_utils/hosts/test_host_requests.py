@@ -85,21 +85,21 @@ def both(first: Json, second: Json) -> Json:
         ({"master": {}, "replicas": 101}, "spec.replicas: .*100"),
         (
             {"masters": [{"m": {"mac-address": "<pn4-IF2-mac>"}}]},
-            "is no MAC address|of no single adapter",
+            "is not a MAC address|of a single adapter",
         ),
         (
             {"masters": [{"m": {"mac-address": "08:00:27:00:ab"}}]},
-            "is no MAC address|of no single adapter",
+            "is not a MAC address|of a single adapter",
         ),
         (
             {"masters": [{"m": {"mac-address": "08:00-27:00:ab:2c"}}]},
-            "is no MAC address|of no single adapter",
+            "is not a MAC address|of a single adapter",
         ),
         (
             {"masters": [{"m": {"mac-address": "00:00:00:00:00:00"}}]},
-            "is no MAC address|of no single adapter",
+            "is not a MAC address|of a single adapter",
         ),
-        ({"masters": [{"m": {"mac-address": 800270}}]}, "is no MAC address|of no single adapter"),
+        ({"masters": [{"m": {"mac-address": 800270}}]}, "is not a MAC address|of a single adapter"),
         ({"masters": [{"m": None}]}, "MAC address for masterNode m not provided"),
         ({**ONE, "workers": [{"w": None}]}, "MAC address for worker w not provided"),
         (both({"mac-address": MAC}, {"mac-address": mac_of(1)}), "node with label m already"),
@@ -142,7 +142,7 @@ def test_an_even_number_of_masters_is_warned_about(masters: int, warned: bool) -
     ("expression", "told"),
     [
         ("host.cpu.count = 2", "for equality write =="),
-        ("host.cpu.count + 1", "a selector says true or false"),
+        ("host.cpu.count + 1", "a selector must return true or false"),
         ("device.driver == 'x'", "undeclared reference"),
         ("[1,2,3].all(a, [1,2].all(b, host.nics.all(c, host.nics.all(d, true))))", "may cost"),
     ],
@@ -187,17 +187,17 @@ HARDWARE = Hardware(
     [
         (Requirements(cpu=32), HARDWARE, True, "cpu: 32 hardware threads, 32 wanted"),
         (Requirements(cpu=33), HARDWARE, False, "cpu: 32 hardware threads, 33 wanted"),
-        (Requirements(cpu=1), Hardware(), None, "no source tells hardware threads"),
+        (Requirements(cpu=1), Hardware(), None, "no source states hardware threads"),
         (Requirements(memory=64 << 30), HARDWARE, True, "memory: 64Gi, 64Gi wanted"),
         (Requirements(memory=(64 << 30) + 1), HARDWARE, False, "memory: 64Gi"),
-        (Requirements(memory=1), Hardware(), None, "not known"),
+        (Requirements(memory=1), Hardware(), None, "unknown"),
         (Requirements(sriov=True), HARDWARE, True, "the switch in the BIOS is not known"),
-        (Requirements(sriov=True), Hardware(), None, "not known"),
+        (Requirements(sriov=True), Hardware(), None, "unknown"),
         (
             Requirements(sriov=True),
             Hardware(network_interfaces=(NetworkInterface("a", can_sriov=False),)),
             False,
-            "no network adapter can do it",
+            "no network adapter supports it",
         ),
         (
             Requirements(sriov=True),
@@ -205,14 +205,14 @@ HARDWARE = Hardware(
             False,
             "switched off in the BIOS",
         ),
-        (Requirements(qat=True), HARDWARE, None, "no source tells the PCI devices"),
+        (Requirements(qat=True), HARDWARE, None, "no source states the PCI devices"),
         (Requirements(qat=True), Hardware(has_qat=False), False, "not there"),
         (Requirements(gpu=2), Hardware(gpus=2), True, "2 GPUs"),
         (Requirements(cpu_model="gold 62*"), HARDWARE, False, "wanted"),
         (Requirements(cpu_model="*gold 62*"), HARDWARE, True, "wanted"),
         (Requirements(cpu_model="gold 6252"), HARDWARE, True, "wanted"),
         (Requirements(disk=500 * 10**9), HARDWARE, True, "minDisk: 500G, 500G wanted"),
-        (Requirements(disk=10**12), HARDWARE, None, "no source tells the size of each disk"),
+        (Requirements(disk=10**12), HARDWARE, None, "no source states the size of each disk"),
         (Requirements(disk=1), Hardware(disks=()), False, "minDisk: 0, 1 wanted"),
     ],
 )
@@ -230,7 +230,7 @@ def test_what_nobody_knows_is_no_yes_unless_a_mac_address_names_the_host() -> No
     assert answer_of({"master": {"qat": True}}, hosts).outcome == "infeasible"
     answer = answer_of({"masters": [{"m": {"mac-address": MAC, "qat": True}}]}, hosts)
     assert roles_of(answer)["master"] == ["node-0"]
-    assert "qat: not known" in answer.warnings[0]
+    assert "qat: unknown" in answer.warnings[0]
 
 
 class TestNamedHosts:
@@ -270,11 +270,11 @@ class TestShortages:
         answer = answer_of({"master": {"count": 5}}, [host(0), host(1), host(2)])
         assert answer.explanation
         assert (
-            "spec.master wants 5 hosts and lacks 2: of 3 free ones 3 would"
+            "spec.master needs 5 hosts and lacks 2: 3 of 3 free hosts fit"
             in answer.explanation.message
         )
         assert [each.text for each in answer.explanation.changes] == [
-            "ask for 3 in place of 5 hosts for spec.master"
+            "request 3 instead of 5 hosts for spec.master"
         ]
 
     def test_the_requirement_that_fails_and_the_smallest_change(self) -> None:
@@ -302,14 +302,12 @@ class TestShortages:
         for change in ({"cpu": 16}, {"sriov": False}):
             worker = {**spec["worker"], **change}
             assert answer_of({**spec, "worker": worker}, hosts).outcome == "assigned"
-        assert "1 host cannot be taken (error: 1)" in explanation.message
+        assert "1 host unavailable (error: 1)" in explanation.message
 
     def test_hosts_that_could_be_made_available_are_told(self) -> None:
         hosts = [host(0), host(1, consumer="Metal3Machine/a/b")]
         explanation = answer_of({"master": {}, "worker": {}}, hosts).explanation
-        assert explanation and "1 host available that cannot be taken (consumed)" in str(
-            explanation
-        )
+        assert explanation and "1 host available (now: consumed)" in str(explanation)
 
     def test_every_host_says_why_it_has_no_role(self) -> None:
         answer = answer_of({"master": {"cpu": 32, "count": 2}}, [host(0, 16), host(1)])

@@ -90,14 +90,14 @@ def test_an_address_is_the_origin_of_a_bmc(address: str, endpoint: str) -> None:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("ipmi://10.0.0.9", "ipmi://10.0.0.9 is no address of Redfish"),
+        ("ipmi://10.0.0.9", "ipmi://10.0.0.9 is not an address of Redfish"),
         ("redfish+http://10.0.0.9/s", "is plain HTTP, where no certificate shows who gets"),
-        ("redfish://", "is no address of Redfish"),
-        ("redfish://10.0.0.9:port/s", "is no URL"),
-        ("redfish://evil.example[::1]/s", "is no URL"),
+        ("redfish://", "is not an address of Redfish"),
+        ("redfish://10.0.0.9:port/s", "is not a URL"),
+        ("redfish://evil.example[::1]/s", "is not a URL"),
         ("redfish://bmc\u0435.example/s", "has letters beyond ASCII"),
-        ("redfish://a\nb", "is no address of a BMC"),
-        (7, "7 is no address of a BMC"),
+        ("redfish://a\nb", "is not an address of a BMC"),
+        (7, "7 is not an address of a BMC"),
     ],
 )
 def test_an_address_of_nothing_to_confirm_is_an_error_of_its_node(

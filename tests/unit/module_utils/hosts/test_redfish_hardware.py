@@ -341,4 +341,4 @@ def test_older_storage_and_processors_without_threads() -> None:
     [entry] = result["hardware"]
     assert entry["disks"] == [{"name": "sda", "size_bytes": 10**12, "kind": None}]
     assert (entry["processors"]["count"], entry["processors"]["model"]) == (16, "Old")
-    assert entry["findings"] == ["processors: the BMC tells no threads, so cores are counted"]
+    assert entry["findings"] == ["processors: the BMC reports no threads, so cores are counted"]

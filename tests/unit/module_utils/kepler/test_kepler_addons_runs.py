@@ -133,7 +133,7 @@ def test_the_library_issues_after_the_certificates_of_cert_manager_are_pruned(
     assert secret["force_conflicts"]
     # One that is not pruned would fill the Secret again and again.
     cluster.certificates = [{"metadata": {"name": "c"}, "spec": {"secretName": "kepler-client"}}]
-    assert "Certificate 'c' fills the Secret kepler-client, too" in failed()[0]
+    assert "Certificate 'c' also fills the Secret kepler-client" in failed()[0]
 
 
 def test_two_add_ons_of_a_namespace_never_undo_each_others_labels(cluster: Cluster) -> None:

@@ -70,7 +70,7 @@ def test_nodes_are_grouped_by_architecture_meter_and_pool() -> None:
     [
         (node("n", metal=False), {}, "virtual machine"),
         (node("n", "riscv64"), {}, "name an image for riscv64 in image.byArchitecture"),
-        (node("n", "s390x"), {"version": "0.11.4"}, "published for amd64, arm64 alone"),
+        (node("n", "s390x"), {"version": "0.11.4"}, "published only for amd64, arm64"),
         (node("n", "../../etc"), {}, "is none that an image can have"),
         (node("n", labels=labels_of("rapl", supported=False)), {}, "its labels say so"),
         (
@@ -82,16 +82,20 @@ def test_nodes_are_grouped_by_architecture_meter_and_pool() -> None:
             {},
             "no zones",
         ),
-        (node("n", labels=labels_of("model")), {}, "which Kepler 0.11.4 has not"),
-        (node("n", labels=labels_of("redfish")), {}, "which Kepler 0.11.4 has not"),
-        (node("n", labels=labels_of("hwmon")), {"version": "0.11.0"}, "Kepler 0.11.0 has not"),
-        (node("n", labels=labels_of("wood")), {}, "none of the probe's; remove them"),
+        (node("n", labels=labels_of("model")), {}, "which Kepler 0.11.4 does not have"),
+        (node("n", labels=labels_of("redfish")), {}, "which Kepler 0.11.4 does not have"),
+        (
+            node("n", labels=labels_of("hwmon")),
+            {"version": "0.11.0"},
+            "Kepler 0.11.0 does not have",
+        ),
+        (node("n", labels=labels_of("wood")), {}, "do not come from the probe; remove them"),
         (node("n", annotations={PROBE_ANNOTATION: "{"}), {}, "it holds no facts of a probe"),
-        (node("n"), {"collector": {"meter": "hwmon"}}, "rapl is the one that is known"),
+        (node("n"), {"collector": {"meter": "hwmon"}}, "but only rapl is known"),
         (
             node("n", annotations=probed(rapl_zones=(ZONE,), hwmon_sensors=())),
             {"collector": {"meter": "hwmon"}},
-            "the meter hwmon is asked for, and the probe found none to read",
+            "the meter hwmon is requested, but the probe found no readable one",
         ),
     ],
 )

@@ -61,14 +61,17 @@ def test_a_manifest_gives_what_options_give() -> None:
 
 
 BAD: list[tuple[Json, str]] = [
-    ({"version": "newest"}, "^version: 'newest' is no version of Kepler; give one such as 0.11.4$"),
-    ({"version": "latest"}, "version: the configuration is written by it"),
+    (
+        {"version": "newest"},
+        "^version: 'newest' is not a version of Kepler; give one such as 0.11.4$",
+    ),
+    ({"version": "latest"}, "version: the configuration depends on it"),
     ({"image": {"repository": "kepler"}}, "image.repository: 'kepler' does not name a registry"),
     ({"image": {"repository": "docker/kepler"}}, "does not name a registry"),
-    ({"image": {**IMAGE, "tag": "a b"}}, "image.tag: 'a b' is no tag"),
+    ({"image": {**IMAGE, "tag": "a b"}}, "image.tag: 'a b' is neither a tag"),
     (
         {"image": {**IMAGE, "by_architecture": [{"architecture": "arm/v7"}]}},
-        r"image.by_architecture\[0\].architecture: 'arm/v7' is no architecture",
+        r"image.by_architecture\[0\].architecture: 'arm/v7' is not an architecture",
     ),
     ({"image": {**IMAGE, "by_architecture": [{"architecture": "s390x"}] * 2}}, "given twice"),
     ({"scope": "all"}, "scope: 'all' is none of minimum, cluster"),
@@ -85,10 +88,10 @@ BAD: list[tuple[Json, str]] = [
     ({"collector": {"resources": {"limit": {}}}}, "resources.'limit': give requests or limits"),
     ({"collector": {"resources": {"limits": {"memory": "much"}}}}, "limits.memory: 'much' is not"),
     ({"collector": {"tolerations": [{"keys": "a"}]}}, r"tolerations\[0\].'keys': a toleration"),
-    ({"collector": {"node_selector": {"a b": "c"}}}, "node_selector: 'a b': 'c' is no label"),
+    ({"collector": {"node_selector": {"a b": "c"}}}, "node_selector: 'a b': 'c' is not a label"),
     ({"version": "0.11.3", "collector": {"meter": "hwmon"}}, "0.11.4 and later can"),
     ({"pools": [{"name": "A", "node_selector": {"a": "b"}}]}, r"pools\[0\].name: 'A' is not"),
-    ({"pools": [{"name": "a", "node_selector": {}}]}, "would take every node"),
+    ({"pools": [{"name": "a", "node_selector": {}}]}, "would select every node"),
     (
         {"pools": [{"name": "a", "node_selector": {"a": "b"}}] * 2},
         "there are two pools a; rename one",
@@ -103,20 +106,24 @@ BAD: list[tuple[Json, str]] = [
     ),
     ({"estimator": {"enabled": True}}, "estimator.enabled: Kepler 0.11.4 has none"),
     ({"version": "0.7.12", "model_server": {"enabled": True, "image": "x"}}, "registry and tag"),
-    ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves plain HTTP alone"),
+    ({"version": "0.7.12", "security": {"mode": "tls"}}, "serves only plain HTTP"),
     ({"security": {"mode": "ssl"}}, "security.mode: 'ssl' is none of none, tls, mtls"),
     ({"security": {"server_secret": "../x"}}, "cannot be the name of an object"),
-    ({"version": "0.10.2", "redfish": {"enabled": True}}, "asks no BMC; use 0.11.0 or later"),
+    ({"version": "0.10.2", "redfish": {"enabled": True}}, "reads no BMC; use 0.11.0 or later"),
     ({"redfish": {"fake_cpu_meter": True}}, "enable redfish"),
     ({"scrape_namespaces": ["A"]}, "'A' cannot be the name"),
     ({"colector": {}}, "unknown option colector"),
 ]
 ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"cpu": {"meters": ["rapl"]}}, "cpu.*: Kepler 0.11.4 knows no such key"),
-    ("0.11.4", {"cpu": {"preferredMeters": ["fake"]}}, "does not know this key, 0.11.5 and later"),
+    (
+        "0.11.4",
+        {"cpu": {"preferredMeters": ["fake"]}},
+        "does not know this key, but 0.11.5 and later",
+    ),
     ("0.10.0", {"experimental": {"gpu": {"enabled": True}}}, "0.11.4 and later do"),
     ("0.11.4", {"log": {"level": "debug"}}, "the option collector.log_level sets it"),
-    ("0.11.4", {"kube": {"nodeName": "n"}}, "nobody may set it: each pod has its own"),
+    ("0.11.4", {"kube": {"nodeName": "n"}}, "it must not be set: each pod has its own"),
     ("0.11.4", {"log": "debug"}, "log: 'debug' is not a mapping"),
     ("0.11.4", {"rapl": {"zones": ["psyx"]}}, "'psyx' is none of package"),
     ("0.11.4", {"rapl": {"zones": None}}, "it has no value"),
@@ -124,11 +131,11 @@ ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"kube": {"podInformer": {"pollInterval": "1 week"}}}, "is not a duration"),
     ("0.11.4", {"experimental": {"gpu": {"idlePower": True}}}, "is not a number of watts"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{"name": "a", "b": 1}]}}}, "no such key"),
-    ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is no name of a chip"),
+    ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is not the name of a chip"),
     *(
         ("0.11.4", {"experimental": {"hwmon": {"chipRules": [rule]}}}, sentence)
         for rule, sentence in (
-            ({"name": "a", "pairings": {"x": 1}}, "'x' is no number of a sensor"),
+            ({"name": "a", "pairings": {"x": 1}}, "'x' is not the number of a sensor"),
             ({"name": "a", "pairings": {None: 1}}, "pairings"),
         )
     ),
@@ -171,7 +178,7 @@ def test_sensors_that_are_paired_are_numbers_although_json_has_texts_for_keys() 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
 def test_collectors_stand_in_no_namespace_of_others(namespace: str) -> None:
-    with pytest.raises(InvalidInput, match="give them their own"):
+    with pytest.raises(InvalidInput, match="give them a namespace of their own"):
         read_system(namespace, "kepler", {"image": IMAGE})
 
 

@@ -118,7 +118,7 @@ VERDICTS: list[tuple[str, str, bool, str, str]] = [
     ("container", NEW, False, "none", "/sys/class/powercap is not visible; mount the host's /sys"),
     ("container", OLD, False, "none", "/sys/kernel/btf is not visible; mount the host's /sys"),
     ("masked", NEW, False, "none", "intel-rapl:0 (no such file or directory) cannot be read"),
-    ("gpu sensors", NEW, False, "none", "GPUs alone have hwmon power sensors"),
+    ("gpu sensors", NEW, False, "none", "only GPUs have hwmon power sensors"),
     ("metal of a cloud", NEW, True, "rapl", "RAPL zones package-0 can be read"),
 ]
 
@@ -268,7 +268,7 @@ def test_devices_pipes_and_huge_files_do_no_harm(tmp_path: Path) -> None:
 def test_a_root_that_is_none_and_a_version_that_is_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="root: there is no folder"):
         read(tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match="'new' is no version of Kepler"):
+    with pytest.raises(InvalidInput, match="'new' is not a version of Kepler"):
         read(tmp_path, "new")
 
 

@@ -137,7 +137,7 @@ def test_readable_zones_count_before_sensors_and_sensors_before_a_bmc() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "a.b", "0.11.4 ", "0.11.4;id", "9" * 400, "٣.١"])
 def test_texts_that_are_no_versions_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no version of Kepler"):
+    with pytest.raises(InvalidInput, match="is not a version of Kepler"):
         KeplerVersion.parse(text)
 
 

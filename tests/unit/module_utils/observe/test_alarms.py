@@ -156,10 +156,10 @@ def test_what_others_wrote_wrongly_raises_nothing(
     ("options", "sentence"),
     [
         ({"interval": 1}, "interval: 1 s is too short"),
-        ({"fleet_watts": "many"}, "fleet_watts: 'many' is no number"),
+        ({"fleet_watts": "many"}, "fleet_watts: 'many' is not a number"),
         ({"waiting_seconds": 0}, "waiting_seconds: 0 is not above 0"),
         ({"hot": 3}, "hot"),
-        ({"hot_inlet_celsius": "nan"}, "no finite number"),
+        ({"hot_inlet_celsius": "nan"}, "not a finite number"),
     ],
 )
 def test_options_that_are_wrong_are_told(options: Json, sentence: str) -> None:

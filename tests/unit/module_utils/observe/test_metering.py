@@ -358,9 +358,9 @@ def test_metrics_have_few_namespaces_and_the_rest_in_one(monkeypatch: pytest.Mon
     ("options", "message"),
     [
         ({"source": "prometheus"}, "needs url"),
-        ({"namespace": "a/../b"}, "no name of a namespace"),
-        ({"labels": {"a-b": "x"}}, "no label of Prometheus"),
-        ({"labels": {"cluster": 1}}, "no label of Prometheus"),
+        ({"namespace": "a/../b"}, "not the name of a namespace"),
+        ({"labels": {"a-b": "x"}}, "not a Prometheus label"),
+        ({"labels": {"cluster": 1}}, "not a Prometheus label"),
         ({"port": 0}, "between 1 and 65535"),
     ],
 )

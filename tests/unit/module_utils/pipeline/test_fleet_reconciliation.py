@@ -158,7 +158,7 @@ def test_too_few_readings_end_the_run_before_anything_is_placed(tmp_path: Path) 
 def test_a_metrics_file_that_cannot_be_written_fails_after_the_statuses(tmp_path: Path) -> None:
     fleet = Fleet()
     wanted = {"textfile": str(tmp_path / "none" / "x.prom")}
-    with pytest.raises(WattwiseError, match="is the folder there"):
+    with pytest.raises(WattwiseError, match="check that the folder exists"):
         run(fleet, run_dir=str(tmp_path), merge=wanted)
     assert "status" in fleet.configs["n1"]
 

@@ -223,7 +223,7 @@ def test_a_statement_counts_though_its_predictor_disagrees_and_both_are_told(
         warnings: list[str] = []
         first = run(fleet, tmp_path, warnings)
         again = run(fleet, tmp_path)
-    assert "the stated power curve has 900 W and the predictor one" in "".join(warnings)
+    assert "the stated power curve has 900 W and the predictor curve" in "".join(warnings)
     document = curves_in(tmp_path)
     assert document["curves"]["n2"]["source"] == "stated"
     assert [one["name"] for one in document["findings"]] == ["n2"]

@@ -253,10 +253,10 @@ def test_check_mode_stores_nothing(fleet: PlannedFleet, tmp_path: Path) -> None:
         ({"steps": PLANNING, "run_dir": "/x", "store": {"path": "/y", "keep": 0}}, "keep"),
         ({"steps": ["place", "restore"], "run_dir": "/x"}, "leave place out"),
         ({"steps": ["restore", "bind"]}, "either namespace"),
-        ({"steps": ["restore"], "restore": {"path": "/y", "sha256": "abc"}}, "no SHA-256"),
+        ({"steps": ["restore"], "restore": {"path": "/y", "sha256": "abc"}}, "not a SHA-256"),
         (
             {"steps": ["restore"], "restore": {"namespace": "plans", "sha256": "a" * 64}},
-            "no name of a stored plan",
+            "not the name of a stored plan",
         ),
     ],
 )

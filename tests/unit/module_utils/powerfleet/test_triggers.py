@@ -96,5 +96,5 @@ def test_the_memory_outlives_the_process_and_a_broken_file_is_none(tmp_path: Pat
     for content in ("", "[]", "{}", '{"uid": 1}', "\x00", "null"):
         (tmp_path / "power-fleet.json").write_text(content, encoding="utf-8")
         assert Memory.read(tmp_path) == Memory()
-    with pytest.raises(InvalidInput, match="look at the run folder"):
+    with pytest.raises(InvalidInput, match="check the run folder"):
         memory.write(tmp_path / "missing")

@@ -133,7 +133,7 @@ def test_more_cores_of_the_same_processor_are_scaled_and_idle_watts_less() -> No
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        (None, "neither a BMC nor a label tells"),
+        (None, "neither a BMC nor a label states"),
         (
             {"model": "PowerEdge", "manufacturer": "Dell Inc."},
             "no published measurement is of Dell",

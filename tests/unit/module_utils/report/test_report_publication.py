@@ -119,8 +119,8 @@ def test_an_unknown_certificate_gets_no_file(run_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("upload", "words"),
     [
-        ({"url": f"objects/page?{SIGNATURE}"}, "uploads[0]: its url is no URL"),
-        ({"url": f"https://u:p@h.example/?{SIGNATURE}"}, "uploads[0]: its url is no URL"),
+        ({"url": f"objects/page?{SIGNATURE}"}, "uploads[0]: its url is not a URL"),
+        ({"url": f"https://u:p@h.example/?{SIGNATURE}"}, "uploads[0]: its url is not a URL"),
         ({"url": f"http://h.example/page?{SIGNATURE}"}, "http://h.example/page is plain HTTP"),
         (
             {"url": "https://h.example/", "headers": {"Host": "5ecre7"}},
@@ -180,7 +180,7 @@ def test_a_name_that_is_no_file_of_the_folder_is_refused(
     run_dir: Path, tmp_path: Path, name: str
 ) -> None:
     error = refusal(run_dir, web_folder=str(tmp_path), name=name)
-    assert "is no name for a file in a web folder" in str(error)
+    assert "is not a name for a file in a web folder" in str(error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,7 +205,7 @@ def test_a_page_that_is_no_text_is_told(run_dir: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_bytes(b"\xff\xfe")
     error = refusal(run_dir, path=str(page), config_map="monitoring/report", kubeconfig={})
-    assert "the page is no UTF-8 text" in str(error)
+    assert "the page is not UTF-8 text" in str(error)
 
 
 def test_a_run_folder_without_a_report_is_told(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_shared_set_is_not_taken_for_an_exclusive_one(tmp_path: Path) -> None:
     write_cpus(tmp_path, f"{V1}/kubepods/pod{UID}/{CONTAINER_ID}", "0-63")
     assert error_of(tmp_path, pod()) == (
         "implausible",
-        "the container runs on 64 CPUs and asked for 2, so they are not its own; set kubelet's"
+        "the container runs on 64 CPUs and requested 2, so they are not its own; set kubelet's"
         " --cpu-manager-policy to static",
     )
 

@@ -211,7 +211,7 @@ def test_a_change_that_fails_is_restored_and_said(daemons: RmdDaemons) -> None:
     assert result["results"][0]["response"] == "Fail: Not enough cache left on cache_id 0"
     detail = result["errors"][0]["detail"]
     assert "free ways of this cache: besteffort 11-17 (longest run 7), guaranteed 1-8 (" in detail
-    assert detail.endswith("the workload before it was restored (id 2)")
+    assert detail.endswith("the previous workload was restored (id 2)")
     assert stored(daemons, "old")["a"]["cache"] == CACHE
     assert daemons["old"].hardware.resctrl.groups["1_2-guarantee"].cpus == {1, 2}
 
@@ -327,7 +327,7 @@ def test_what_is_no_rmd_is_malformed(daemons: RmdDaemons) -> None:
     with HttpsServer(documents, certificate=None) as server:
         target = [{"name": "x", "endpoint": server.endpoint}]
         [error] = apply_workloads({"targets": target, "workload": workload()})["errors"]
-    assert (error["reason"], "is no list of workloads" in error["detail"]) == ("malformed", True)
+    assert (error["reason"], "is not a list of workloads" in error["detail"]) == ("malformed", True)
 
 
 def test_a_client_that_may_only_look(daemons: RmdDaemons) -> None:
@@ -411,7 +411,7 @@ def test_a_long_rsa_key_is_accepted(daemons: RmdDaemons, tmp_path: Path) -> None
         ({"workloads": None}, "No workload is given for secure"),
         ({"workloads": [workload(), workload()]}, "two workloads have one name"),
         ({"timeout": 0}, "give seconds above 0"),
-        ({"workloads": [workload(cache={"max": 2, "min": 0})]}, "is no request to RMD"),
+        ({"workloads": [workload(cache={"max": 2, "min": 0})]}, "is not a request to RMD"),
     ],
 )
 def test_what_is_wrong_for_all_fails_at_once(
@@ -508,7 +508,7 @@ def test_what_could_not_be_restored_is_said() -> None:
     full = Reply(500, b"Not enough cache left on cache_id 0")
     other = {**MADE, "core_ids": ["9"]}
     result = scripted(Reply(body=[other]), full, full, one=Reply(200, b""))
-    assert "the workload before it could not be restored" in result["errors"][0]["detail"]
+    assert "the previous workload could not be restored" in result["errors"][0]["detail"]
     assert (result["changed"], result["results"][0]["id"]) == (True, None)
 
 

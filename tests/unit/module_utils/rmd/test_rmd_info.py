@@ -169,5 +169,5 @@ def test_hospitality_of_a_daemon_without_a_shared_pool(tmp_path: Path) -> None:
 
 
 def test_names_are_distinct(daemons: RmdDaemons) -> None:
-    with pytest.raises(InvalidInput, match="'old' stands twice"):
+    with pytest.raises(InvalidInput, match="'old' is listed twice"):
         read_daemons({"targets": [daemons.targets[0]] * 2})

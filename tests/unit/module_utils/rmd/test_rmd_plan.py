@@ -118,7 +118,7 @@ def test_what_others_hold_is_taken() -> None:
     steps = plan([has("foreign", "2-3")], [wanted("a"), wanted("b", "4")])
     assert actions(steps) == {"a": "conflict", "b": "create"}
     assert steps[0].reason == (
-        "CPU 2 belongs to the workload 'foreign' (id foreign) of the daemon; take it out of one of"
+        "CPU 2 belongs to the workload 'foreign' (id foreign) of the daemon; remove it from one of"
         " them"
     )
 
@@ -133,14 +133,14 @@ def test_what_is_freed_in_the_same_call_may_be_taken() -> None:
 def test_two_that_want_a_cpu_are_both_told_before_anything_is_written() -> None:
     steps = plan([], [wanted("a", "1-3"), wanted("b", "3-4"), wanted("c", "5")])
     assert actions(steps) == {"a": "conflict", "b": "conflict", "c": "create"}
-    assert steps[0].reason.startswith("CPU 3 is wanted by 'b' as well")
-    assert steps[1].reason.startswith("CPU 3 is wanted by 'a' as well")
+    assert steps[0].reason.startswith("CPU 3 is also requested by 'b'")
+    assert steps[1].reason.startswith("CPU 3 is also requested by 'a'")
 
 
 def test_one_that_has_the_cpu_keeps_it_and_is_told_as_well() -> None:
     steps = plan([has("a", "1-3")], [wanted("a", "1-3"), wanted("b", "3-4")])
     assert actions(steps) == {"a": "unchanged", "b": "conflict"}
-    assert all("as well" in step.reason for step in steps)
+    assert all("also requested" in step.reason for step in steps)
 
 
 def test_what_cannot_move_blocks_others() -> None:
@@ -175,7 +175,7 @@ def test_all_cores_without_the_reserved_ones(reserved: list[str], expected: str)
 
 def test_all_cores_need_a_daemon_that_tells_them() -> None:
     [step] = plan([], [desired_of({"name": "a", "all_cores": True, "cache": CACHE})])
-    assert (step.action, "does not tell" in step.reason) == ("conflict", True)
+    assert (step.action, "does not list them" in step.reason) == ("conflict", True)
 
 
 def test_all_cores_are_compared_as_a_set() -> None:
@@ -220,11 +220,11 @@ def test_a_plan_ends_without_a_cpu_in_two_workloads(
         ({"core_ids": ["3-1"]}, "ends before it begins"),
         ({"core_ids": ["1,,2"]}, "is not a list of CPUs"),
         ({"cache": {"max": 2}}, "give both max and min"),
-        ({"cache": {"max": 2, "min": 0}}, "max 2 with min 0 is no request"),
-        ({"cache": {"max": 1, "min": 2}}, "max 1 with min 2 is no request"),
-        ({"cache": {"max": 0, "min": 2}}, "max 0 with min 2 is no request"),
-        ({"cache": {"max": -1, "min": -1}}, "is no request"),
-        ({"cache": None}, "nothing is asked for"),
+        ({"cache": {"max": 2, "min": 0}}, "max 2 with min 0 is not a request"),
+        ({"cache": {"max": 1, "min": 2}}, "max 1 with min 2 is not a request"),
+        ({"cache": {"max": 0, "min": 2}}, "max 0 with min 2 is not a request"),
+        ({"cache": {"max": -1, "min": -1}}, "is not a request"),
+        ({"cache": None}, "nothing is requested"),
         ({"pstate": {"ratio": 0}}, "not a number above 0"),
         ({"pstate": {"ratio": "fast"}}, "not a number above 0"),
         ({"pstate": {"monitoring": "on"}}, "monitoring needs a ratio"),

@@ -181,7 +181,7 @@ def test_conflicts_are_told_on_both_before_anything_is_written(cluster: RmdClust
     assert stored(cluster, "n1") == {}
     for name, other in (("a", "b"), ("b", "a")):
         assert cluster.condition(name, "Conflicting") == ("True", "SharedCpus")
-        assert f"CPU 2 is wanted by '{other}' as well" in states(cluster, name)["n1"]["response"]
+        assert f"CPU 2 is also requested by '{other}'" in states(cluster, name)["n1"]["response"]
     assert cluster.daemons.writes() == before + 1
     assert stored(cluster, "n3") == {"b": ["2-3"]}
     cluster.put("b", coreIds=["3"], cache=CACHE, nodes=["n1"])
