@@ -160,8 +160,8 @@ errors:
       description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
-        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; look
-        whether it is overloaded, or raise timeout
+        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; check
+        its load, or raise timeout
 """
 
 import os

@@ -402,7 +402,7 @@ def test_a_status_of_an_object_that_was_deleted_is_dropped_where_it_names_the_ob
     now = {**named["metadata"], "uid": kube.get(path)["metadata"]["uid"]}
     assert actions(write({**named, "metadata": now})) == ["configured"]
     kube.request("DELETE", path)
-    with pytest.raises(WattwiseError, match="no such object to write the status of"):
+    with pytest.raises(WattwiseError, match="its status cannot be written"):
         write({**one, "status": {"celsius": 20.0}})
 
 
