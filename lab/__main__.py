@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add("down", _down, "stop the lab and remove its folder")
     status = add("status", _status, "show the services; exit code 1 unless all are ready")
     status.add_argument("--json", action="store_true", help="a list of objects instead of a table")
-    add("reset", _reset, "empty the cluster and take back all faults")
+    add("reset", _reset, "empty the cluster and clear all faults")
     text = "build the control plane's programs into the cache, start nothing"
     _add_kubernetes(add("build", _build, text))
     faults.add_arguments(add("fault", _fault, "break one thing"))

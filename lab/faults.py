@@ -26,7 +26,7 @@ LAB_FAULTS: Mapping[str, str] = MappingProxyType(
     {
         PREDICTOR_DOWN: "the inference server is stopped",
         APISERVER_RESTART: "the API server is stopped and started again",
-        CLEAR: "all faults are taken back",
+        CLEAR: "all faults are cleared",
     }
 )
 BMC_ADMIN = "bmc_admin"
@@ -142,6 +142,6 @@ def _chosen(arguments: argparse.Namespace, settings: LabSettings, broken: set[st
     whole = sorted(machine.name for machine in machines if machine.name not in {*broken, *nodes})
     if len(whole) < arguments.count:
         raise LabError(
-            f"Only {len(whole)} machines are without a fault, {arguments.count} were asked for."
+            f"Only {len(whole)} machines are without a fault, {arguments.count} were requested."
         )
     return nodes + whole[: arguments.count]

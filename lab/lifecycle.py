@@ -162,7 +162,7 @@ def _afresh(state: LabState, asked: LabSettings) -> LabSettings:
     foreign = [path for path in state.root.iterdir() if path.name != LOCK_FILE]
     if foreign and not state.settings_file.exists():
         raise LabError(
-            f"{state.root} holds something else than a lab ({foreign[0].name});"
+            f"{state.root} holds something other than a lab ({foreign[0].name});"
             " choose an empty folder with --state."
         )
     for path in foreign:

@@ -143,7 +143,7 @@ def wait_until(
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise LabError(f"Waited {timeout:g} s for {what}, in vain.")
+            raise LabError(f"Timed out after {timeout:g} s waiting for {what}.")
         time.sleep(interval)
 
 

@@ -144,7 +144,7 @@ class Fleet:
         except OSError as error:
             raise LabError(
                 f"The BMC of {station.board.machine.name} cannot listen on {address}:{self.port}"
-                f" ({error.strerror}); stop what listens there."
+                f" ({error.strerror}); stop the program that listens there."
             ) from error
 
     def _drop_connections(self, address: str) -> None:

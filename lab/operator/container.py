@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         if taken := [port for port in PORTS if not _is_free(port)]:
             _say(
                 f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
-                " end what listens there."
+                " stop the program that listens there."
             )
             return 1
         _link_runner_folder(folder / "runner")

@@ -143,4 +143,4 @@ def plan_of(hall: Hall) -> Plan:
 
 def ending(shown: Shown) -> Sequence[str]:
     """The demo's final output."""
-    return ["every resource is as wanted", "", *shown.lines]
+    return ["every resource has its required state", "", *shown.lines]

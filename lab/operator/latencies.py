@@ -52,7 +52,7 @@ class Latencies:
                 self.say(f"  {one.what} (after {seconds:.1f} s)")
             if self._open and self.clock() > deadline:
                 missing = "; ".join(one.what for one in self._open)
-                raise LabError(f"Waited {longest:g} s for this, in vain: {missing}.")
+                raise LabError(f"Timed out after {longest:g} s: {missing}.")
             if self._open:
                 self.sleep(POLL_SECONDS)
 

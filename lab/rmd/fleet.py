@@ -175,7 +175,7 @@ class Fleet:
         except OSError as error:
             raise LabError(
                 f"The RMD of {station.name} cannot listen on {station.address}:{station.port}"
-                f" ({error.strerror}); stop what listens there."
+                f" ({error.strerror}); stop the program that listens there."
             ) from error
 
     async def _close(self, station: Station) -> None:

@@ -120,7 +120,7 @@ def start_module(
     return {
         "failed": True,
         "msg": f"The module {name} ended with return code {ended.returncode} and without a result; "
-        f"its last words: {shown_text(last)}",
+        f"its last output: {shown_text(last)}",
         "module_stdout": ended.stdout,
         "module_stderr": ended.stderr,
     }

@@ -291,7 +291,7 @@ def _range_text(limits: Spec) -> str:
     if "min" in limits:
         return f"must be {limits['min']} or more"
     if "above" in limits:
-        most = f", and {limits['max']} at the most" if "max" in limits else ""
+        most = f", and at most {limits['max']}" if "max" in limits else ""
         return f"must be more than {limits['above']}{most}"
     return ""
 

@@ -90,7 +90,7 @@ def test_clear_takes_everything_back(lab: EmbeddedLab) -> None:
     [
         (["dead-bmc"], "needs --node NAME"),
         (["dead-bmc", "--node", "x"], "no machine x in this lab"),
-        (["dead-bmc", "--count", "13"], "Only 12 machines are without a fault, 13 were asked"),
+        (["dead-bmc", "--count", "13"], "Only 12 machines are without a fault, 13 were requested"),
     ],
 )
 def test_what_cannot_be_broken(lab: EmbeddedLab, words: list[str], message: str) -> None:

@@ -58,7 +58,7 @@ def test_a_state_that_does_not_follow_is_named() -> None:
     latencies = Latencies(lambda _text: None, clock, clock.sleep)
     latencies.expect("pod", "pod a has a node", lambda: False)
     latencies.expect("pod", "pod b has a node", lambda: True)
-    with pytest.raises(LabError, match="Waited 5 s for this, in vain: pod a has a node"):
+    with pytest.raises(LabError, match="Timed out after 5 s: pod a has a node"):
         latencies.settle(5.0)
 
 

@@ -263,7 +263,7 @@ def test_waiting_ends_when_the_condition_holds() -> None:
 
 def test_waiting_in_vain_says_for_what() -> None:
     before = time.monotonic()
-    with pytest.raises(LabError, match=r"Waited 0.1 s for Godot, in vain\."):
+    with pytest.raises(LabError, match=r"Timed out after 0.1 s waiting for Godot\."):
         process.wait_until(lambda: False, 0.1, "Godot")
     assert time.monotonic() - before < 5
 
