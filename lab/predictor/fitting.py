@@ -36,7 +36,8 @@ def train(samples: Sequence[Sample], server_type: str, folder: Path) -> str:
     if max(cpu) - min(cpu) < LEAST_CPU_SPAN:
         raise LabError(
             f"All samples of {server_type} are between {min(cpu):.0f} and {max(cpu):.0f} % CPU use,"
-            " which gives no information about other loads; record while the machines do different work."
+            " which gives no information about other loads; record while the machines do different"
+            " work."
         )
     judging = chosen[HELD_BACK - 1 :: HELD_BACK]
     training = [sample for number, sample in enumerate(chosen, 1) if number % HELD_BACK]

@@ -61,7 +61,9 @@ def _read(stage: Stage, room: Hall) -> Row:
     _compare(stage, room, known, chosen)
     return Row(
         title=f"Reading the inlet temperature of {nodes:,} BMCs",
-        work="One task over TLS. Each answer takes 50 ms; the sensors are known from a previous run.",
+        work=(
+            "One task over TLS. Each answer takes 50 ms; the sensors are known from a previous run."
+        ),
         command="wattwise.kube.redfish_thermal_info: {snapshot: snapshot.json, gather: [inlet]}",
         peers=[
             Peer(

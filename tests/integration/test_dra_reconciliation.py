@@ -344,7 +344,8 @@ def test_node_and_devices_are_those_of_one_plan_with_the_fewest_watts(
     assert {one["pod"]: one["node"] for one in unbound["skipped"]} == dict.fromkeys(
         "ab", dra.node(2)
     )
-    assert all("device_reconciliation allocates them" in one["reason"] for one in unbound["skipped"])
+    reasons = [one["reason"] for one in unbound["skipped"]]
+    assert all("device_reconciliation allocates them" in reason for reason in reasons)
     given = dra.reconcile(plan=plan)
     assert errors(dra, given) == []
     assert [dra.node_of(name) for name in "ab"] == [dra.node(2)] * 2

@@ -50,7 +50,10 @@ def check_place(namespace: str, name: str) -> None:
     """Refuse a name that names of objects cannot begin with, and a namespace of others."""
     dns_label(name, "name", _LONGEST_NAME)
     if namespace in _SHARED_NAMESPACES:
-        problem = f"pods with rights on hosts must not run in {namespace}; give them a namespace of their own"
+        problem = (
+            f"pods with rights on hosts must not run in {namespace}; give them a namespace of "
+            "their own"
+        )
         raise InvalidField("namespace", problem)
 
 

@@ -53,8 +53,8 @@ class KeplerVersion:
         match = _VERSION.fullmatch(text)
         if match is None:
             raise InvalidInput(
-                f"kepler_version: {shown(text)} is not a version of Kepler; give one such as 0.11.4,"
-                " or latest"
+                f"kepler_version: {shown(text)} is not a version of Kepler; give one such as "
+                "0.11.4, or latest"
             )
         major, minor, patch = (int(number or 0) for number in match.groups())
         return cls((major, minor, patch))

@@ -97,13 +97,13 @@ def check_options(store: Parameters | None, restore: Parameters | None) -> None:
         return
     if not _SHA256.fullmatch(restore["sha256"] or ""):
         raise InvalidInput(
-            f"restore.sha256: {shown(restore['sha256'])} is not a SHA-256 digest; give the 64 hexadecimal "
-            "digits that the run which stored the plan returned"
+            f"restore.sha256: {shown(restore['sha256'])} is not a SHA-256 digest; give the 64 "
+            "hexadecimal digits that the run which stored the plan returned"
         )
     if restore["namespace"] and not is_subdomain(restore["name"]):
         raise InvalidInput(
-            f"restore.name: {shown(restore['name'])} is not the name of a stored plan; give the name "
-            "that the run which stored the plan returned"
+            f"restore.name: {shown(restore['name'])} is not the name of a stored plan; give the "
+            "name that the run which stored the plan returned"
         )
 
 

@@ -58,8 +58,8 @@ def check(upload: Upload, *, allow_plain_http: bool) -> None:
     origin = origin_of(upload.url)
     if origin is None:
         raise InvalidInput(
-            f"{upload.label}: its url is not a URL with https:// and a host, without a user name; copy "
-            "the whole URL that the object store signed"
+            f"{upload.label}: its url is not a URL with https:// and a host, without a user name; "
+            "copy the whole URL that the object store signed"
         )
     if origin.scheme == "http" and not allow_plain_http:
         raise InvalidInput(

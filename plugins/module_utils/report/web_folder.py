@@ -57,8 +57,8 @@ def publish(folder: Path, name: str, page: bytes, summary: bytes, *, check_mode:
     """
     if not _is_name(name):
         raise InvalidInput(
-            f"name: {shown(name)} is not a name for a file in a web folder; give letters, digits, dots, "
-            "hyphens and underscores, and another name than index"
+            f"name: {shown(name)} is not a name for a file in a web folder; give letters, digits, "
+            "dots, hyphens and underscores, and another name than index"
         )
     wanted = {f"{name}.html": page, f"{name}{_SUMMARY}": summary}
     try:

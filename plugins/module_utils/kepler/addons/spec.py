@@ -271,8 +271,8 @@ def _certificates(given: Object, namespace: str) -> Certificates:
     for name, seconds in (("duration", ends), ("renew_before", before)):
         if issuer != "cert-manager" and seconds % _DAY:
             problem = (
-                f"{given[name]} is not a whole number of days, and the library counts in days; give "
-                "a multiple of 24h, or the issuer cert-manager"
+                f"{given[name]} is not a whole number of days, and the library counts in days; "
+                "give a multiple of 24h, or the issuer cert-manager"
             )
             raise InvalidField(f"{where}.{name}", problem)
     authority_namespace = fields.dns_label(

@@ -23,7 +23,10 @@ Object = t.Mapping[str, t.Any]
 CONDITIONS = (
     "Reconciled", "Prometheus", "Grafana", "Tracing", "Logging", "Certificates", "ServiceMesh",
 )  # fmt: skip
-_NO_TRACES = "A collector takes traces. Kepler itself emits none, so it receives only traces of other programs."
+_NO_TRACES = (
+    "A collector takes traces. Kepler itself emits none, so it receives only traces of other "
+    "programs."
+)
 
 
 @dataclass(frozen=True)
