@@ -85,7 +85,8 @@ options:
   user_data:
     description:
       - User data of hosts by C(namespace/name) of their Secrets, as text. The user and the host
-        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not used.
+        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
+        used.
     type: dict
     default: {}
   on_error:
