@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Devices for claims: which claims get which devices, and why others do not.
 
-``allocation.allocate`` and ``reconciliation.reconcile`` are the doors.
+Entry points are ``allocation.allocate`` and ``reconciliation.reconcile``.
 """
