@@ -27,8 +27,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class PodClaims:
-    """The claims of a pod. ``problem`` is one sentence with the reason why they cannot be
-    allocated.
+    """The claims of a pod. ``problem`` is the sentence why they cannot be allocated yet.
 
     ``awaited`` means that Kubernetes' controller has not made one of them yet.
     """
