@@ -169,8 +169,7 @@ class ContentRule:
         return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())
 
     def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
-        """The excess that a number of further pods of the group adds on each of these nodes
-        alone."""
+        """Added excess of a number of further pods of the group on each of these nodes alone."""
         position = self.check.groups.index(group)
         there = self.pods(counts)[:, nodes]
         added = numpy.zeros(len(nodes))

@@ -180,8 +180,7 @@ class RelationReader:
         return relations, tuple(dict.fromkeys(reader.unsupported))
 
     def _even_start(self, pod: Object) -> EvenStart | None:
-        """WAO's PodSpread; upstream too skips other controllers and rates that are no share of
-        1."""
+        """WAO's PodSpread; upstream too skips other controllers and rates that are no share."""
         metadata = mapping(pod.get("metadata"), "metadata")
         owner = controller_of(pod)
         if owner.get("kind") != "ReplicaSet" or not owner.get("uid"):

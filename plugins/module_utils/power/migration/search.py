@@ -152,8 +152,7 @@ class _Search:
     def _together(
         self, head: _State, assignment: Assignment, worth: t.Sequence[tuple[float, Moves]]
     ) -> _State | None:
-        """The state after all paying groups without a common node, most watts for each pod
-        first."""
+        """The state after all paying groups without a common node, most watts per pod first."""
         touched: set[int] = set()
         made: list[Moves] = []
         left = self._task.max_moves - head.moved
