@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The kube-scheduler extender: scores of nodes for one pod by the watts that it adds there.
 
-``serving.main`` is the program. ``publication`` is the document that runs leave for it.
+``serving.main`` is the program. ``publication`` is the document that runs publish for it.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Bare-metal hosts: what they can do, and which role each gets in a cluster.
 
-A host comes from a BareMetalHost, from Redfish or from the inventory, and is a ``host.Host`` from
-then on. ``role_assignment.assign`` gives roles. Room ``hosts`` imports ``redfish``, ``cel``,
-``solving``, ``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
+A host comes from a BareMetalHost, from Redfish or from the inventory, as a ``host.Host``.
+``role_assignment.assign`` gives roles. Room ``hosts`` imports ``redfish``, ``cel``, ``solving``,
+``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
 """

@@ -42,7 +42,7 @@ def publish(kube: Kube, record: Record, body: Object) -> bool:
 
 
 def _published(found: Object | None) -> Object | None:
-    """What extenders know now; None where they cannot read it."""
+    """The published document; None if extenders cannot read it."""
     try:
         return None if found is None else publication.unpacked(found)
     except InvalidField:

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Continuous mode: one run for a PowerFleet, the resource that says what is wanted of some nodes.
 
-Others call ``reconciliation.reconcile``, ``ownership.divide`` and ``resource.parse``.
+Entry points are ``reconciliation.reconcile``, ``ownership.divide`` and ``resource.parse``.
 """

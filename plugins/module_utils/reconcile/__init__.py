@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Several steps of the library as the work of one task: what roles do without documents between.
 
-Room ``reconcile`` imports rooms below it and decides only their order.
+Room ``reconcile`` imports the rooms of the steps and decides only their order.
 """

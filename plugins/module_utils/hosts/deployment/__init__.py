@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What carries out a Provisioning: reserved hosts, the installer Job, agents, and the status.
 
-All but the reservation is computed from values; ``reconcile`` reads and writes.
+Everything except the reservation is computed from values; ``reconcile`` reads and writes.
 """

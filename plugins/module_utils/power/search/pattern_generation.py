@@ -156,8 +156,7 @@ class _Pool:
         return len(self._columns) - before
 
     def rounded(self, optimum: Optimum) -> Integers:
-        """The pattern of the largest fraction on each node, largest first, as far as pods are
-        left."""
+        """The pattern of the largest fraction on each node, largest first, while pods are left."""
         parts = sorted(
             ((part, column) for column, part in enumerate(optimum.values) if part > _PART),
             reverse=True,
