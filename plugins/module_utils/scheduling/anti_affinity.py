@@ -116,8 +116,7 @@ def check_anti_affinity(pod: Object, facts: PodFacts, namespaces: Namespaces) ->
 def _selection(
     term: Object, facts: PodFacts, namespaces: Namespaces, path: str
 ) -> tuple[Selection, str]:
-    """A namespace selector with unknown labels stands for every namespace, to err on the safe
-    side."""
+    """A namespace selector with unknown labels stands for every namespace, for safety."""
     try:
         return read_selection(term, facts, namespaces, path)
     except UnknownNamespaces:

@@ -4,5 +4,5 @@
 """Watts and joules of pods and namespaces, which Kepler shares out of RAPL's package and memory.
 
 ``metering.meter`` makes the body of the document from Prometheus or from Kepler's own endpoints.
-``power_watts`` are watts of whole machines, and never contain these.
+``power_watts`` are watts of whole machines, independent of these.
 """
