@@ -54,7 +54,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness impor
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2
-# What is put into one of these that is being deleted goes with it.
+# New content of one of these in deletion is deleted with it.
 _AWAITED = frozenset({"CustomResourceDefinition", "Namespace"})
 _GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
 _RETURNING_SECONDS = 10.0
@@ -229,7 +229,7 @@ class ApplyRun:
         return after
 
     def _wait_for_deletion(self, path: str, before: Object) -> Object | None:
-        """What is there once this object has gone."""
+        """The object at this place after the deletion of this one."""
         deadline = time.monotonic() + self.options["wait_timeout"]
         found: Object | None = before
         while _is_same(found, before):
