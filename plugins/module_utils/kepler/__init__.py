@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Kepler: hardware facts of a node, and the verdict whether Kepler can meter the node.
 
-Subroom ``node`` needs the standard library alone: it runs on nodes. Room ``kepler`` imports
+Subroom ``node`` needs only the standard library, because it runs on nodes. Room ``kepler`` imports
 ``nodeconfig``, ``kube`` and ``base``.
 """
