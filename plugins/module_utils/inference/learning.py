@@ -224,7 +224,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _lacking(table: Table) -> str:
-    """What the samples lack for a curve; empty if nothing."""
+    """Missing evidence of the samples for a curve; empty if complete."""
     if len(table) < LEAST_SAMPLES:
         return f"{len(table)} samples are recorded, {LEAST_SAMPLES} are needed"
     # A load of 1 is in the last bin.

@@ -22,7 +22,7 @@ NAME = "wattwise-extender"
 
 
 def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> Record:
-    """The ConfigMap of a series of runs; ``suffix`` tells it from the ConfigMaps of others."""
+    """The ConfigMap of a series of runs; ``suffix`` distinguishes it from others."""
     return Record(namespace, f"{NAME}{suffix}", owner, {publication.LABEL: "publication"})
 
 

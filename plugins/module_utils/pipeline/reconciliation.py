@@ -566,7 +566,7 @@ class FleetRun:
             self._publish(options)
 
     def _publish(self, options: Parameters) -> None:
-        """Curves and plan for extenders; a failure is only a warning, as scheduling goes on."""
+        """Curves and plan for extenders; a failure is only a warning, for scheduling continues."""
         if self.publication is None or self.context.check_mode:
             return
         body = publication_of(self.curves or {}, self.plan or {}, options, self.context.now())

@@ -185,7 +185,7 @@ class View(t.Protocol):
     report: Report
 
     def settle(self, pods: Pods) -> None:
-        """Repair and release. Raises ApiError where the server is lost or forbids it."""
+        """Repair and release. Raises ApiError if the server is lost or forbids it."""
 
     def objects(self) -> list[Given]:
         """Input of the reader, after settle."""

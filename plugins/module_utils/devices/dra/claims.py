@@ -240,7 +240,7 @@ def known_only(given: Given, body: Json, known: t.AbstractSet[str], where: str) 
 
 
 def names_of(given: Given, value: t.Any, where: str) -> list[str]:
-    """A list of texts; none where there is none. Raises InvalidInput."""
+    """A list of texts; empty if absent. Raises InvalidInput."""
     names = [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise given.error(where, "must be a list of names")

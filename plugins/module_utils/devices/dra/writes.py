@@ -88,7 +88,7 @@ def is_reserved_for(claim: Given, pod: Given) -> bool:
 
 
 def is_used_only_by(claim: Given, uids: t.Collection[str]) -> bool:
-    """Whether nobody but these pods, by uid, may use the claim."""
+    """Whether only these pods, by uid, may use the claim."""
     return all(consumer.get("uid") in uids for consumer in consumers(claim))
 
 

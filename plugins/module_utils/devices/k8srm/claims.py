@@ -179,7 +179,7 @@ def _constraints(
     where: str,
     member: frozenset[tuple[int, int]],
 ) -> list[Constraint]:
-    """Those of the request and of its class, each once."""
+    """The constraints of the request and of its class, each once."""
     both = [detail] if device_class is None else [detail, device_class.spec]
     found = [constraint for spec in both for constraint in _of_kinds(given, spec, where, member)]
     return list(dict.fromkeys(found))

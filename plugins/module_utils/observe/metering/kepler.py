@@ -129,7 +129,7 @@ def pod_name(labels: t.Mapping[str, str]) -> PodName:
 
 
 def plausible_cores(cores: float) -> float:
-    """The cores. Raises TargetFailure if no machine has so many."""
+    """The cores. Raises TargetFailure for more than any machine has."""
     if cores > MOST_CORES:
         raise TargetFailure(
             "implausible", f"its metrics have {cores:g} CPUs in use; look at Kepler's log"
@@ -138,14 +138,14 @@ def plausible_cores(cores: float) -> float:
 
 
 def plausible(watts: float) -> float:
-    """The watts. Raises TargetFailure if no machine draws so many."""
+    """The watts. Raises TargetFailure for more than any machine draws."""
     if watts > MOST_WATTS:
         raise _implausible(watts)
     return watts
 
 
 def plausible_joules(joules: float, seconds: float) -> float:
-    """The joules of these seconds. Raises TargetFailure if no machine draws so many."""
+    """The joules of these seconds. Raises TargetFailure for more than any machine draws."""
     if joules > MOST_WATTS * seconds:
         raise TargetFailure(
             "implausible",
