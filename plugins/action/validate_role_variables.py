@@ -40,7 +40,7 @@ _EXAMPLES = {
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
-    """Reads variables of the host alone: no connection, no file is written, nothing changes."""
+    """Reads only variables of the host, without a connection, a written file or a change."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -114,7 +114,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
         return problems_of(variable, Given(value, self._source(raw)), gateways)
 
     def _source(self, raw: t.Any) -> str | None:
-        """How a value that is no literal stands in the inventory; None for a literal."""
+        """The inventory's template of a value; None for a literal."""
         if "vault" in type(raw).__name__.lower() or "encrypted" in type(raw).__name__.lower():
             return "a text of the vault"
         if not self._templar.is_template(raw):
@@ -123,14 +123,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
 
 
 def _runs(tags: t.Iterable[str], variables: t.Mapping[str, t.Any]) -> bool:
-    """Whether this run makes tasks that have these tags."""
+    """Whether this run executes tasks with these tags."""
     names = {"all", "tagged", *tags}
     wanted = names.intersection(variables.get("ansible_run_tags", ["all"]))
     return bool(wanted) and names.isdisjoint(variables.get("ansible_skip_tags", []))
 
 
 def _reason(error: BaseException) -> str:
-    """The last cause: Ansible's own sentences around it repeat the variable."""
+    """The innermost cause, because Ansible's own sentences around it repeat the variable."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error).splitlines()[0] if str(error) else type(error).__name__

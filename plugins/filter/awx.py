@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters of role awx: the objects of AWX, what to do about those it has, and a file of them."""
+"""Filters of role awx: the objects of AWX, the plan for existing ones, and a file of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def awx_configuration(settings: Json) -> Json:
 
 
 def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
-    """What to do about the objects that AWX has."""
+    """The plan for the objects of an AWX."""
     from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
     from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
 
@@ -59,7 +59,7 @@ def awx_variables_file(lists: Json) -> str:
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         functions = (awx_configuration, awx_changes, awx_variables_file)

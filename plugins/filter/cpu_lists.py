@@ -49,7 +49,7 @@ def difference(cpus: CpuList, *others: CpuList) -> str:
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         functions = {

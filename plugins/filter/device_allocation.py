@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The filter of device_allocation: what the module answers, where a template needs it."""
+"""The filter device_allocation, with the module's result in a template."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
 from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options, plain
 
-# What a filter has no use for: it gets objects as a value, and reads no file.
+# Options that a filter does not need, because it gets objects as a value and reads no file.
 _OTHER_SOURCES = ("objects", "src", "snapshot", "curves")
 
 
 def device_allocation(objects: t.Any, **options: t.Any) -> dict[str, t.Any]:
-    """What the module answers for these objects, without ``changed``. Raises WattwiseError."""
-    # Ansible imports the files of all filters for each of them, in the process of the whole run;
-    # what this one needs is large.
+    """The module's result for these objects, without ``changed``. Raises WattwiseError."""
+    # Ansible imports the files of all filters for each of them, in the process of the whole run,
+    # and these imports are large.
     from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
 
     taken = allocation.SPEC.options.items()
@@ -35,7 +35,7 @@ def device_allocation(objects: t.Any, **options: t.Any) -> dict[str, t.Any]:
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {"device_allocation": as_filter("device_allocation", device_allocation)}

@@ -15,20 +15,20 @@ from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_fi
 
 
 def parse(quantity: str | int | float) -> int | float:
-    """A whole number where it is one: templates count bytes with it."""
+    """An integer if possible, because templates count bytes with it."""
     exact = parse_quantity(quantity)
     return int(exact) if exact == exact.to_integral_value() else float(exact)
 
 
 def to_text(number: str | int | float, binary: bool = False) -> str:
     if isinstance(number, float):
-        # What sums of fractions are off by is no part of the quantity.
+        # Rounding errors of sums are no part of the quantity.
         number = f"{number:.12g}"
     return format_quantity(parse_quantity(number), binary)
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """The class that Ansible loads."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         functions: dict[str, t.Callable[..., t.Any]] = {

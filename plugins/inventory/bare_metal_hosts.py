@@ -16,14 +16,14 @@ description:
     Metal3, with variables from its specification, its inspected hardware and its labels.
   - C(HostHardware) (C(bpa.akraino.org/v1alpha1)) completes the hardware of the host with its name,
     where host agents wrote it. It counts for the UID and the BMC that it names, and replaces facts
-    of an inspection that ended earlier. It never tells MAC or IP addresses. Without the right to
+    of an inspection that ended earlier. It never supplies MAC or IP addresses. Without the right to
     list it, the plugin warns and goes on.
   - Each host is in the group O(host_group) and in the groups C(state_<state>), C(rack_<name>) and
     C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.
   - The group C(sriov) has the hosts with a network adapter for SR-IOV, unless the switch in their
     BIOS is known as off; C(qat) has those with Intel QuickAssist and C(gpu) those with a GPU. A
-    host of which this is not known is in none of these groups.
+    host without this fact is in none of these groups.
   - Hosts are named C(<namespace>.<name>), and C(<name>) if O(namespaces) has a single entry.
   - C(ansible_host) is the inspected address of the port that the host boots from, else of its first
     port with one. It is set if it is an IP address of another machine than the controller.
@@ -35,10 +35,10 @@ description:
     C(host_manufacturer), C(host_product) and C(host_serial_number).
   - Members of these variables have the names and units of the result
     RV(wattwise.kube.redfish_hardware_info#module:hardware).
-  - Variables without a value are not set, because not known is not the same as no. No variable is
-    ever templated. No Secret is read.
-  - A fact that cannot be read is left out with a warning, and changes no other host. A
-    BareMetalHost without a usable name is left out.
+  - Variables without a value are not set, because unknown differs from no. No variable is ever
+    templated. No Secret is read.
+  - An unreadable fact is left out with a warning. Other hosts are not affected. A BareMetalHost
+    without a usable name is left out.
   - The labels, or annotations, C(wattwise.github.io/rack), C(wattwise.github.io/sriov),
     C(wattwise.github.io/qat), C(wattwise.github.io/gpus) and the annotation
     C(wattwise.github.io/pci-devices) overrule all other facts.

@@ -34,8 +34,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 
 def run_module(spec: ArgumentSpec, work: Work) -> None:
     """Run ``work`` with the task's parameters and leave through exit_json or fail_json."""
-    # The process ends with its task. Looking for cycles among the hundred thousands of objects of
-    # a large cluster takes a fifth of its time and frees next to nothing.
+    # The process ends with its task. Garbage collection over the hundred thousands of objects of a
+    # large cluster takes a fifth of its time and frees hardly anything.
     gc.disable()
     module = AnsibleModule(supports_check_mode=True, **spec.to_keywords(env_fallback))
     _hide_only_secrets(module, spec)
@@ -66,17 +66,17 @@ def run_module(spec: ArgumentSpec, work: Work) -> None:
 
 
 def _hide_only_secrets(module: AnsibleModule, spec: ArgumentSpec) -> None:
-    """Of an option with ``secret_keys`` hide only what stands under these keys.
+    """Hide only the values under ``secret_keys`` of such an option.
 
-    Ansible would hide every text in the option, and a user name such as ``admin`` or a kind such
-    as ``Secret`` is a part of many names, which would come out as asterisks.
+    Ansible would hide every text in the option, and names that contain a user name such as
+    ``admin`` or a kind such as ``Secret`` would become asterisks.
     """
     texts: set[str] = set()
     secrets: set[str] = set()
     for keys, value in _with_secret_keys(spec.options, module.params):
         texts.update(_texts(value))
         secrets.update(_texts(value, keys))
-    # Of several such options one may show what is another one's secret.
+    # A value of one such option may be a secret of another.
     module.no_log_values.difference_update(texts - secrets)
     module.no_log_values.update(secrets)
 
@@ -120,7 +120,7 @@ def _progress_callback(path: str | None, step: str = "") -> ProgressCallback:
 
 @contextlib.contextmanager
 def _standard_output_kept_clean() -> t.Iterator[None]:
-    """Send what native libraries print to standard error: standard output is for the result."""
+    """Redirect native libraries' output to standard error: standard output is the result."""
     saved = os.dup(1)
     try:
         os.dup2(2, 1)

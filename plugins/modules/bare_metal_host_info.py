@@ -13,14 +13,14 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads the BareMetalHosts (C(metal3.io/v1alpha1)) of a cluster, and finds the one of each node by
-    the C(spec.providerID) of the Node, which C(metal3://) or C(baremetalhost://) begins. A Node
-    without a provider ID has the BareMetalHost with its own name.
+  - Reads the BareMetalHosts (C(metal3.io/v1alpha1)) of a cluster and matches them to Nodes by
+    C(spec.providerID), which begins with C(metal3://) or C(baremetalhost://). A Node without a
+    provider ID matches the BareMetalHost of its own name.
   - Returns the URL of the BMC from C(spec.bmc.address), and manufacturer, model and processor from
     C(status.hardware), as NodeConfigs for M(wattwise.kube.fleet_snapshot_info) and
-    M(wattwise.kube.kube_apply). The annotation C(wattwise.github.io/system) keeps the identity, which
-    counts for published power curves if the BMC does not tell it.
-  - Connects to no BMC and reads no Secret. Whoever writes BareMetalHosts chooses the addresses, so
+    M(wattwise.kube.kube_apply). The annotation C(wattwise.github.io/system) keeps the identity, by
+    which published power curves are found if the BMC does not report it.
+  - Connects to no BMC and reads no Secret. Writers of BareMetalHosts choose the addresses, so
     confirm the certificates before a password is sent; M(wattwise.kube.tls_fingerprint_info) shows
     them.
   - An address without Redfish, an address of plain HTTP, and a BMC of several hosts are errors of

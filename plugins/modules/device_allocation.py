@@ -13,7 +13,7 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Allocates devices to all claims among the given objects, each device once, and tells for each
+  - Allocates devices to all claims among the given objects, each device once, and states for each
     claim why other nodes do not satisfy it.
   - Supports dynamic resource allocation (C(resource.k8s.io/v1)) with partitionable devices,
     consumable capacity, prioritized lists, admin access, taints and DeviceTaintRules, node
@@ -21,7 +21,7 @@ description:
     allocated, and claims with any other field are refused; the message names the field.
   - A Pod that requests the extended resource of a DeviceClass gets devices through a claim
     C(POD-extended-resources), unless a Node has the resource in its C(allocatable).
-  - Supports the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) in its three models, which are
+  - Supports the k8srm prototype (C(devmgmtproto.k8s.io/v1alpha1)) with its three models, which are
     pools that count devices, pools of single devices, and the successor's meta classes and shared
     resources.
   - Claims of one pod get devices on one node. Without a Pod among the objects, each ResourceClaim
@@ -256,7 +256,7 @@ node_results:
 conflict:
   description:
     - Minimal set of requests that cannot be satisfied together; one device less in any of them
-      would suffice. They are requests of one pod that no node can satisfy beside devices in use, or
+      would suffice. It has requests of one pod that no node can satisfy with its free devices, or
       claims for one device each that exceed the devices of all nodes. Equal claims are one entry,
       with their number of devices as C(count).
     - Empty if there is no conflict, or none was found within O(time_limit).
@@ -270,7 +270,7 @@ conflict:
       request: gpus
 objective:
   description:
-    - Levels of the objective of O(strategy=optimal); each counts before the next. C(value) is that
+    - Levels of the objective of O(strategy=optimal), in order of precedence. C(value) is the value
       of the result, C(bound) the best possible one given the levels before. Equal numbers prove the
       result optimal at this level.
     - C(satisfied) (claims) and C(fragmentation) (whole devices left) are maximised. C(rank)

@@ -20,13 +20,13 @@ description:
     running pod gets devices of its node. Any other pod is an error, because its own scheduler may
     choose any node.
   - Only nodes with enough free resources are considered, and only where the pod may run.
-  - Claims of C(resource.k8s.io) are allocated as kube-scheduler does it. A Lease lets one run at a
-    time do this.
+  - Claims of C(resource.k8s.io) are allocated as by kube-scheduler. A Lease admits one run at a
+    time.
   - The pod annotation C(wattwise.github.io/device-claims) lists the claims of the k8srm prototype
     (C(devmgmtproto.k8s.io/v1alpha1)), because Kubernetes does not store C(spec.deviceClaims). An
     inline claim, or one from C(claimTemplateName), becomes a DeviceClaim that the pod owns.
-  - Concurrent and killed runs are safe. A write to the pool with the resource version that was read
-    decides who gets a device, and the next run completes or reverts an interrupted allocation.
+  - Concurrent and killed runs are safe. A conditional write to the pool, by its resource version,
+    decides which run gets a device. The next run completes or reverts an interrupted allocation.
   - A pod or claim that fails is listed in RV(errors) and stops no other.
   - If devices of O(plan) are gone, up to three searches run, each within O(time_limit).
 options:

@@ -57,8 +57,8 @@ options:
     default: 300.0
   heartbeat_seconds:
     description:
-      - Seconds after which a reading in a status is written again although it has not moved; half
-        of them to all of them, by the node's name.
+      - Seconds after which an unchanged reading in a status is written again; half of them to all
+        of them, by the node's name.
     type: float
     default: 300.0
   path:

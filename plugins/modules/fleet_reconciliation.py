@@ -21,8 +21,8 @@ description:
     M(wattwise.kube.pod_eviction) in one process, with the same library functions. Each list of the
     cluster is read once, and values pass from step to step in memory.
   - The documents are those of the single modules, for audit, replay and the report.
-  - BMCs and pressure servers are read concurrently. Power models are asked only if an input moved.
-    Target nodes are read again just before binding.
+  - BMCs and pressure servers are read concurrently. Power models are queried only if an input
+    moved. Target nodes are read again just before binding.
   - If one reader fails, the readings and statuses of the others are still written. Then the task
     fails, and nothing is placed.
   - The task is changed if a condition of a NodeConfig changed, or a pod was bound, marked, moved or
@@ -366,9 +366,10 @@ options:
         type: str
       energy_period_seconds:
         description:
-          - Length in seconds of the period, up to the run, whose energy the document and the report tell by
-            namespace and workload, from 3600 to 2678400 (31 days). V(prometheus) is asked for the growth of the
-            counters in this period; with V(kepler) the growth from run to run is kept so long.
+          - Length in seconds of the period before the run for which the document and the report
+            state energy by namespace and workload, from 3600 to 2678400 (31 days). V(prometheus) is
+            asked for the growth of the counters in this period; with V(kepler) the growth from run
+            to run is kept as long.
         type: float
         default: 86400.0
       textfile:
@@ -508,18 +509,18 @@ options:
             O(run_dir), by a regression over samples of the node, else of nodes with its server type
             and capacity.
           - A curve needs 12 samples in 4 twentieths of the capacity, 20 points apart or more, and a
-            cross-validated error of at most 15 %. It never falls with the load, and spans the
-            loads that are recorded of the node and its type alone.
+            cross-validated error of at most 15 %. It never falls with the load, and spans only the
+            recorded loads of the node and its type.
         type: bool
         default: true
       published:
         description:
           - Whether a node without a stated, predicted or learned curve gets one from published
             measurements of servers with its processor, its series of processors, a neighbouring
-            generation, or the series that its model tells, scaled by the number of cores.
-          - The BMC tells model and processor. The labels C(wattwise.github.io/system-manufacturer),
-            C(wattwise.github.io/system-model) and C(wattwise.github.io/processor-model) of a Node
-            overrule it.
+            generation, or the series that its model names, scaled by the number of cores.
+          - The BMC reports model and processor. The labels
+            C(wattwise.github.io/system-manufacturer), C(wattwise.github.io/system-model) and
+            C(wattwise.github.io/processor-model) of a Node overrule it.
         type: bool
         default: true
       type_label:
@@ -685,7 +686,7 @@ options:
   store:
     description:
       - Options of step V(store). Either O(store.namespace) or O(store.path) is required.
-      - Whoever reads the stored plan learns names and specs of pods. It contains no secrets.
+      - The stored plan contains names and specs of pods, and no secrets.
     type: dict
     default: {}
     suboptions:

@@ -61,7 +61,7 @@ options:
   price_per_kwh:
     description:
       - Price of one kWh, V(0) or more. With a price the page shows the cost of namespaces and
-        workloads. Their energy is what Kepler's counters counted in the period that the page
+        workloads. Their energy is the growth of Kepler's counters in the period that the page
         names. Without counts the page shows an estimate of 30 days at the metered watts.
     type: float
   currency:

@@ -16,9 +16,9 @@ description:
   - Finds a host for each master and worker that a Provisioning of the BPA operator asks for, and
     returns the inventory of the cluster.
   - Hosts that O(request) names by a MAC address get their role first. The others are chosen by
-    their processors, memory, disks, GPUs, SR-IOV and QuickAssist. A fact that nobody told is not
-    taken for a yes.
-  - Never takes a host that is in error, detached, consumed by somebody else or reserved by another
+    their processors, memory, disks, GPUs, SR-IOV and QuickAssist. An unknown fact never counts as a
+    yes.
+  - Never takes a host that is in error, detached, consumed by another owner or reserved by another
     Provisioning.
   - The choice is the best one by RV(objective), with a proof. Equal input gives an equal result,
     unless O(time_limit) ends the search.
@@ -26,15 +26,15 @@ description:
 options:
   hosts:
     description:
-      - BareMetalHosts of Metal3, as the API gives them. A defect of one changes no other.
+      - BareMetalHosts of Metal3, as the API gives them. A defect of one does not affect the others.
       - At least one of O(hosts) and O(hardware) is required.
     type: list
     elements: dict
   host_hardware:
     description:
       - Objects C(HostHardware) (C(bpa.akraino.org/v1alpha1)) of host agents, as the API gives them,
-        with hardware that BMCs told. Each completes the facts of the BareMetalHost with its name
-        and namespace if C(hostUid) and C(bmcAddress) are still those of the BareMetalHost.
+        with hardware that BMCs reported. Each completes the facts of the BareMetalHost with its
+        name and namespace if C(hostUid) and C(bmcAddress) are still those of the BareMetalHost.
       - An inspection that ended after C(readTime) keeps its facts. A defect of an object is one of
         RV(findings).
     type: list
@@ -85,8 +85,8 @@ options:
   user_data:
     description:
       - User data of hosts by C(namespace/name) of their Secrets, as text. The user and the host
-        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings), and says
-        nothing.
+        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
+        used.
     type: dict
     default: {}
   on_error:
@@ -206,11 +206,12 @@ unassigned:
       reason: "is in error: no power"
 objective:
   description:
-    - Levels of the objective; each counts before the next. C(bound) is the best possible value.
+    - Levels of the objective, in order of precedence. C(bound) is the best possible value.
     - C(spread) counts pairs of masters in one rack. C(workers) counts hosts of items without a
-      count. C(waste) is what hosts have beyond the requirements, in thousandths of the largest
-      host. C(idle_watts) are drawn by idle hosts. C(unprovisioned) counts hosts without an image.
-      C(kept) counts former roles. C(workers) and C(kept) are maximised, the others minimised.
+      count. C(waste) is the capacity of hosts beyond the requirements, in thousandths of the
+      largest host. C(idle_watts) are the watts of idle hosts. C(unprovisioned) counts hosts without
+      an image. C(kept) counts former roles. C(workers) and C(kept) are maximised, the others
+      minimised.
   returned: success
   type: list
   elements: dict
@@ -226,7 +227,7 @@ proven:
 shortages:
   description:
     - Items without enough hosts. C(failing) has the requirements, each with the number of free
-      hosts that do not meet it, and of those of which it is C(unknown).
+      hosts that do not meet it, and the number for which it is C(unknown).
   returned: success
   type: list
   elements: dict
@@ -275,7 +276,7 @@ known_hosts:
   type: str
   sample: ""
 hosts_without_key:
-  description: Labels of hosts whose host key no source told. The installer cannot reach them.
+  description: Labels of hosts without a host key from any source. The installer cannot reach them.
   returned: when RV(outcome) is V(assigned)
   type: list
   elements: str

@@ -16,8 +16,8 @@ description:
   - Applies the objects of all wanted add-ons as one set, and removes those of add-ons that are no
     longer wanted.
   - An add-on whose kinds the cluster does not serve has no objects. Its condition in RV(status)
-    names the project to install, and all others are applied. Of a kind with several API versions
-    the newest one that the cluster serves is used.
+    names the project to install, and all others are applied. The newest API version of a kind that
+    the cluster serves is used.
   - O(spec) describes the add-ons. Without it the module reads the KeplerAddons
     (C(kepler.system.sustainable.computing.io/v1alpha1)) of this name, and writes their status.
   - The module does not wait for the operators of other projects.
@@ -338,7 +338,8 @@ options:
       - V(absent) removes everything that O(spec) made. The namespace and KeplerAddons stay; the
         objects of KeplerAddons go with them.
       - Secrets that the library issued go too, once no DaemonSet of Kepler mounts them. O(spec) is
-        needed only where it gives them names. Secrets of people and of cert-manager stay.
+        needed only where it gives them names. Secrets from administrators and from cert-manager
+        stay.
     type: str
     choices:
       - present
@@ -346,7 +347,7 @@ options:
     default: present
   on_error:
     description:
-      - What an error does once it is in the status of KeplerAddons. V(fail) fails the task,
+      - Effect of an error, after it is in the status of KeplerAddons. V(fail) fails the task,
         V(report) returns RV(failure). With O(spec) an error always fails the task.
     type: str
     choices:
@@ -427,7 +428,7 @@ failure:
   type: str
   sample: "prometheus.interval: 'often' is not a duration; give a whole number with ms, s, m or h"
 results:
-  description: What was done with each object, as in M(wattwise.kube.kube_apply).
+  description: Result of each object, as in M(wattwise.kube.kube_apply).
   returned: success
   type: list
   elements: dict

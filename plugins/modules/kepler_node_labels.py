@@ -20,7 +20,7 @@ description:
   - Writes the labels C(wattwise.github.io/kepler-supported), C(wattwise.github.io/kepler-meter) and
     C(wattwise.github.io/kepler-microarchitecture), and the annotation
     C(wattwise.github.io/kepler-reasons). The field manager C(wattwise-kepler-nodes) owns them.
-  - A node with an invalid probe is unsupported, and changes nothing for other nodes.
+  - A node with an invalid probe is unsupported. Other nodes are not affected.
 options:
   state:
     description:

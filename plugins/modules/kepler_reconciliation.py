@@ -25,8 +25,8 @@ description:
   - The namespace enforces the Pod Security Standard C(privileged), which hostPID and hostPath need.
     A ValidatingAdmissionPolicy refuses pods that go beyond hostPID, read-only C(/proc) and C(/sys),
     and the capability C(SYS_PTRACE).
-  - The module does not wait for pods. RV(status) tells which collectors run, and the last words of
-    those that crash.
+  - The module does not wait for pods. RV(status) has the collectors that run, and the last messages
+    of collectors that crash.
 options:
   namespace:
     description:
@@ -444,7 +444,7 @@ options:
     default: 0.5
   on_error:
     description:
-      - What an error does once it is in the status of a KeplerSystem. V(fail) fails the task,
+      - Effect of an error, after it is in the status of a KeplerSystem. V(fail) fails the task,
         V(report) returns RV(failure). With O(spec) an error always fails the task.
     type: str
     choices:
@@ -558,7 +558,7 @@ failure:
   type: str
   sample: Kepler runs in this cluster already (PowerMonitor power-monitor)
 results:
-  description: What was done with each object, as in M(wattwise.kube.kube_apply).
+  description: Result of each object, as in M(wattwise.kube.kube_apply).
   returned: success
   type: list
   elements: dict

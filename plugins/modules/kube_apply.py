@@ -86,7 +86,7 @@ options:
   status:
     description:
       - Whether to write the C(status) of the manifests to the status subresource.
-      - A manifest with a C(uid) is for this very object. If the object was deleted meanwhile,
+      - A manifest with a C(uid) is for exactly this object. If the object was deleted meanwhile,
         nothing is written and nothing fails.
       - Only a condition that appears, disappears or changes its status makes the task changed;
         readings are observations. An unchanged condition keeps its C(lastTransitionTime).

@@ -13,25 +13,25 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads a PowerFleet (C(wattwise.github.io/v1alpha1)) and makes the steps that its spec asks for,
-    with the library functions of M(wattwise.kube.fleet_reconciliation),
+  - Reads a PowerFleet (C(wattwise.github.io/v1alpha1)) and executes the steps of its spec, with the
+    library functions of M(wattwise.kube.fleet_reconciliation),
     M(wattwise.kube.node_config_reconciliation) and M(wattwise.kube.rmd_cluster_reconciliation).
     Playbooks of the operator run it for each PowerFleet.
   - The module reads the spec from the API server itself. No value of it passes through Ansible,
     so text that looks like a template stays text.
   - A node belongs to the oldest PowerFleet that selects it. A pod belongs to the PowerFleet that
     its annotation C(wattwise.github.io/power-fleet) names as C(namespace/name), else to the oldest
-    one with a node on which it may run. Machines of other nodes are not asked, and other pods
-    are not placed, but rules between pods count them.
+    one with a node on which it may run. Machines of other nodes are not read, and other pods are
+    not placed, but rules between pods count them.
   - A run reads every machine whose C(fetchInterval) is over. A run that the annotation
     C(wattwise.github.io/requested-at) asked for takes readings that are younger than
     C(spec.observe.maxAgeSeconds) as they are, moves no running pod, and renders templates or
     refreshes RmdWorkloads only where C(wattwise.github.io/requested-for) names them (V(pods),
     V(nodes), V(node-configs), V(rmd), or several with commas between them).
-  - The status holds what came of the run, with the conditions C(Ready), C(Observed), C(Placed) and, with
-    a source of watts of pods, C(Metered).
-    A run that finds everything as it was writes nothing until O(heartbeat_seconds) are over.
-    Events tell when a condition goes wrong or right again, and which machines were lost.
+  - The status holds the outcome of the run, with the conditions C(Ready), C(Observed), C(Placed)
+    and, with a source of watts of pods, C(Metered). A run without a change writes nothing until
+    O(heartbeat_seconds) are over. Events report each failed and recovered condition, and lost
+    machines.
   - A C(spec.interval) other than 60 s becomes the annotation
     C(ansible.sdk.operatorframework.io/reconcile-period), which ansible-operator reads.
   - NodeConfigs are made of the templates that are in the cluster. Secrets, templates and pinned
@@ -44,7 +44,7 @@ options:
     required: true
   name:
     description:
-      - Name of the PowerFleet. One that is not there, or is being deleted, is no error.
+      - Name of the PowerFleet. A missing PowerFleet, or one in deletion, is no error.
     type: str
     required: true
   run_dir:
@@ -57,14 +57,13 @@ options:
     required: true
   run_process:
     description:
-      - Process of Ansible that the run belongs to; another run in O(run_dir) is
-        refused while it lives.
+      - Ansible process of the run; another run in O(run_dir) is refused while it lives.
       - The action plugin sets it.
     type: str
   heartbeat_seconds:
     description:
-      - Seconds after which the status of the PowerFleet, or the reading in the status of a
-        NodeConfig, is written although it tells nothing new.
+      - Seconds after which the unchanged status of the PowerFleet, or reading in the status of a
+        NodeConfig, is written again.
     type: float
     default: 300.0
   record_namespaces:
@@ -108,15 +107,13 @@ options:
     type: path
   rmd_client:
     description:
-      - How the module proves to RMD daemons who it is, and which authority it trusts. No spec can
-        say this.
+      - Client certificate and trusted authority for RMD daemons. No spec can set them.
     type: dict
     default: {}
     suboptions:
       ca_path:
         description:
-          - Path of the certificates, in PEM, that daemons are verified with, in
-            place of the system's.
+          - Path of the PEM certificates that verify the daemons, instead of the system's.
         type: path
       client_cert:
         description:
@@ -137,9 +134,9 @@ options:
         type: str
   on_error:
     description:
-      - What a step that fails does. V(report) tells it in the status and in the result, and the
-        task succeeds, so that ansible-operator tries again after the interval. V(fail) also fails
-        the task, once the status is written.
+      - Effect of a failed step. V(report) puts it into the status and the result, and the task
+        succeeds, so that ansible-operator tries again after the interval. V(fail) also fails the
+        task, after the status is written.
       - The task fails in either case where the PowerFleet cannot be read, its status cannot be
         written, or another run is at work in O(run_dir).
     type: str
@@ -202,13 +199,13 @@ suspended:
   sample: false
 trigger:
   description:
-    - Why the run took place. V(start) in a new folder, V(spec) for another generation, V(interval),
-      or what a request was for.
+    - Reason of the run. V(start) in a new folder, V(spec) for another generation, V(interval), or
+      what a request was for.
   returned: when the PowerFleet was found and is not suspended
   type: str
   sample: interval
 report:
-  description: Whether C(spec.report.enabled) asks for a report, and this run left its documents.
+  description: Whether C(spec.report.enabled) is set, and this run wrote the documents of a report.
   returned: when the PowerFleet was found and is not suspended
   type: bool
   sample: false

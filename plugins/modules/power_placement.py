@@ -22,8 +22,8 @@ description:
     taints, cordoned nodes, unready nodes, host ports, pod affinity and anti-affinity (including
     that of running pods) and topology spread constraints.
   - A pod that requests C(intel.com/l3_cache_ways) needs as many contiguous free ways in one cache
-    of its node, beside the ways of all other pods. The RmdNodeState of the node tells the free
-    ways; without one only the extended resource counts.
+    of its node, beside the ways of all other pods. The RmdNodeState of the node has the free ways;
+    without one only the extended resource counts.
   - A pod with device claims needs a node whose free devices satisfy them. The watts of devices
     count, and RV(allocations) has the devices of each claim, as M(wattwise.kube.device_allocation)
     allocates them on the node. Claims are C(resourceClaims) of C(resource.k8s.io/v1) and
@@ -38,7 +38,7 @@ description:
   - Preferences are weighed against watts; see O(preference_watts).
   - A pod with volume claims gets a node that kube-scheduler would accept. PersistentVolumes count
     with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology and
-    the CSIStorageCapacity of its driver, static volumes with what they offer, and CSINodes with
+    the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes with
     the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod) claim.
     Pods that share a claim without a volume get one node.
   - A pod with any other scheduling constraint stays unplaced with the reason C(unsupported:) and

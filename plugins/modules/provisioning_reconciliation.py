@@ -15,15 +15,15 @@ author:
 description:
   - Gives hosts their roles as M(wattwise.kube.host_role_assignment) does, reserves them, and writes
     the status of the Provisioning (C(bpa.akraino.org/v1alpha1)).
-  - Each BareMetalHost is changed on condition of the version that was read. A host that somebody
-    else took meanwhile leads to a new assignment, so no host is ever shared.
+  - Each BareMetalHost is changed on condition of the version that was read. A host that another
+    client took meanwhile leads to a new assignment, so no host is ever shared.
   - Hosts in O(hardware) have no BareMetalHost. C(status.assignments) reserves them, and the Lease
     C(wattwise-provisioning) keeps runs apart.
   - Hosts without a role are released. If roles stay without a host, the hosts of the last
     assignment stay reserved, because a cluster may run on them.
   - ConfigMap C(<cluster>-configmap), the installer Job C(kud-<cluster>) and the Deployment
     C(<name>-agents) belong to the Provisioning and go with it.
-  - The module does not wait for the installer. Each run writes into the status how far it came.
+  - The module does not wait for the installer. Each run writes its progress into the status.
 options:
   namespace:
     description:
@@ -96,7 +96,7 @@ options:
     description:
       - Command of the agent pods; that of the image if empty.
       - V(host-agent) reads the hardware of the hosts from their BMCs into objects C(HostHardware),
-        whose facts then count for the assignment. One of the agents works, the others stand by.
+        whose facts then count for the assignment. One agent is active, the others stand by.
     type: list
     elements: str
     default:
@@ -125,7 +125,7 @@ options:
     default: 60.0
   on_error:
     description:
-      - What an error does once it is in the status of the Provisioning. V(fail) fails the task,
+      - Effect of an error, after it is in the status of the Provisioning. V(fail) fails the task,
         V(report) returns RV(failure).
     type: str
     choices:
@@ -349,7 +349,7 @@ findings:
       problem: "status.hardware.ramMebibytes: 'much' is not a whole number"
 results:
   description:
-    - What was done with each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
+    - Result of each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
       C(released).
   returned: success
   type: list

@@ -16,11 +16,11 @@ description:
   - Reads the hardware of each host from the Redfish services of many BMCs concurrently. No
     operating system has to run on the hosts, and none of them is changed.
   - The resources are C(Systems), C(Processors), C(Memory), C(PCIeDevices), C(NetworkAdapters),
-    C(EthernetInterfaces), C(Storage) and C(Bios), and the places where Dell, HPE, Lenovo and
-    Supermicro have the same facts instead.
+    C(EthernetInterfaces), C(Storage) and C(Bios), and the places of the same facts at Dell, HPE,
+    Lenovo and Supermicro.
   - A fact that the BMC does not tell is null, which does not mean no.
-  - A target of which a resource is out of order has its other facts in RV(hardware) and the reason
-    in RV(errors). It counts as not succeeded.
+  - A target with a defective resource has its other facts in RV(hardware) and the reason in
+    RV(errors). It counts as failed.
   - A BMC gets between 10 and 150 requests, one after another. Set O(timeout) to 60 seconds or more
     for BMCs that cannot expand collections.
   - With O(snapshot) the BMCs are the Redfish endpoints of C(inletTemp) in the NodeConfigs.

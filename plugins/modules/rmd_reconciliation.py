@@ -21,7 +21,7 @@ description:
   - RmdWorkloads for the same CPU of a node are detected before the first write. Both get the
     condition C(Conflicting).
   - A daemon without an answer or a missing node stops no other. Only daemons without an answer
-    count against O(min_success). The status of the RmdWorkload tells the refusals of daemons.
+    count against O(min_success). The status of the RmdWorkload has the refusals of daemons.
   - The document at O(path) has the RmdNodeStates and all new statuses, for
     M(wattwise.kube.kube_apply), and the caches and workloads of each daemon, for the report.
 options:

@@ -42,8 +42,8 @@ def _never_templated(value: t.Any) -> t.Any:
 class ClusterInventory(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]  # ansible-core has no types
     """Inventory hosts from the objects of a cluster.
 
-    A plugin has the ends of its file's names, the option with the group of all hosts, and the
-    options that decide what is read.
+    A plugin has the suffixes of its file names, the option with the group of all hosts, and the
+    options that decide the read data.
     """
 
     FILE_NAMES: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class ClusterInventory(BaseInventoryPlugin, Constructable, Cacheable):  # type: 
 
     @abc.abstractmethod
     def read(self, connection: t.Mapping[str, t.Any]) -> Json:
-        """What is read of the cluster, as JSON for the cache. Raises WattwiseError."""
+        """The data read from the cluster, as JSON for the cache. Raises WattwiseError."""
 
     @abc.abstractmethod
     def hosts_of(self, read: Json) -> InventoryHosts:
-        """The hosts in what was read. Raises WattwiseError."""
+        """The hosts of the read data. Raises WattwiseError."""
 
     def verify_file(self, path: str) -> bool:
         return bool(super().verify_file(path)) and path.endswith(self.FILE_NAMES)
@@ -94,7 +94,7 @@ class ClusterInventory(BaseInventoryPlugin, Constructable, Cacheable):  # type: 
         self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict)
 
     def _read_cluster(self, path: str, cache: bool) -> Json:
-        """What is read, from a valid cache if allowed."""
+        """The read data, from a valid cache if allowed."""
         given = {name: self.get_option(name) for name in KUBERNETES.options}
         connection = checked_options(KUBERNETES, given)
         reading = [self.get_option(name) for name in self.READING_OPTIONS]

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Start a module from the installed collection instead of packing a copy of the library for it.
 
-Ansible packs a module with all that it imports, and the copy is compiled anew by each task: two to
-three seconds for the larger modules. Where the module would run on the control node, as the same
-user and with the same Python, the installed files do as well, and Python keeps their bytecode. The
-module is started as Ansible's developer guide starts modules by hand: ``python -m``, its arguments
-as JSON on the standard input.
+Ansible packs a module with all its imports, and each task compiles the copy again: two to three
+seconds for the larger modules. If the module would run on the control node, as the same user and
+with the same Python, the installed files suffice, and Python keeps their bytecode. The module is
+started as in Ansible's developer guide: ``python -m``, its arguments as JSON on the standard input.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Result = dict[str, t.Any]
 
 
 class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no types
-    """Runs the module of the action's own name, directly where that makes no difference."""
+    """Runs the module of the action's own name, directly if the result is the same."""
 
     _supports_async = True
     _supports_check_mode = True
@@ -57,7 +56,8 @@ class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has 
         )
 
     def _can_run_directly(self, task_vars: Variables) -> bool:
-        """Same host, same user, same Python; and nobody wants to look at the packed module."""
+        """Whether host, user and Python are the same, and no packed module is kept for
+        debugging."""
         return (
             self._connection.transport == "local"
             and not self._connection.become
@@ -81,9 +81,9 @@ class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has 
 
 
 def is_own_interpreter(path: str) -> bool:
-    """Whether the path is the Python of this process, perhaps by another name such as python3.
+    """Whether the path is the Python of this process, possibly with another name such as python3.
 
-    The folder decides which environment a Python belongs to, so its links are not followed.
+    The folder decides the environment of a Python, so its links are not followed.
     """
     given, own = Path(path), Path(sys.executable)
     return given.parent == own.parent and given.exists() and given.samefile(own)
@@ -94,14 +94,14 @@ def start_module(
 ) -> Result:
     """The module's result. ``environment`` is added to the present one; paths start at ``folder``.
 
-    A module that ends without a result gives a failure with its output, as Ansible itself does.
+    A module without a result gives a failure with its output, as in Ansible itself.
     """
     variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
     paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
     ended = subprocess.run(
         # The working folder is the playbook's, and Python must not import from it.
         [sys.executable, "-P", "-m", f"{MODULES}.{name}"],
-        # Of a text of the vault, str() is what it hides.
+        # str() of a vault text is its plain text.
         input=json.dumps({"ANSIBLE_MODULE_ARGS": plain(arguments)}, default=str),
         cwd=folder,
         env={**variables, "PYTHONPATH": os.pathsep.join(paths)},

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of plugins, checked by Ansible as those of modules are."""
+"""Options of plugins, checked by Ansible like those of modules."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 
 
 def checked_options(spec: ArgumentSpec, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of a plugin, converted and completed as those of a module. Raises InvalidInput.
+    """Options of a plugin, converted and completed like those of a module.
 
-    One that is None counts as not given, for a template cannot omit a keyword.
+    Raises InvalidInput. None counts as not given, because a template cannot omit a keyword.
     """
     unknown = given.keys() - spec.options.keys()
     if unknown:
@@ -34,7 +34,7 @@ def checked_options(spec: ArgumentSpec, given: t.Mapping[str, t.Any]) -> dict[st
 
 
 def plain(value: t.Any) -> t.Any:
-    """A value of a template as a module would get it: rendered, and of JSON's types alone."""
+    """A value of a template in the form for a module: rendered, and only of JSON's types."""
     if isinstance(value, t.Mapping):
         return {
             plain(key) if isinstance(key, str) else str(key): plain(member)
@@ -44,5 +44,5 @@ def plain(value: t.Any) -> t.Any:
         return [plain(item) for item in value]
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
-    # Of Ansible's own class of texts str() gives one again, and libraries in C refuse it.
+    # str() of Ansible's text class gives the same class, which libraries in C refuse.
     return str.__str__(value) if isinstance(value, str) else value

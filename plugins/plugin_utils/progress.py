@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show how far a module is while it runs.
+"""Display of a running module's progress.
 
 A module cannot print. It appends lines to a file, and the action plugin of the same name, which
-runs where Ansible runs, reads them and shows them.
+runs on the controller, reads and shows them.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class ProgressReader(threading.Thread):
 
 
 class ProgressActionModule(DirectActionModule):
-    """Runs the module of the action's own name, with progress where that can be seen."""
+    """Runs the module of the action's own name, with progress if it is visible."""
 
-    # Whether the module is told which process of Ansible it works for.
+    # Whether the module gets the process of Ansible that it works for.
     _names_process = False
 
     def _run_module(self, arguments: dict[str, t.Any], task_vars: Variables) -> Result:
         if self._names_process:
-            # Of the run, not of this worker.
+            # The process of the run, not of this worker.
             arguments["run_process"] = process_identity(os.getppid())
         style = self._style(arguments)
         if style == "none" or self._task.async_val or self._connection.transport != "local":
@@ -133,7 +133,7 @@ class ProgressActionModule(DirectActionModule):
 
 
 class RunActionModule(ProgressActionModule):
-    """Also tells the module which process of Ansible it works for."""
+    """Also passes the process of Ansible to the module."""
 
     _names_process = True
 

@@ -4,7 +4,7 @@
 """Checks of the variables of roles: the types of argument_specs.yml and the limits of limits.yml.
 
 Every problem is one sentence with the variable, the given value and the expected one. Only values
-of scalar options are shown, and only as the inventory has them, so no secret gets into a message.
+of scalar options are shown, and only in the inventory's form, so no secret gets into a message.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import nor
 
 Spec = t.Mapping[str, t.Any]
 
-# A path may be that long, and its end says which file is meant.
+# Length of a shown path, whose end identifies the file.
 _LONGEST_VALUE = 4096
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
-# Variables that are no role's option; playbooks and the inventory read them.
+# Variables outside of roles' options, which playbooks and the inventory read.
 OTHER_VARIABLES = frozenset(
     {
         "rmd_endpoints",
@@ -69,12 +69,12 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_NAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
-_CLOSE = 0.85  # of difflib's ratio: about one letter too many, too few or wrong in seven
+_CLOSE = 0.85  # of difflib's ratio: about one wrong, missing or additional letter in seven
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable: the roles that take it, its specification and its limits."""
+    """One variable: its roles, its specification and its limits."""
 
     name: str
     roles: tuple[str, ...]
@@ -84,7 +84,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Given:
-    """A value as it was rendered; ``source`` is its template, where it has one."""
+    """A rendered value; ``source`` is its template, if any."""
 
     value: t.Any
     source: str | None = None
@@ -92,7 +92,7 @@ class Given:
     def shown(self, value: t.Any, kind: str) -> str:
         """A part of it for a message: a rendered one by its template, containers by their kind.
 
-        A text where a container belongs may be a password that was indented wrongly.
+        A text in place of a container may be a wrongly indented password.
         """
         if isinstance(value, t.Mapping):
             return "a dictionary"
@@ -142,7 +142,7 @@ def variables_of(roles: t.Iterable[str], entry_point: str = "main") -> dict[str,
 
 
 def _shared(role: str, entry_point: str) -> dict[str, tuple[str, Spec]]:
-    """Variables of other roles that this one reads too, each with that role."""
+    """Variables of other roles that this one reads too, each with its role."""
     shared = _document(role, "meta/limits").get("shared", {}) if entry_point == "main" else {}
     specs = {owner: _document(owner, "meta/argument_specs")["argument_specs"] for owner in shared}
     return {
@@ -153,7 +153,7 @@ def _shared(role: str, entry_point: str) -> dict[str, tuple[str, Spec]]:
 
 
 def misspelt(names: t.Collection[str]) -> dict[str, str]:
-    """Names that begin with a role's and go on almost like one of its variables, with that one."""
+    """Names with a role's prefix that almost match one of its variables, with this variable."""
     known = set(OTHER_VARIABLES)
     for role in role_names():
         for entry_point in _document(role, "meta/argument_specs")["argument_specs"]:
@@ -174,7 +174,7 @@ def misspelt(names: t.Collection[str]) -> dict[str, str]:
 
 
 def problems_of(variable: Variable, given: Given, gateways: bool = False) -> list[str]:
-    """What is wrong with the value, each a sentence. ``gateways`` read files of their own."""
+    """Problems of the value as sentences. ``gateways`` read separate files."""
     found = list(_problems(variable.name, variable.spec, given.value, given))
     if found or given.value in (None, "", [], {}):
         return found
@@ -186,7 +186,7 @@ def problems_of(variable: Variable, given: Given, gateways: bool = False) -> lis
 
 
 def _members(variable: Variable, value: t.Any) -> list[tuple[str, t.Any]]:
-    """The values that limits are for: of a list or a dictionary its members, of lists theirs."""
+    """The values to which limits apply: members of lists and dictionaries, also of nested lists."""
     kind = variable.spec.get("type", "str")
     converted = _CHECKS[kind](_plain(value))
     if kind == "list":
@@ -201,7 +201,7 @@ def _members(variable: Variable, value: t.Any) -> list[tuple[str, t.Any]]:
 
 
 def _problems(where: str, spec: Spec, value: t.Any, given: Given) -> t.Iterator[str]:
-    """Of a value and, where its specification has some, of its parts."""
+    """Problems of a value and, by its specification, of its parts."""
     kind = spec.get("type", "str")
     if value is None and not spec.get("required"):
         return
@@ -248,7 +248,7 @@ def _converted(kind: str, value: t.Any) -> t.Any:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """A value of Ansible's own classes as one of JSON's types."""
+    """A value of Ansible's own classes converted to JSON's types."""
     if isinstance(value, t.Mapping):
         return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
@@ -304,7 +304,7 @@ def _file(value: str) -> str:
 
 
 def _folder(value: str) -> str:
-    """A folder that is there or can be made: the nearest one above it decides."""
+    """A folder that exists or can be created; the nearest existing parent decides."""
     path = Path(value).absolute()
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if not nearest.is_dir():

@@ -189,10 +189,23 @@ def test_a_definition_that_is_being_deleted_is_made_again_with_its_objects(
     kube.request("PATCH", path, {"metadata": {"finalizers": finalizers}}, MERGE)
     kube.request("DELETE", path)
     assert actions(apply(asked, CHECK))[0] == "created"
-    with pytest.raises(WattwiseError, match="is being deleted, and was still there after 0.5 s"):
+    with pytest.raises(
+        WattwiseError, match="is being deleted, and was still there after 0.5 s"
+    ) as failure:
         apply({**asked, "wait_timeout": 0.5})
-    free: Manifest = {"metadata": {"finalizers": None}}
-    timer = threading.Timer(0.5, lambda: kube.request("PATCH", path, free, MERGE))
+    refused = failure.value.fields["results"][1]
+    assert refused["error"].endswith("its definition is still being deleted; run again")
+
+    def free() -> None:
+        # With the server's own finalizer gone too early, its objects would outlive the definition.
+        wait_until(
+            lambda: kube.get(path)["metadata"]["finalizers"] == ["example.com/held"],
+            30.0,
+            "the deletion of the definition's objects",
+        )
+        kube.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+
+    timer = threading.Timer(0.5, free)
     timer.start()
     assert actions(apply(asked)) == ["created", "created"]
     timer.join()

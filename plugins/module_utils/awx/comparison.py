@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to do about the objects that AWX has: make, leave alone, refuse, or remove.
+"""Plan for the objects of an AWX: create, keep, refuse, or remove.
 
 An object is ours if its description ends with the marker of the organization. Nodes are ours with
 their workflow.
@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration im
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 
-# Where the API keeps the objects of each list, in the order of their references.
+# API endpoint of each list, in the order of references.
 ENDPOINTS = {
     "aap_organizations": "organizations",
     "controller_execution_environments": "execution_environments",
@@ -35,7 +35,7 @@ ENDPOINTS = {
 }
 NODES = "workflow_job_template_nodes"
 
-# Options that are no field of the object itself in the API, by that name.
+# Options that are not fields of the object itself in the API.
 _NO_FIELDS = frozenset(
     {
         *("credentials", "survey_spec", "simplified_workflow_nodes", "approval_node"),
@@ -44,7 +44,7 @@ _NO_FIELDS = frozenset(
         *("notification_templates_approvals", "organization", "inputs"),
     }
 )
-# Which options refer to objects of which list.
+# Options that refer to objects, by list.
 _REFERENCES = {
     "organization": "aap_organizations",
     "execution_environment": "controller_execution_environments",
@@ -63,7 +63,7 @@ _ENCRYPTED = "$encrypted$"
 
 
 def queries(wanted: Configuration) -> dict[str, Json]:
-    """The query for each endpoint that finds our objects, and those of others with such a name."""
+    """The query for each endpoint that finds our objects, and foreign ones with such names."""
     [organization] = (item["name"] for item in wanted["aap_organizations"])
     found: dict[str, Json] = {
         endpoint: {
@@ -87,10 +87,10 @@ def compare(
 ) -> Json:
     """The plan for role awx.
 
-    ``apply`` has the items for modules, by list; in check mode only those whose references exist,
-    for modules cannot check the others. ``create`` names what AWX lacks, ``foreign`` what others
-    made under our names, ``remove`` has our objects that are not wanted any more, by list.
-    ``warnings`` name the options that this AWX does not know.
+    ``apply`` has the items for modules, by list; in check mode only items whose references exist,
+    because modules cannot check the others. ``create`` names missing objects, ``foreign`` objects
+    of others with our names, ``remove`` has our unwanted objects, by list. ``warnings`` name the
+    options that this AWX does not know.
     """
     comparison = _Comparison(wanted, existing, adopt)
     apply, warnings = comparison.to_apply(check_mode, update_secrets)
@@ -115,20 +115,20 @@ class _Comparison:
         self._marker = marker(self._organization)
 
     def _found(self, kind: str, item: Mapping[str, t.Any]) -> Json | None:
-        """The object that the module would take for this item."""
+        """The object that the module would find for this item."""
         for found in self._existing.get(ENDPOINTS[kind], []):
             if found["name"] == item["name"] and self._is_here(kind, found, item):
                 return found
         return None
 
     def _is_here(self, kind: str, found: Json, item: Mapping[str, t.Any]) -> bool:
-        """Whether it is in our organization, inventory or template, where names are unique."""
+        """Whether it is in our organization, inventory or template, in which names are unique."""
         summary = found.get("summary_fields", {})
         if kind == "controller_inventory_sources":
             return bool(_name(summary, "inventory") == item["inventory"])
         if kind == "controller_schedules":
             return bool(_name(summary, "unified_job_template") == item["unified_job_template"])
-        # Organizations, types and environments without an organization are there for everybody.
+        # Organizations, types and environments without an organization are global.
         place = _name(summary, "organization")
         return place is None or place == self._organization
 
@@ -136,7 +136,7 @@ class _Comparison:
         return str(found.get("description") or "").endswith(self._marker)
 
     def missing(self) -> list[str]:
-        """Names of objects that AWX does not have yet."""
+        """Names of missing objects."""
         return [
             f"{_noun(kind)} {shown_text(item['name'], 80)}"
             for kind in ENDPOINTS
@@ -145,7 +145,7 @@ class _Comparison:
         ]
 
     def foreign(self) -> list[str]:
-        """Names that objects of others have; the organization may be anybody's."""
+        """Names that foreign objects have; the organization may be foreign."""
         return [
             f"{_noun(kind)} {shown_text(item['name'], 80)}"
             for kind in ENDPOINTS
@@ -156,7 +156,7 @@ class _Comparison:
         ]
 
     def to_remove(self) -> Configuration:
-        """Our objects that nobody wants any more; never an organization."""
+        """Our unwanted objects; never an organization."""
         found: Configuration = {}
         for kind, endpoint in ENDPOINTS.items():
             if kind == "aap_organizations":
@@ -198,7 +198,7 @@ class _Comparison:
         return found, sorted(warnings)
 
     def _stays(self, kind: str, item: Json, present: Json, update_secrets: bool) -> bool:
-        """Whether no module may see the item: others' organizations, and secrets as they are."""
+        """Whether the item is skipped: foreign organizations, and unchanged secrets."""
         if kind == "aap_organizations":
             return not self._is_ours(present)
         is_notification = kind == "controller_notifications"
@@ -222,7 +222,7 @@ class _Comparison:
         )
 
     def _nodes_to_apply(self, check_mode: bool) -> list[Json]:
-        """All nodes, with their workflow; in check mode those that exist with all they name."""
+        """All nodes, with their workflow; in check mode only those whose references exist."""
         there = {
             (_name(node["summary_fields"], "workflow_job_template"), node["identifier"])
             for node in self._existing.get(NODES, [])
@@ -239,7 +239,7 @@ class _Comparison:
         return nodes
 
     def to_revoke(self) -> Json:
-        """Who may approve our workflow directly, but is named no more."""
+        """Direct approvers of our workflow that are no longer named."""
         wanted = next(iter(self._wanted["controller_roles"]), {})
         found = {}
         for actors, key in (("users", "username"), ("teams", "name")):
@@ -265,7 +265,7 @@ def _references(item: Mapping[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def _identity(kind: str, found: Json) -> Json:
-    """The options by which a module finds the object to remove."""
+    """The options with which a module finds the object to remove."""
     summary = found.get("summary_fields", {})
     item: Json = {"name": found["name"]}
     for option in ("inventory", "unified_job_template", "credential_type", "organization"):
@@ -275,7 +275,7 @@ def _identity(kind: str, found: Json) -> Json:
 
 
 def _same_but_for_secrets(item: Json, present: Json) -> bool:
-    """Whether nothing but encrypted values, which AWX never shows, could differ."""
+    """Whether only encrypted values, which AWX never shows, could differ."""
     shown = present.get("notification_configuration") or {}
     messages = present.get("messages") or {}
     return (
@@ -289,7 +289,7 @@ def _same_but_for_secrets(item: Json, present: Json) -> bool:
 
 
 def _unknown_options(item: Mapping[str, t.Any], present: Mapping[str, t.Any]) -> list[str]:
-    """Options for fields that an older AWX does not have, and would ignore."""
+    """Options for fields that an older AWX lacks and would ignore."""
     return [name for name in item if name not in _NO_FIELDS and name not in present]
 
 

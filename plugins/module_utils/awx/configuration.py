@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The objects of AWX for one inventory: from variables of role awx to items of awx.awx's modules.
+"""The objects of AWX for one inventory, as items of awx.awx's modules.
 
 The lists have the names and forms of collection ``infra.aap_configuration``, whose items have the
 options of the modules of ``awx.awx``.
@@ -25,7 +25,7 @@ Configuration = dict[str, list[Json]]
 
 WORKFLOW = "place_with_approval"
 EVENTS = ("started", "success", "error", "approvals")
-# Their jobs hand over a summary, which the workflow's own notification lacks.
+# Their jobs publish a summary, which the workflow's own notification lacks.
 _TOLD_PLAYBOOKS = ("bind", "place", "site")
 _LONGEST_NAME = 512
 _LINKS = ("success_nodes", "failure_nodes", "always_nodes")
@@ -54,10 +54,10 @@ SPEC = ArgumentSpec(
 
 
 def configure(settings: Mapping[str, t.Any]) -> Configuration:
-    """The objects for these settings, which are complete.
+    """The objects for these complete settings.
 
-    Raises InvalidInput for names that AWX's modules would take for something else, and for
-    references to objects that the settings do not have.
+    Raises InvalidInput for names that AWX's modules would misinterpret, and for references to
+    objects that the settings lack.
     """
     return _Configured(settings).lists()
 
@@ -319,7 +319,7 @@ class _Configured:
         return self._described(item, "")
 
     def _roles(self) -> list[Json]:
-        """Who may approve, beside administrators of the organization."""
+        """Approvers, in addition to administrators of the organization."""
         given = {"users": self._of["approver_users"], "teams": self._of["approver_teams"]}
         actors = {kind: list(names) for kind, names in given.items() if names}
         if not actors or not self._of["workflow_nodes"]:
@@ -327,7 +327,7 @@ class _Configured:
         return [{"role": "approval", "workflows": [self._workflow], **actors}]
 
 
-# AWX renders them with the job; the summary is what playbooks hand over with set_stats.
+# AWX renders them with the job; playbooks publish the summary with set_stats.
 _MESSAGES: Json = {
     event: {
         "message": "{{ job_friendly_name }} {{ job.name }} #{{ job.id }}: {{ job.status }}",
@@ -354,7 +354,7 @@ def _refuse_bad_names(kind: str, items: Sequence[Json]) -> None:
 
 
 def _reason_against(name: str) -> str | None:
-    """Why AWX or its modules would not find an object by this name."""
+    """Why AWX or its modules would not find an object with this name."""
     if not name.strip() or name != name.strip() or not name.isprintable():
         return "is empty, begins or ends with a space, or has characters that cannot be printed"
     if len(name) > _LONGEST_NAME:

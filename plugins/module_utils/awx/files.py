@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The objects of AWX as a file of variables for collection ``infra.aap_configuration``.
 
-Secrets are variables there, for the file goes into a repository. Texts with braces are for AWX,
-so Ansible must not render them.
+Secrets are variables there, because the file belongs into a repository. Texts with braces are for
+AWX, so Ansible must not render them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECRET_CONFIGURATION = re.compile("password|token|secret|key", re.IGNORECASE)
 
 
 def as_variables_file(wanted: Configuration) -> str:
-    """YAML with one variable for each list, in the order in which they are applied."""
+    """YAML with one variable for each list, in the order of application."""
     secrets: list[str] = []
     lists: Json = {kind: list(items) for kind, items in wanted.items() if items}
     if "controller_credentials" in lists:
@@ -86,7 +86,7 @@ def _variable(name: str, key: str, secrets: list[str]) -> _Variable:
 
 def _dumped(lists: Json) -> str:
     class Dumper(yaml.SafeDumper):
-        """Writes texts for AWX so that Ansible leaves them alone, and repeats no value by name."""
+        """Dumper that marks texts for AWX as unsafe for Ansible, without aliases."""
 
         def ignore_aliases(self, data: t.Any) -> bool:
             return True

@@ -83,7 +83,7 @@ class ArgumentSpec:
 
 
 def _of_ansible(options: Options, fallback: t.Callable[..., t.Any]) -> dict[str, t.Any]:
-    """Options, and their suboptions, in the words of Ansible alone."""
+    """Options, and their suboptions, with only Ansible's keys."""
     found: dict[str, t.Any] = {}
     for name, given in options.items():
         option = {key: value for key, value in given.items() if key != "secret_keys"}
@@ -170,7 +170,7 @@ LEASE = ArgumentSpec(
     }
 )
 
-# Options of every module that asks many machines over HTTP.
+# Options of every module with HTTP requests to many machines.
 FLEET = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
@@ -187,7 +187,7 @@ FLEET = ArgumentSpec(
     }
 )
 
-# Options of every module that asks RMD daemons.
+# Options of every module with requests to RMD daemons.
 RMD = ArgumentSpec(
     {
         "timeout": {"type": "float", "default": 10.0},

@@ -4,7 +4,7 @@
 """The boundary around one object: an exception inside it becomes a finding of that object only.
 
 Tenants, kubelets and machines write the objects that the library reads. A reader of many objects
-reads each within ``guarded``, so that a defective object changes no other result.
+reads each within ``guarded``, so that a defective object affects no other result.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect of one object. ``field`` is empty where the defect has no single place."""
+    """One defect of one object. ``field`` is empty if the defect has no single place."""
 
     subject: Subject
     field: str

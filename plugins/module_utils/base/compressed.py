@@ -23,7 +23,7 @@ def pack(body: t.Mapping[str, t.Any]) -> bytes:
 
 
 def unpack(content: bytes) -> dict[str, t.Any]:
-    """The object in gzip. Raises ValueError, which says what is wrong."""
+    """The object in gzip. Raises ValueError with the defect."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             text = file.read(_LIMITS.size + 1)

@@ -56,9 +56,9 @@ Work = t.Callable[[Parameters, Context], Result]
 
 
 def difference(title: str, changes: t.Iterable[tuple[str, t.Any, t.Any]]) -> list[dict[str, t.Any]]:
-    """The ``diff`` of a result, in Ansible's form: one entry, or none where nothing changes.
+    """The ``diff`` of a result, in Ansible's form: one entry, or none without changes.
 
-    ``changes`` are names with what stands there before and after, "" for nothing.
+    ``changes`` are names with the text before and after, "" for nothing.
     """
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}

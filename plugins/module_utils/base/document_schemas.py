@@ -297,7 +297,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         {"errors": _ERRORS},
     ),
-    # Bare-metal hosts of one cluster; null stands for facts that nobody told.
+    # Bare-metal hosts of one cluster; null stands for unknown facts.
     "hosts": _schema(
         "hosts",
         {
@@ -321,10 +321,10 @@ SCHEMAS: dict[str, Schema] = {
         },
         {},
     ),
-    # Watts that Kepler gives to pods, and RAPL's of nodes beside those of their BMCs; see
-    # observe/metering. ``counters`` are the joules of this run, with which the next run compares its
-    # own. ``energy`` has the joules of workloads by period; a workload without a name stands for
-    # pods that have ended.
+    # Watts of pods from Kepler, and of nodes from RAPL and their BMCs; see observe/metering.
+    # ``counters`` are the joules of this run, with which the next run compares its own. ``energy``
+    # has the joules of workloads by period; a workload without a name stands for pods that have
+    # ended.
     "metering": _schema(
         "metering",
         {
@@ -396,7 +396,7 @@ SCHEMAS: dict[str, Schema] = {
                         "time": _TIME,
                         "node": _JOULES,
                         "pods": {"type": "object", "additionalProperties": _JOULES},
-                        # Of pods that the metrics lack this time.
+                        # Counters of pods that are missing from the metrics this time.
                         "kept": {"type": "object", "additionalProperties": _JOULES},
                     },
                 }
@@ -419,7 +419,7 @@ SCHEMAS: dict[str, Schema] = {
                         "inputs": {"type": "object"},
                         "learned": _LEARNED,
                         "published": _PUBLISHED,
-                        # The predictor's curve of a node whose curve is stated.
+                        # The predictor's curve of a node with a stated curve.
                         "predicted": {"type": "object"},
                     },
                 }
@@ -428,12 +428,12 @@ SCHEMAS: dict[str, Schema] = {
         {
             "errors": _ERRORS,
             "findings": _FINDINGS,
-            # Why nodes without a curve have no learned and no published one, by node.
+            # Reasons of nodes without a learned and a published curve, by node.
             "lacking": _by_node(_TEXT),
         },
     ),
     # Loads and watts of each node at past runs, in columns; see inference/samples.py, which checks
-    # the samples of each node, so that a broken one spoils no other.
+    # the samples of each node, so that a broken one affects no other.
     "samples": _schema("samples", {"nodes": {"type": "object"}}, {}),
     "plan": _schema(
         "plan",

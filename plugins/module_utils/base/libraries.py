@@ -44,9 +44,9 @@ class LazyModule:
         self._library = library or module.split(".")[0]
 
     def __getattr__(self, name: str) -> t.Any:
-        """A name of the module, kept here so that its next use is a plain look-up.
+        """A name of the module, cached here for its next use.
 
-        Raises MissingLibrary where the module cannot be imported.
+        Raises MissingLibrary if the module cannot be imported.
         """
         try:
             module = importlib.import_module(self._module)

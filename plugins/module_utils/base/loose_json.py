@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
 
 
 def number(value: t.Any) -> float | None:
-    """A finite number, also from a text; None for booleans and all else."""
+    """A finite number, also from a text; None for booleans and anything else."""
     if isinstance(value, str):
         # Firmware pads numbers with a few blanks; longer texts are no numbers.
         given = value.strip() if len(value) <= 2 * _LONGEST_NUMBER else ""
@@ -42,7 +42,7 @@ def whole(value: t.Any) -> int | None:
 
 
 def count(value: t.Any, most: int = _LARGEST_WHOLE) -> int | None:
-    """A number from 1 to ``most`` as an integer; None for all else."""
+    """A number from 1 to ``most`` as an integer; None for anything else."""
     found = number(value)
     return int(found) if found is not None and 1 <= found <= most else None
 

@@ -49,7 +49,7 @@ def identity(manifest: t.Mapping[str, t.Any]) -> Identity:
 
 
 def same_object(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Metadata of a status for this very object, not for a later one of the same name."""
+    """Metadata of a status for exactly this object, not for a later one of the same name."""
     return {key: metadata[key] for key in ("name", "namespace", "uid") if metadata.get(key)}
 
 

@@ -21,13 +21,13 @@ Samples = t.Iterable[tuple[Labels, float]]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Of all metrics of the collection, so that one set of labels serves every file.
+# Own labels of all metrics of the collection, so that one set of user labels suits every file.
 _OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache", "namespace"})
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def family(name: str, text: str, samples: Samples, labels: Labels, kind: str = "gauge") -> str:
-    """The samples of a metric; each bears ``labels`` beside its own labels."""
+    """The samples of a metric; each has ``labels`` in addition to its own labels."""
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for own, value in samples:
         if not math.isfinite(value):
@@ -38,7 +38,7 @@ def family(name: str, text: str, samples: Samples, labels: Labels, kind: str = "
 
 
 def check_labels(labels: Labels) -> None:
-    """Raise InvalidInput for labels that Prometheus does not take."""
+    """Raise InvalidInput for labels that are invalid in Prometheus."""
     for name, value in labels.items():
         if name in _OWN_LABELS or not _LABEL_NAME.fullmatch(name):
             raise InvalidInput(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Typed access to objects of others: each function returns a value of its type or raises.
+"""Typed access to untrusted objects: each function returns a value of its type or raises.
 
 All raise InvalidField, so that a finding names the field; ``path`` is its name.
 """
@@ -85,7 +85,7 @@ def texts(value: t.Any, path: str) -> list[str]:
 
 
 def text_mapping(value: t.Any, path: str) -> dict[str, str]:
-    """A mapping of texts, as labels and annotations are; an empty one for None."""
+    """A mapping of texts, such as labels and annotations; an empty one for None."""
     given = mapping(value, path)
     for key, item in given.items():
         _given_text(key, path)
@@ -104,7 +104,7 @@ def is_subdomain(name: t.Any) -> bool:
 
 
 def object_name(value: t.Any, path: str) -> str:
-    """A name that an object of the API may have: it becomes part of URLs and of sentences."""
+    """A valid name of an API object, which becomes part of URLs and sentences."""
     given = required_text(value, path)
     is_usable = given.isascii() and given.isprintable() and _NOT_IN_NAMES.isdisjoint(given)
     if not is_usable or len(given) > _LONGEST_NAME or given in (".", ".."):
@@ -113,7 +113,7 @@ def object_name(value: t.Any, path: str) -> str:
 
 
 def time(value: t.Any, path: str) -> str:
-    """A time in the form that Kubernetes writes; empty where there is none."""
+    """A time in Kubernetes' form; empty if there is none."""
     if value is None:
         return ""
     moment = parse_time(value, path)
@@ -137,7 +137,7 @@ def number(value: t.Any, path: str) -> float:
 def whole_number(
     value: t.Any, path: str, least: int = -_LARGEST_INT32 - 1, most: int = _LARGEST_INT32
 ) -> int:
-    """A whole number; Kubernetes' own are those of 32 bits."""
+    """An integer; Kubernetes' own have 32 bits."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidField(path, f"{shown(value)} is not a whole number from {least} to {most}")
     return value

@@ -38,7 +38,7 @@ def parse(
     """Parse a JSON text. Raises ValueError, whose message names the defect.
 
     Limits are checked before any value is built, so that they bound work and memory. A ``lenient``
-    reading takes invalid numbers as null, because firmware writes NaN for a missing reading beside
+    reading treats invalid numbers as null, because firmware writes NaN for a missing reading beside
     valid ones.
     """
     if limits is not None:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Values and texts of others for messages and results: printable, short and on one line."""
+"""Untrusted values and texts for messages and results: printable, short and on one line."""
 
 from __future__ import annotations
 

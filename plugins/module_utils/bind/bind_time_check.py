@@ -36,7 +36,7 @@ CURRENT_LOADS = Loads("requests", Decimal(1), {})
 
 @dataclass
 class OpenNode:
-    """A node as it was just read, with the pods bound to it since."""
+    """A node as just read, with the pods bound to it since."""
 
     node: Node
     anti_affinity: RunningAntiAffinity
@@ -91,7 +91,7 @@ class OpenNode:
         self.pods.append({**pod, "spec": {**pod["spec"], "nodeName": self.node.name}})
 
     def _shape_of(self, pod: Object) -> Shape:
-        """The pod as a waiting one, even if it runs on another node."""
+        """The pod in the form of a waiting one, even if it runs on another node."""
         if self._last is not None and self._last[0] is pod:
             return self._last[1]
         unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Binding of pods to the nodes of a plan after a check of both: the work of pod_binding."""
+"""Binding of pods to the nodes of a plan after a check of both, the work of pod_binding."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ SPEC = KUBERNETES.merge(
 )
 
 _ATTEMPTS = 3
-# The Lease keeps other runs out meanwhile.
+# The Lease excludes other runs meanwhile.
 _LONGEST_VOLUME_TIMEOUT = 3600
 # From this number on, pods are listed instead of read one by one.
 _LIST_FROM = 20
@@ -142,8 +142,8 @@ Fate = t.Literal["bound", "unchanged", "skipped", "failed", "waiting"]
 class Outcome:
     """Outcome of one placement; ``reason`` is set if it was skipped or failed.
 
-    ``is_told`` says that the pod's condition gets the reason. A waiting one is bound once its
-    volumes are there. ``waits`` is False for a skipped pod that needs no node any more, or not yet.
+    ``is_told`` means that the pod's condition gets the reason. A waiting one is bound after its
+    volumes exist. ``waits`` is False for a skipped pod that needs no node any more, or not yet.
     """
 
     placement: Placement
@@ -173,7 +173,7 @@ def bind(parameters: Parameters, context: Context = Context()) -> Result:
 def bind_planned(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
-    """Bind placements that are a value; ``options`` are those of SPEC. Raises as ``bind``."""
+    """Bind placements given as a value; ``options`` are those of SPEC. Raises like ``bind``."""
     volume_timeout = volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
@@ -194,7 +194,7 @@ def bind_planned(
 
 
 def volume_timeout_of(options: Parameters) -> float:
-    """The seconds for which volumes are awaited. Raises InvalidInput."""
+    """The seconds to wait for volumes. Raises InvalidInput."""
     seconds: float = options["volume_timeout"]
     if not 0 <= seconds <= _LONGEST_VOLUME_TIMEOUT:
         raise InvalidInput(
@@ -213,8 +213,8 @@ def bind_all(
 ) -> list[Outcome]:
     """Bind, with nodes in parallel and the pods of a node in this order; outcomes in this order.
 
-    Pods with device claims are skipped, unless the caller declares that they have their devices.
-    Pods whose volumes have to be made come last, after one wait for all of these volumes.
+    Pods with device claims are skipped, unless the caller declares that they have devices. Pods
+    whose volumes must be provisioned come last, after one wait for all of these volumes.
     """
     listed = _waiting(kube, placements)
     binder = _Binder(kube, context, placements, have_devices, volume_timeout, listed)
@@ -312,7 +312,7 @@ def judge(placement: Placement, pod: Object | None) -> Outcome | None:
 
 
 def still_waiting(result: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
-    """By namespace and name the planned pods that wait after binding, and why."""
+    """Reasons of planned pods that wait after binding, by namespace and name."""
     # Errors about conditions of unplaced pods name no node.
     failed = [each for each in result["errors"] if "node" in each]
     return {
@@ -328,7 +328,7 @@ def _no_longer(placement: Placement, reason: str) -> Outcome:
 
 
 def needs_devices(pod: Object) -> bool:
-    """Whether the pod has device claims, without whose devices its node does not start it."""
+    """Whether the pod has device claims; without devices its node does not start it."""
     annotations = pod["metadata"].get("annotations") or {}
     return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
 
@@ -375,7 +375,7 @@ class _Binder:
         return outcomes
 
     def bind_waiting(self) -> dict[Placement, Outcome]:
-        """Bind the pods whose volumes were asked for, once they are there."""
+        """Bind the pods with requested volumes after these exist."""
         waiting = [placement for placement in self.placements if placement in self._asked]
         if not waiting:
             return {}
@@ -472,7 +472,7 @@ class _Binder:
         return ""
 
     def _prepare_volumes(self, placement: Placement, pod: Object, node: OpenNode) -> None:
-        """Raises _Refused where the volumes keep the pod away, and _NeedsVolumes where it waits."""
+        """Raises _Refused if volumes exclude the node, and _NeedsVolumes if the pod must wait."""
         if placement in self._asked:
             return
         reason = self._volumes.refusal(pod, node.node, node.pods)
@@ -487,11 +487,11 @@ class _Binder:
 
 
 class _NeedsVolumes(Exception):
-    """Volumes of the pod have been asked for."""
+    """Volumes of the pod were requested."""
 
 
 def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:
-    """As ``guarded``, but errors of the API and the Lease stay failures.
+    """Like ``guarded``, but errors of the API and the Lease stay failures.
 
     They are no defects of the object, and the next run may succeed.
     """

@@ -61,7 +61,7 @@ def body_of(
 
 
 def is_due(path: str, plan_time: str | None, result: t.Mapping[str, t.Any]) -> bool:
-    """Whether a pod was bound, or an interrupted run bound all of them without a record."""
+    """Whether a pod was bound, or an interrupted run bound all pods without a record."""
     if result["bound"] or not plan_time or not result["unchanged"]:
         return bool(result["bound"])
     try:

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Claims of pods that are about to be bound, as in kube-scheduler's PreBind phase.
 
-A Binding skips that phase, so nobody would ask for the volume of a claim, and the pod would wait on
-its node for ever. Here a claim gets a volume that is there, or its provisioner is told the node,
-and a pod is bound once its claims are. A claim that gets no volume in time is given back.
+A Binding skips that phase, so the volume of a claim would never be requested, and the pod would
+wait on its node forever. Here a claim gets an existing volume, or an annotation with the node for
+its provisioner, and a pod is bound after its claims. A claim without a volume in time is given
+back.
 
 Source: volumebinding/binder.go of Kubernetes v1.34.
 """
@@ -74,7 +75,7 @@ T = t.TypeVar("T")
 
 @dataclass(frozen=True)
 class Asked:
-    """A claim that was given a volume, or whose provisioner was told the node."""
+    """A claim with an assigned volume, or with an annotated node for its provisioner."""
 
     claim: Claim
     node: str
@@ -87,7 +88,7 @@ class Asked:
 
 @dataclass
 class _State:
-    """Objects of storage, read once for a run of bindings, and what the run did with them."""
+    """Storage objects, read once for a run of bindings, and the run's changes of them."""
 
     objects: VolumeObjects
     versions: t.Mapping[tuple[str, str, str], str]
@@ -99,8 +100,8 @@ class _State:
 class VolumeBinding:
     """The volumes of one run of bindings. Thread-safe.
 
-    ``planned`` gives all pods of the run with the names of their nodes: of volumes that are there
-    each claim gets one of its own, so they are shared out at once.
+    ``planned`` gives all pods of the run with the names of their nodes, because existing volumes
+    are assigned to all claims together.
     """
 
     def __init__(
@@ -136,9 +137,9 @@ class VolumeBinding:
     def refusal(
         self, pod: Object, node: Node, on_node: t.Iterable[t.Mapping[str, t.Any]]
     ) -> str | None:
-        """Why the pod's volumes keep it from the node now, beside these pods; None if nothing does.
+        """Why the pod's volumes exclude the node now, beside these pods; None if they do not.
 
-        Raises ApiError, and InvalidField for an object that cannot be read.
+        Raises ApiError, and InvalidField for an unreadable object.
         """
         state = self._state()
         cluster = ClusterVolumes(state.objects, on_node, [pod])
@@ -176,7 +177,7 @@ class VolumeBinding:
             return False
 
     def _users_in(self, namespace: str) -> dict[Key, str]:
-        """Claims that pods on nodes have, with the uid of such a pod."""
+        """Claims of pods on nodes, with the uid of such a pod."""
         selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
         found = {}
         path = f"/api/v1/namespaces/{namespace}/pods"
@@ -187,9 +188,9 @@ class VolumeBinding:
         return found
 
     def ask(self, pod: Object, node: str) -> list[Asked]:
-        """Give volumes to the pod's claims, or tell the provisioner; the claims to wait for.
+        """Assign volumes to the pod's claims, or request them; return the claims to wait for.
 
-        Raises ApiError, and Unready where a claim or volume changed since it was read.
+        Raises ApiError, and Unready if a claim or volume changed since it was read.
         """
         state = self._state()
         found = []
@@ -239,16 +240,16 @@ class VolumeBinding:
         annotations: t.Mapping[str, str | None],
         spec: Object | None = None,
     ) -> None:
-        """Change exactly the version that was read."""
+        """Change the object, conditionally on the version that was read."""
         body: Object = {"metadata": {"resourceVersion": version, "annotations": annotations}}
         if spec is not None:
             body = {**body, "spec": spec}
         self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
 
     def wait(self, pending: t.Mapping[T, t.Sequence[Asked]]) -> dict[T, str]:
-        """Wait until the claims of all pods are bound; why those of some are not. Raises ApiError.
+        """Wait until the claims of all pods are bound; return the reasons of unbound ones.
 
-        Claims that are not bound by then are given back.
+        Raises ApiError. Claims that are not bound by then are given back.
         """
         asked = {each.claim.key: each for all_of in pending.values() for each in all_of}
         failed: dict[Key, str] = {}
@@ -293,7 +294,7 @@ class VolumeBinding:
         )
 
     def _give_back(self, asked: Asked, given: Object) -> None:
-        """Undo what was written for a claim, unless somebody changed it meanwhile."""
+        """Undo the write of a claim, unless another client changed it meanwhile."""
         with contextlib.suppress(ApiError):
             if not asked.volume:
                 version = given["metadata"]["resourceVersion"]

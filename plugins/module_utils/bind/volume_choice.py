@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which volumes that are there serve the claims of pods whose nodes are settled.
+"""Choice of existing volumes for the claims of pods with fixed nodes.
 
-Claims for which no volume can be made on their node come first, the others take smaller volumes
-that are left, as kube-scheduler prefers them to new ones.
+Claims whose node cannot provision a volume come first; the others take remaining smaller volumes,
+which kube-scheduler prefers to new ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Volumes = tuple[str, ...]
 
 
 class _Wanted(t.NamedTuple):
-    """A claim on a node, the volumes there that can serve it, and whether one can be made there."""
+    """A claim on a node, the suitable volumes there, and whether one can be provisioned there."""
 
     claim: Claim
     volumes: _Volumes
@@ -62,7 +62,7 @@ class _Wanted(t.NamedTuple):
 def chosen_volumes(
     kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
 ) -> dict[Key, str]:
-    """As ``choose``, with nodes of the cluster. Raises ApiError."""
+    """Like ``choose``, with nodes of the cluster. Raises ApiError."""
     claims = _claims_of(objects, planned)
     return choose(objects, planned, _nodes(kube, sorted({node for _claim, node in claims})))
 
@@ -72,7 +72,7 @@ def choose(
     planned: t.Sequence[tuple[Object, str]],
     nodes: t.Mapping[str, Node],
 ) -> dict[Key, str]:
-    """The volume of each unbound claim; empty for one to be made, none for one without any.
+    """The volume of each unbound claim; empty for one to be provisioned, none for one without any.
 
     ``planned`` are pods with the names of their nodes.
     """
@@ -106,7 +106,7 @@ def _unbound(pod: Object, objects: VolumeObjects) -> list[Claim]:
 
 
 def _nodes(kube: Kube, names: t.Sequence[str]) -> dict[str, Node]:
-    """The nodes with their labels; one that is gone or cannot be read is left out."""
+    """The nodes with their labels, without missing and unreadable ones."""
     given = kube.in_parallel(lambda name: kube.find(f"/api/v1/nodes/{name}"), names)
     found = {}
     for name, item in zip(names, given):
@@ -135,7 +135,7 @@ def _wanted(claim: Claim, node: Node, cluster: ClusterVolumes, objects: VolumeOb
 
 
 def shared_out(wanted: t.Sequence[_Wanted]) -> dict[Key, str]:
-    """A volume for each claim by bipartite matching, or as many as one after another can have."""
+    """A volume for each claim by bipartite matching, else greedily for as many as possible."""
     in_order = sorted(wanted, key=lambda each: (each.claim.wanted.size, each.claim.key))
     needing = [each for each in in_order if not each.can_be_made]
     found = _matched(needing)

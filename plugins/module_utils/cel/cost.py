@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""An upper bound of the steps and bytes that evaluating a CEL expression takes, before it is run.
+"""Static upper bound of the steps and bytes of a CEL expression's evaluation.
 
-Kubernetes estimates in the same manner: a step for each node of the tree, a tenth of a step for
-each byte that is read or made, times the rounds of loops. Bytes that are made count as steps, so
-one limit bounds time and memory. Each expression gets a bound of its value, too: ``cel.bind`` that
-doubles a text, and ``map`` that doubles a list, double it. A function without a rule is refused.
+The estimate is like Kubernetes': a step for each node of the tree, a tenth of a step for each byte
+that is read or made, times the iterations of loops. Made bytes count as steps, so one limit bounds
+time and memory. Each expression also gets a bound of its value, which ``cel.bind`` that doubles a
+text, and ``map`` that doubles a list, double. A function without a rule is refused.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import Expr
 
 # Beyond any limit; numbers end here, because n doublings have n digits.
 ENDLESS = 10**15
-# What the library takes for one value, in bytes: measured.
+# Memory of the library for one value, in bytes: measured.
 _BYTES_OF_A_VALUE = 32
 _BYTES_OF_A_STEP = 10
-# A call from the library to Python, against the library's own step.
+# Cost of a call from the library to Python, in the library's own steps.
 _STEPS_OF_A_CALL = 20
 _LONGEST_NUMBER = 64
-# Of a format such as %.1000f; the library allows no greater precision.
+# Largest precision of a format such as %.1000f in the library.
 _LONGEST_FORMATTED = 1400
 # Source: RE2 compiles a{1000} to 1,000 instructions and refuses more than that.
 _LONGEST_REPETITION = 1000
@@ -33,19 +33,19 @@ _REPETITION = re.compile(r"\{\s*\d")
 
 
 class UnboundedCost(Exception):
-    """The expression uses something of which nobody knows what it costs; the text names it."""
+    """The expression uses a function of unknown cost, which the text names."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Bounds of a value and all that is in it: longest text, most members of one list, bytes."""
+    """Bounds of a value and its members: longest text, most members of one list, bytes."""
 
     text: int = 0
     items: int = 0
     size: int = _BYTES_OF_A_VALUE
 
     def joined(self, other: Bound) -> Bound:
-        """The bound of a value that is one or the other."""
+        """The bound of a value that may be either."""
         return Bound(
             max(self.text, other.text), max(self.items, other.items), max(self.size, other.size)
         )
@@ -57,9 +57,9 @@ Rule = t.Callable[..., Estimate]
 
 
 def worst_cost(tree: Expression, variable: Bound) -> int:
-    """Steps of an evaluation at the worst, at most ENDLESS. Raises UnboundedCost.
+    """Worst-case steps of an evaluation, at most ENDLESS.
 
-    ``variable`` bounds the values that are not in the expression.
+    Raises UnboundedCost. ``variable`` bounds the values of variables.
     """
     return min(ENDLESS, _estimate(tree, {}, variable)[0])
 
@@ -87,7 +87,7 @@ def _limited(bound: Bound) -> Bound:
 
 
 def _loop(tree: Expression, known: t.Mapping[str, Bound], variable: Bound) -> Estimate:
-    """The macros all, exists, exists_one, map and filter, and cel.bind: a loop of no rounds."""
+    """The macros all, exists, exists_one, map, filter, and cel.bind, a loop without iterations."""
     over, start, condition, step, result = tree.parts
     gathered_name, *item_names = tree.variables
     over_cost, over_bound = _estimate(over, known, variable)
@@ -110,7 +110,7 @@ def _step(
     inside: t.Mapping[str, Bound],
     variable: Bound,
 ) -> Estimate:
-    """Steps of one round, and the bound of what all rounds gather."""
+    """Steps of one iteration, and the bound of the accumulated value."""
     inside = {**inside, name: gathered}
     if step.kind == "call" and step.name == "_?_:_":
         condition, more, same = step.parts
@@ -127,7 +127,7 @@ def _step(
                 max(gathered.items + rounds * members, added.items),
                 gathered.size + rounds * added.size,
             )
-            # The library copies the list in each round.
+            # The library copies the list in each iteration.
             copied = _BYTES_OF_A_VALUE * (gathered.items + rounds * members)
             return cost + 1 + _steps_of(copied), _limited(bound)
     cost, bound = _estimate(step, inside, variable)
@@ -238,7 +238,7 @@ def _called(*given: Bound) -> Estimate:
 
 
 def _carried(*given: Bound) -> Estimate:
-    """A quantity or version, which travels as a map with one text."""
+    """A quantity or version, represented as a map with one text."""
     text = max(_LONGEST_NUMBER, *(bound.text for bound in given))
     return _called(*given)[0], Bound(text, 1, 2 * _BYTES_OF_A_VALUE + text)
 
@@ -258,7 +258,7 @@ def _matched(tree: Expression, bounds: t.Sequence[Bound]) -> Estimate:
     return 1 + _steps_of(instructions) + _steps_of((text.text + 1) * pattern.text), SCALAR
 
 
-# Names as the library has them in the tree; those of math are all of scalars.
+# Names in the library's tree; those of math are all of scalars.
 _RULES_OF_NAMES: tuple[tuple[str, Rule], ...] = (
     ("_&&_ _||_ !_ -_ _-_ _*_ _/_ _%_ @not_strictly_false optional.none hasValue", _read),
     ("size startsWith endsWith int uint double bool duration timestamp type", _read),

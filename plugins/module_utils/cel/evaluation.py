@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What selectors say of many devices: evaluated once for each set of values that one reads."""
+"""Results of selectors for many devices, evaluated once for each set of read values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import Path
 
 Answer = t.Union[bool, SelectorError]
 
-# Steps of one selector for all devices together, at the worst: about ten seconds.
+# Worst-case steps of one selector for all devices together: about ten seconds.
 MAXIMAL_COST_OF_ALL = 50 * MAXIMAL_COST
 TOO_MANY = SelectorError(
     "evaluating it for so many different devices takes too many steps; compare fewer values"
@@ -26,11 +26,11 @@ TOO_MANY = SelectorError(
 
 
 class Evaluations:
-    """The answers of selectors by position of the device.
+    """The results of selectors by position of the device.
 
-    5,000 devices of one make differ in their serial numbers, which no selector reads. So the values
-    of each path that some selector reads are numbered once, and a selector is asked once for each
-    combination of numbers.
+    5,000 devices of one model differ in their serial numbers, which no selector reads. So the
+    values of each path that some selector reads are numbered once, and a selector is evaluated once
+    for each combination of numbers.
     """
 
     def __init__(self, variables: t.Sequence[Variables]) -> None:

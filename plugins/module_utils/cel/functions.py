@@ -4,9 +4,8 @@
 """Kubernetes' functions for quantities, semantic versions and attributes that are lists, in CEL.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/, libraries quantity and semver, and
-``includes`` of library lists. The library carries no types of ours, so a value travels as a map
-with one member whose key says what it is. Its text is canonical, so that equal values are equal
-maps.
+``includes`` of library lists. The library has no custom types, so a value is a map with one member
+whose key is the type. Its text is canonical, so that equal values are equal maps.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _LARGEST = Decimal(2**63)
 
 
 def carried(value: Attribute) -> t.Any:
-    """An attribute as the library takes it."""
+    """An attribute in the form of the library."""
     if isinstance(value, tuple):
         return [carried(item) for item in value]
     if isinstance(value, Quantity):
@@ -45,12 +44,12 @@ def carried(value: Attribute) -> t.Any:
 
 
 def carrier(name: str, opaque: bool) -> t.Any:
-    """The type of a quantity or version: one of its own for the checker, else a map."""
+    """The type of a quantity or version: an opaque one for the checker, else a map."""
     return cel.Type.AbstractType(name) if opaque else cel.Type.MAP
 
 
 def declarations(opaque: bool) -> list[t.Any]:
-    """The functions, with the types of the checker or those of the evaluation."""
+    """The functions, with the types of the checker or of the evaluation."""
     kinds = cel.Type
     types = {
         "quantity": carrier(QUANTITY, opaque),
@@ -65,11 +64,11 @@ def declarations(opaque: bool) -> list[t.Any]:
     for name, result, parameters, function in _FUNCTIONS:
         alternatives: list[tuple[t.Any, ...]] = [(types[one],) for one in parameters.split()]
         if name == "includes":
-            # The evaluation looks for an overload of the very types of the values.
+            # The evaluation requires an overload with the exact types of the values.
             wanted = (kinds.DYN,) if opaque else scalars
             alternatives = [wanted if opaque else (*scalars, kinds.LIST), wanted]
         for taken in itertools.product(*alternatives):
-            # Of a pair that differs only in what is carried, the evaluation needs one.
+            # The evaluation needs only one of a pair that differs only in the represented type.
             signature = f"kubernetes_{name}({', '.join(str(kind) for kind in taken)})"
             functions.setdefault(name, {})[signature] = cel.Overload(
                 id=signature,
@@ -90,7 +89,7 @@ def _parsed(text: str) -> Decimal:
 def _quantity(value: Decimal) -> Carried:
     if abs(value) >= _LARGEST:
         raise InvalidInput("the sum of quantities is out of range; the largest is 2^63 - 1")
-    # Without exponent and trailing zeros: Decimal("1E+3") and Decimal("1000") are one text.
+    # Without exponent and trailing zeros, Decimal("1E+3") and Decimal("1000") give one text.
     text = format(value, "f")
     return {QUANTITY: text.rstrip("0").rstrip(".") if "." in text else text}
 
@@ -149,7 +148,7 @@ def _compared(first: Carried, second: Carried) -> int:
 
 
 def _includes(target: t.Any, wanted: t.Any) -> bool:
-    """Whether the value is wanted, or one of its members where it is a list."""
+    """Whether the value is the wanted one, or a list that contains it."""
     members = target if isinstance(target, (list, tuple)) else [target]
     return any(_equal(member, wanted) for member in members)
 

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Selectors in CEL, in the environment of Kubernetes' DRA, the prototype's flat one or of hosts.
 
-The library is Google's (PyPI: cel-expr-python); docs/decisions.md says why. An expression is
-compiled twice: once with the types of quantities and versions declared as opaque, so that the
-type checker finds mistakes, and once with the types by which the library carries them.
+The library is Google's (PyPI: cel-expr-python); docs/decisions.md has the reasons. An expression is
+compiled twice: once with the types of quantities and versions declared as opaque, so that the type
+checker finds mistakes, and once with the types by which the library represents them.
 
-Anybody who may make a claim writes selectors, so their time and memory are bounded by counting: the
-length of the source and what makes its tree or its types grow, before the library sees it; then an
-upper bound of each evaluation (cost.py). The library itself allows 32 levels and 10,000 rounds.
+Every user with the right to create claims writes selectors, so their time and memory are bounded:
+the length of the source, and constructs that enlarge its tree or its types, before the library
+reads it; then an upper bound of each evaluation (cost.py). The library itself allows 32 levels and
+10,000 rounds.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import (
 # Source: resource.k8s.io/v1, CELSelectorExpressionMaxLength and CELSelectorExpressionMaxCost.
 MAXIMAL_LENGTH = 10 * 1024
 MAXIMAL_COST = 1_000_000
-# An optMap copies what it is called on into the tree twice, and the type of a map has two types in
-# it: n of them, one in the other, make 2^n of what is there once, before anything is evaluated. At
-# this limit reading a source takes 0.3 s.
+# An optMap copies its target into the tree twice, and the type of a map contains two types. So n
+# nested ones make 2^n copies, before anything is evaluated. At this limit reading a source takes
+# 0.3 s.
 _COPYING = ("optMap", "optFlatMap", "{")
 _LARGEST_COPIED = 1 << 18
-# Of the tree as the library writes it; ten times that of a source of the greatest length.
+# Limit of the library's tree; ten times that of a source of the largest length.
 _LARGEST_TREE = 1 << 20
 _LONGEST_ERROR = 300
 
@@ -74,9 +75,9 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
     "flat": ("device",),
     "host": ("host",),
 }
-# The longest text, most members and bytes of what devices bring. Upstream's limits: 64 characters,
-# 32 attributes and capacities with 48 values; k8srm/pools.py has those of the prototype, and
-# hosts/roles/expressions.py cuts what hosts bring to theirs.
+# The longest text, most members and bytes of devices' values. Upstream's limits: 64 characters, 32
+# attributes and capacities with 48 values; k8srm/pools.py has those of the prototype, and
+# hosts/roles/expressions.py limits hosts' values to its own.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),
@@ -88,12 +89,12 @@ _ASSIGNMENT = re.compile(r"(?<![=!<>])=(?!=)")
 
 
 class SelectorError(Exception):
-    """A selector could not be evaluated for a device; the text says why, in one line."""
+    """A selector could not be evaluated for a device; the text is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled expression, with the paths that it reads and doubts about what it says."""
+    """A compiled expression, with the paths that it reads and warnings about it."""
 
     source: str
     reads: frozenset[Path]
@@ -103,10 +104,10 @@ class Selector:
     program: t.Any = field(repr=False, compare=False)
 
     def evaluate(self, variables: Variables) -> bool | SelectorError:
-        """Whether the device whose variables these are matches, or why nobody can tell."""
+        """Whether the device with these variables matches, or the error."""
         given = self._with_domains(variables)
         for path in sorted(self.equated):
-            # The library would call a version and a text unequal, as it does values of its own.
+            # The library would treat a version and a text as unequal, like its own values.
             if isinstance(lookup(given, path), dict):
                 return SelectorError(
                     f"no such overload: {path[-1]} is a version or quantity and is compared "
@@ -128,7 +129,7 @@ class Selector:
         return SelectorError(reason)
 
     def _with_domains(self, variables: Variables) -> Variables:
-        """With an empty domain where one is read that the device lacks, as Kubernetes has it."""
+        """The variables with an empty domain for each missing one, as in Kubernetes."""
         given = dict(variables)
         for path in self.reads:
             if path[0] in _DOMAINS and len(path) > 1 and path[:1] not in self.reads:
@@ -137,7 +138,7 @@ class Selector:
 
 
 def lookup(variables: Variables, path: Path) -> t.Any:
-    """The value at a path, None where there is none."""
+    """The value at a path; None if there is none."""
     value: t.Any = variables
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -204,7 +205,7 @@ class Compiler:
 
 
 def _refuse_what_explodes(source: str, where: str) -> None:
-    """Raise InvalidInput for what would take the library too long to read."""
+    """Raise InvalidInput for a source that the library would read too long."""
     try:
         length = len(source.encode())
     except UnicodeEncodeError as error:
@@ -224,7 +225,7 @@ def _refuse_what_explodes(source: str, where: str) -> None:
 
 
 def _checked_cost(tree: Expression, devices: Bound, source: str, where: str) -> int:
-    """The steps of an evaluation at the worst. Raises InvalidInput where they are too many."""
+    """The worst-case steps of an evaluation. Raises InvalidInput for too many."""
     try:
         cost = worst_cost(tree, devices)
     except UnboundedCost as error:
@@ -259,7 +260,7 @@ def _reads_as_quantity(text: str) -> bool:
 
 @functools.cache
 def _environments(kind: Kind) -> tuple[t.Any, t.Any]:
-    """The environment that checks types and the one that evaluates; both never change."""
+    """The environments for type checking and for evaluation; both are immutable."""
     extensions = [
         ext_strings.ExtStrings(),
         ext_bindings.ExtBindings(),

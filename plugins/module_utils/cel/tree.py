@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The syntax tree of a compiled CEL expression, and what it refers to.
+"""The syntax tree of a compiled CEL expression, and its references.
 
 The library gives the tree only serialized, as a ``cel.expr.CheckedExpr`` within an ``Any``.
 Source: https://github.com/google/cel-spec/blob/master/proto/cel/expr/syntax.proto; the numbers
@@ -28,10 +28,10 @@ _EQUATIONS = frozenset({"_==_", "_!=_"})
 class Expression:
     """One node of the tree.
 
-    ``kind`` is constant, identifier, select, call, list, struct or loop; ``name`` is that of an
-    identifier, a field or a function; ``value`` is that of a constant text, else None, and
+    ``kind`` is constant, identifier, select, call, list, struct or loop; ``name`` is the name of an
+    identifier, a field or a function; ``value`` is the value of a constant text, else None, and
     ``length`` is the number of bytes of a constant text. A loop has the parts range, start,
-    condition, step and result; ``variables`` are those of its items and of what it gathers.
+    condition, step and result; ``variables`` are its item variables and its accumulator.
     """
 
     kind: str
@@ -49,22 +49,22 @@ class Expression:
 
 
 def read_tree(serialized: bytes) -> Expression:
-    """The tree of an expression as the library serializes it."""
+    """The tree of an expression from the library's serialized form."""
     checked = _fields(_fields(serialized)[_ANY_VALUE][0])
     return _expression(checked[_CHECKED_EXPR][0])
 
 
 def references(tree: Expression, roots: t.Collection[str]) -> frozenset[Path]:
-    """What the expression reads of the variables: each as far as constants lead.
+    """Paths of the variables that the expression reads, as far as keys are constant.
 
-    ``device.attributes["a.example"].model`` is one path of three; where a variable is used as a
-    whole, or by a computed key, the path ends there.
+    ``device.attributes["a.example"].model`` is one path of three; if a variable is used as a whole,
+    or by a computed key, the path ends there.
     """
     return frozenset(_references(tree, roots))
 
 
 def texts_in_order_comparisons(tree: Expression) -> frozenset[str]:
-    """Texts that stand in a comparison by order, which compares them letter by letter."""
+    """Constant texts in comparisons by order, which are lexicographic."""
     return frozenset(
         part.value
         for node in tree.walk()
@@ -75,7 +75,7 @@ def texts_in_order_comparisons(tree: Expression) -> frozenset[str]:
 
 
 def paths_equated_with_texts(tree: Expression, roots: t.Collection[str]) -> frozenset[Path]:
-    """What stands in an equation with a constant text."""
+    """Paths that are compared for equality with a constant text."""
     return frozenset(
         path
         for node in tree.walk()
@@ -95,7 +95,7 @@ def _references(tree: Expression, roots: t.Collection[str]) -> t.Iterator[Path]:
 
 
 def _path(tree: Expression) -> Path:
-    """The way to a value through constant keys, () where it is anything else."""
+    """The path to a value through constant keys; () for anything else."""
     if tree.kind == "identifier":
         return (tree.name,)
     if tree.kind == "select":

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Values that devices have: typed attributes, and amounts of counters and capacities."""
+"""Values of devices: typed attributes, and amounts of counters and capacities."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A Kubernetes quantity as an attribute: equal where the values are, however written."""
+    """A Kubernetes quantity as an attribute, compared by value."""
 
     value: Decimal
 
@@ -86,12 +86,12 @@ def parse_version(text: str, where: str) -> Version:
 
 
 def is_of(value: t.Any, kind: type) -> bool:
-    """Whether a value is of a type; a truth value is no whole number."""
+    """Whether a value is of a type; a boolean is no integer."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def is_short_text(value: str, most: int) -> bool:
-    """Whether a text is UTF-8 of at most so many bytes; half a surrogate pair is none."""
+    """Whether a text is UTF-8 of limited length; half a surrogate pair is not."""
     try:
         return len(value) <= most and len(value.encode()) <= most
     except UnicodeEncodeError:
@@ -109,12 +109,12 @@ def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
 
 
 def demand_of(value: t.Any, where: str) -> int:
-    """Thousandths of a quantity that is asked for, rounded up. Raises InvalidInput."""
+    """Thousandths of a requested quantity, rounded up. Raises InvalidInput."""
     return _thousandths(value, where, ROUND_CEILING)
 
 
 def supply_of(value: t.Any, where: str) -> int:
-    """Thousandths of a quantity that is there, rounded down. Raises InvalidInput."""
+    """Thousandths of an available quantity, rounded down. Raises InvalidInput."""
     return _thousandths(value, where, ROUND_FLOOR)
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Giving devices to claims: the work of device_allocation."""
+"""Allocation of devices to claims, the work of device_allocation."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ SPEC = ArgumentSpec(
 
 _READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
-# Nobody reads the results of more nodes than these; those of claims that get nothing come first.
+# Limit of node results in the output; results of claims without devices come first.
 _MOST_EXPLANATIONS = 1000
 
 
 def allocate(parameters: Parameters, context: Context = Context()) -> Result:
-    """Give devices to the claims among the objects; change nothing.
+    """Allocate devices to the claims among the objects; change nothing.
 
     The result is that of the module. Raises InvalidInput and MissingLibrary.
     """
@@ -124,9 +124,10 @@ def _options(parameters: Parameters) -> Options:
 
 
 def read_task(objects: t.Sequence[Given], options: Options, api_group: str | None = None) -> Task:
-    """The task that objects of one of the two APIs pose. Raises InvalidInput.
+    """The task that objects of one API define.
 
-    Without ``api_group`` they must be of one of them; with it those of the other are left out.
+    Raises InvalidInput. Without ``api_group`` all objects must be of one API; with it objects of
+    the other API are left out.
     """
     group = api_group or _only_group(objects)
     of_use = [
@@ -158,7 +159,7 @@ def _group(given: Given) -> str:
 
 
 def _objects(parameters: Parameters, bad: list[Finding]) -> list[Given]:
-    """What is given; with ``on_error: report`` what is no object is in ``bad``."""
+    """The given objects; with ``on_error: report`` invalid items are in ``bad``."""
     report, own = parameters["on_error"] == "report", parameters["objects"] or []
     if report and not isinstance(own, str):
         objects = read_given(own if isinstance(own, list) else [own], "objects", "", bad)
@@ -177,9 +178,9 @@ def _objects(parameters: Parameters, bad: list[Finding]) -> list[Given]:
 def describe(
     task: Task, allocation: Allocation, limits: Limits, hindrances: Hindrances | None = None
 ) -> Result:
-    """What the module returns for an answer, with reasons and conflicts.
+    """Result of the module for an answer, with reasons and conflicts.
 
-    ``hindrances`` say why nodes do not take a pod; without, the task does.
+    ``hindrances`` are the reasons of nodes that do not take a pod, by default those of the task.
     """
     instance = task.instance
     nodes = {found.node for found in allocation.claims if found is not None}
@@ -216,7 +217,7 @@ def describe(
 
 
 def _refused(task: Task, allocation: Allocation) -> list[dict[str, str]]:
-    """What was left out, and claims for which the search ended at a selector that fails."""
+    """Refused pods and claims, and claims whose search ended at a failing selector."""
     claims = task.instance.claims
     failed = [
         Refusal("ResourceClaim", claims[claim].namespace, claims[claim].name, reason)
@@ -231,7 +232,7 @@ def _pods(
     node_results: list[dict[str, t.Any]],
     hindrances: Hindrances | None,
 ) -> list[dict[str, str | None]]:
-    """The node of each pod, where all of its claims have their devices, or why it has none."""
+    """The node of each pod whose claims all have devices, or the reason why it has none."""
     nodes: dict[Key, str | None] = {}
     for unit, pods in zip(task.instance.units, task.pods):
         given = allocation.claims[unit.claims[0]]

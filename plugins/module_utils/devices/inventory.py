@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which node has which devices, and who holds them: for people, from the objects of either API.
+"""Devices by node with their holders, for people, from the objects of either API.
 
-Devices that draw on the same counters are one thing that is divided, such as a GPU in partitions.
-Its scale is the counters that stand for one slice each (``memory-slice-0`` and so on), so that each
-partition has its place; without any it is the memory, or else what most of the devices draw on.
+Devices that consume the same counters are one divided device, such as a GPU in partitions. Its
+scale is the counters of single slices (``memory-slice-0`` and so on), so that each partition has
+its place. Without these it is the memory, else the counter that most of the devices consume.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import labels_of
 
-# Of devices that several nodes reach.
+# Devices that several nodes reach.
 NETWORK = ""
 _NUMBERED = re.compile(r"(.*?)([0-9]+)")
 _FEWEST_SLICES = 2
@@ -54,7 +54,7 @@ _FEWEST_SLICES = 2
 
 @dataclass(frozen=True)
 class Holder:
-    """A claim that has devices, and the pods that it has them for."""
+    """A claim that has devices, and its pods."""
 
     claim: str
     pods: tuple[str, ...]
@@ -62,7 +62,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of something that is divided, held through the device of this name."""
+    """An interval of a divided device, held through the device of this name."""
 
     device: str
     holder: int
@@ -72,9 +72,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Divided:
-    """Something that is divided into ``units``.
+    """A device that is divided into ``units``.
 
-    ``used`` and ``capacity`` are quantities of what is called ``amount``.
+    ``used`` and ``capacity`` are quantities of ``amount``.
     """
 
     driver: str
@@ -90,7 +90,7 @@ class Divided:
 
 @dataclass(frozen=True)
 class Whole:
-    """A device that is had wholly, by one holder, or by several that look on."""
+    """A device that one holder has completely, or several have with admin access."""
 
     driver: str
     pool: str
@@ -109,7 +109,7 @@ class NodeDevices:
 
 @dataclass
 class Inventory:
-    """Devices by node, the holders that they name by position, and objects that say nothing."""
+    """Devices by node, their holders by position, and the problems of unreadable objects."""
 
     nodes: dict[str, NodeDevices] = field(default_factory=dict)
     holders: list[Holder] = field(default_factory=list)
@@ -122,7 +122,7 @@ class _Taken(t.NamedTuple):
 
 
 def inventory(given_objects: t.Sequence[Given]) -> Inventory:
-    """What the objects say; those that cannot be read are among the problems."""
+    """The inventory of the objects; unreadable objects are among the problems."""
     found = Inventory()
     stock = _Stock(found)
     by_kind: dict[str, list[Given]] = defaultdict(list)
@@ -142,7 +142,7 @@ class _Stock:
         self._found = found
 
     def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
-        """ResourceSlices, with what ResourceClaims have of them."""
+        """ResourceSlices, with the allocations of ResourceClaims."""
         findings = Findings()
         slices = dra_slices.Slices(findings, nodes)
         slices.read(by_kind.get("ResourceSlice", []))
@@ -158,7 +158,7 @@ class _Stock:
         self._sort(slices.devices, slices.counters, taken, unusable)
 
     def add_prototype(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
-        """DevicePools, with what DeviceClaims have of them."""
+        """DevicePools, with the allocations of DeviceClaims."""
         pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
         for given in by_kind.get("DevicePool", []):
             found = guarded(given, lambda: pools.add(given))  # noqa: B023 - called at once
@@ -184,7 +184,7 @@ class _Stock:
         pods: t.Sequence[str],
         held_devices: t.Callable[[Given], t.Sequence[t.Any]],
     ) -> None:
-        """Note what a claim has; who only looks on takes nothing."""
+        """Note the devices of a claim; admin access takes nothing."""
         found = guarded(given, lambda: list(held_devices(given)))
         if isinstance(found, Finding):
             self._found.problems.append(str(found))
@@ -223,7 +223,7 @@ class _Stock:
 
 
 def _groups(devices: t.Sequence[Device], counters: t.Sequence[Counter]) -> list[list[int]]:
-    """Positions of devices that draw on the same counters, directly or through others."""
+    """Positions of devices that consume the same counters, directly or through others."""
     leader = list(range(len(counters)))
 
     def find(counter: int) -> int:
@@ -288,9 +288,9 @@ def _is_slice(counter: Counter) -> bool:
 
 
 def _families(counters: t.Sequence[Counter]) -> dict[int, list[int]]:
-    """By slice, all slices whose names differ from its name in the number, in that order.
+    """For each slice, all slices whose names differ only in the number, in that order.
 
-    Slices that no device draws on are among them: they have their place, too.
+    Slices that no device consumes are included, because they have places too.
     """
     families: dict[t.Hashable, list[tuple[int, int]]] = defaultdict(list)
     for place, counter in enumerate(counters):
@@ -303,7 +303,7 @@ def _families(counters: t.Sequence[Counter]) -> dict[int, list[int]]:
 
 
 def _slices(drawn: t.Collection[int], families: t.Mapping[int, t.Sequence[int]]) -> dict[int, int]:
-    """Place by counter, of the largest family of slices that the devices draw on."""
+    """Place by counter, of the largest family of slices that the devices consume."""
     used = [families[counter] for counter in drawn if counter in families]
     largest = max(used, key=lambda family: (len(family), family[0]), default=())
     if len(largest) < _FEWEST_SLICES:
@@ -314,7 +314,7 @@ def _slices(drawn: t.Collection[int], families: t.Mapping[int, t.Sequence[int]])
 def _parts_in_slices(
     held: t.Sequence[tuple[Device, int]], slices: t.Mapping[int, int], scale: int, capacity: int
 ) -> t.Iterator[Part]:
-    """Where each held device lies; one that names no slice takes free ones by its amount."""
+    """Place of each allocated device; one without a named slice takes free ones by its amount."""
     free = set(slices.values())
     own: list[tuple[Device, int, list[int]]] = []
     for device, holder in held:
@@ -341,7 +341,7 @@ def _stretches(places: t.Sequence[int]) -> t.Iterator[tuple[int, int]]:
 
 
 def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Part]:
-    """One after the other, as nothing says where they lie."""
+    """Consecutive places, because no counter defines them."""
     first = 0
     for device, holder in held:
         size = dict(device.consumes).get(scale, 0)
@@ -350,7 +350,7 @@ def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Part]
 
 
 def _divided_by_portions(device: Device, taken: t.Sequence[_Taken]) -> Divided:
-    """A device of which claims take portions of its capacity."""
+    """A device whose capacity claims share in portions."""
     amount = min(device.capacities, key=lambda name: ("memory" not in name, name))
     capacity = device.capacities[amount].amount
     parts: list[Part] = []
@@ -373,7 +373,7 @@ def _divided_by_portions(device: Device, taken: t.Sequence[_Taken]) -> Divided:
 
 
 def _common_name(names: t.Sequence[str], otherwise: str) -> str:
-    """What the names of a thing's devices begin with: ``gpu-0`` of ``gpu-0-mig-1g.5gb-0``."""
+    """Common prefix of the names of a divided device: ``gpu-0`` of ``gpu-0-mig-1g.5gb-0``."""
     words = [name.split("-") for name in names]
     common = words[0]
     for other in words:

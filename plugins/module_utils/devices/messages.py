@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a pod gets no devices, in one sentence over all nodes, as kube-scheduler's events put it."""
+"""One sentence over all nodes why a pod gets no devices, like kube-scheduler's events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reasons i
 # Namespace and name.
 Key = tuple[str, str]
 Json = dict[str, t.Any]
-# By the names of nodes that do not take the pod at all, why.
+# Reasons by the names of nodes that do not take the pod at all.
 Hindrances = t.Callable[[Key], t.Mapping[str, str]]
 
 _NO_DEVICES = "node(s) without the devices"
@@ -31,9 +31,9 @@ def unplaced_messages(
     hindrances: Hindrances | None,
     out_of_time: bool,
 ) -> dict[Key, str]:
-    """A sentence for each of the pods: how many nodes lack what.
+    """A sentence for each pod that counts the nodes by reason.
 
-    A node counts with what keeps the pod away at all, else with what its devices lack.
+    A node counts with the reason that excludes the pod at all, else with its lack of devices.
     """
     names = [node.name for node in task.instance.nodes]
     why_not = hindrances or _by_units(task, names)
@@ -55,7 +55,7 @@ def unplaced_messages(
 
 
 def _by_units(task: Task, names: t.Sequence[str]) -> Hindrances:
-    """What the task itself says of the nodes of each pod."""
+    """Hindrances by the task itself, for the nodes of each pod."""
     nodes = {key: unit.nodes for unit, keys in zip(task.instance.units, task.pods) for key in keys}
 
     def why_not(key: Key) -> t.Mapping[str, str]:
@@ -68,7 +68,7 @@ def _by_units(task: Task, names: t.Sequence[str]) -> Hindrances:
 
 
 def _lacking_on(result: t.Mapping[str, t.Any]) -> str:
-    """What a node's first unsatisfied claim lacks, in the prototype's words."""
+    """The lack of a node's first unsatisfied claim, in the prototype's words."""
     for claim in result["DeviceClaimResults"]:
         if claim["best"] < 0:
             sets = [one.get("failureReason") for one in claim.get("poolSetResults") or ()]

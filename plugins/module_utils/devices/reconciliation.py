@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Giving the devices of a cluster to the claims of its pods: the work of device_reconciliation."""
+"""Allocation of a cluster's devices to its pods' claims, the work of device_reconciliation."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 
 
 class Api(t.NamedTuple):
-    """How objects of an API group are read as a task, and kept in a cluster."""
+    """Reader and adapter of the objects of an API group."""
 
     read_task: t.Callable[[t.Sequence[Given], Options], Task]
     adapter: Adapter
@@ -102,13 +102,13 @@ SPEC = KUBERNETES.merge(
 
 _OPTIONS = Options(report=True, only_for_pods=True)
 
-# Each attempt begins anew because somebody else was quicker, so somebody else got on meanwhile.
+# An attempt is repeated only if another client wrote first, so some client always progresses.
 _ATTEMPTS = 8
 _LONGEST_PAUSE_SECONDS = 0.2
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Release what ended pods had, give devices to claims of waiting pods, send these to nodes.
+    """Release devices of ended pods, allocate devices to claims of waiting pods, and bind these.
 
     The result is that of the module. Raises InvalidInput, ApiError and MissingLibrary.
     """
@@ -126,10 +126,10 @@ def give_devices(
     *,
     is_approved: bool = False,
 ) -> Result:
-    """As ``reconcile``, with the plan as a value; an empty one leaves all nodes open.
+    """Like ``reconcile``, with the plan as a value; an empty plan restricts no node.
 
-    Pods and nodes outside of ``scope`` are left as they are. If the plan ``is_approved``, only its
-    pods get devices, each on its planned node.
+    Pods and nodes outside of ``scope`` are not touched. If the plan ``is_approved``, only its pods
+    get devices, each on its planned node.
     """
     Limits.of(options)
     volume_timeout_of(options)
@@ -142,7 +142,7 @@ def give_devices(
 
 
 def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) -> dict[Key, str]:
-    """Waiting pods that the run brought to no node, with the reasons that it knows better."""
+    """Waiting pods that the run did not bind, with its more specific reasons."""
     sent = {
         (each["namespace"], each["name"])
         for each in result["changes"]
@@ -162,7 +162,7 @@ def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) ->
 
 
 def trim_pod(pod: Object) -> Object:
-    """As in a snapshot, with all that says which devices the pod uses."""
+    """The pod as in a snapshot, with all fields about its devices."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     trimmed = snapshot.trim_pod(pod)
     for part, kept, name in (
@@ -193,11 +193,11 @@ class _Reconciliation:
         return APIS[self.options["api_group"]]
 
     def run(self) -> Result:
-        """Attempts, until one was not disturbed."""
+        """Attempts until one has no conflict."""
         answer: Result = {}
         for attempt in range(_ATTEMPTS):
             if attempt:
-                # Two that wait equally long would meet again.
+                # Random, because two runs with equal waits would conflict again.
                 time.sleep(random.uniform(0, _LONGEST_PAUSE_SECONDS))
             answer = self._attempt()
             if not self.contended:
@@ -243,10 +243,10 @@ class _Reconciliation:
         return answer
 
     def _solve(self, task: Task, pods: Pods) -> tuple[Task, Allocation]:
-        """The answer, with pods on the nodes of the plan as far as their devices are there.
+        """The answer, with pods on the nodes of the plan as far as their devices are available.
 
-        Devices that are gone since the plan was made let a pod look elsewhere; where that takes
-        those of another, the plan counts for nobody.
+        A pod whose planned devices are gone may go to another node; if it takes the devices of
+        another pod there, the plan is ignored.
         """
         solve = STRATEGIES[self.options["strategy"]]
         planned = dict(pods.planned)
@@ -263,7 +263,7 @@ class _Reconciliation:
         return task, solve(task.instance, Limits.of(self.options))
 
     def _why_not(self, room: Room, planned: t.Mapping[Key, str], key: Key) -> t.Mapping[str, str]:
-        """By the names of nodes that do not take the pod, why."""
+        """Reasons by the names of nodes that do not take the pod."""
         reasons = room.why_not(key)
         if not self.is_approved or key not in planned:
             return reasons
@@ -272,9 +272,10 @@ class _Reconciliation:
         return {**others, **reasons}
 
     def _of_plan(self, part: str, pods: Pods) -> dict[Key, Object]:
-        """A part of the plan by pods, without those that were replaced meanwhile.
+        """A part of the plan by pods, without pods that were replaced meanwhile.
 
-        Its reasons for ``unplaced`` pods are told here too: those of two modules would take turns.
+        Its reasons for ``unplaced`` pods are used here too, because the reasons of two modules
+        would alternate.
         """
         entries = {(one["namespace"], one["pod"]): one for one in self.plan.get(part) or ()}
         return {
@@ -309,9 +310,9 @@ class _Reconciliation:
         )
 
     def _send(self, view: View, pods: Pods, nodes: t.Mapping[Key, str]) -> None:
-        """Bind or pin; where a node does not take a pod after all, its devices become free.
+        """Bind or pin; if a node refuses a pod after all, its devices become free.
 
-        Pods of one attempt may be too many for a node, so another attempt looks for others.
+        Pods of one attempt may exceed a node, so another attempt looks for other nodes.
         """
         seconds = volume_timeout_of(self.options)
         sent = send_to_nodes(self.kube, self.context, pods, nodes, seconds)
@@ -346,7 +347,7 @@ class _Reconciliation:
 
 
 def without_devices(task: Task, allocation: Allocation) -> set[Key]:
-    """Pods of units of which a claim gets nothing."""
+    """Pods of units with a claim that gets nothing."""
     return {
         key
         for unit, pods in zip(task.instance.units, task.pods)
@@ -356,7 +357,7 @@ def without_devices(task: Task, allocation: Allocation) -> set[Key]:
 
 
 def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
-    """What the answer gives, by units; a unit of which a claim gets nothing gets nothing."""
+    """Grants of the answer, by units; a unit with a claim that gets nothing has none."""
     grants = []
     for unit, pods in zip(task.instance.units, task.pods):
         chosen = [(claim, allocation.claims[claim]) for claim in unit.claims]

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moving running pods step by step: evict one, wait for the pod that replaces it, bind that.
+"""Moves of running pods step by step: evict one, wait for its replacement, bind that.
 
-The Eviction API refuses, with status 429, what a PodDisruptionBudget forbids; the first refusal
-ends the run. Source: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/.
+The Eviction API refuses, with status 429, evictions that a PodDisruptionBudget forbids; the first
+refusal ends the run. Source: https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ SPEC = KUBERNETES.merge(
 
 
 def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
-    """Carry the steps of a plan out, while no other run binds or moves pods.
+    """Execute the steps of a plan, while no other run binds or moves pods.
 
-    Raises InvalidInput and ApiError where nothing was begun.
+    Raises InvalidInput and ApiError if nothing was begun.
     """
     options = SPEC.complete(parameters)
     return make_moves(Kube.connect(options), _read_steps(options), options, context)
@@ -83,8 +83,8 @@ def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
 def make_moves(
     kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context
 ) -> Result:
-    """As ``move_pods``, with the steps as values."""
-    # A refusal is an answer: it is not asked again until it changes.
+    """Like ``move_pods``, with the steps as values."""
+    # A refusal is an answer and is not repeated.
     once = kube.unrepeating()
 
     def work(guard: Guard | None) -> Result:
@@ -101,7 +101,7 @@ def make_moves(
 
 
 def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome]:
-    """What becomes of a step after what became of those before it."""
+    """Outcome of a step after the outcomes of those before it."""
     if any(outcome.ends_the_run for outcome in before):
         return not_made(step, "left", "the run ended before")
     nodes = {node for move in step.moves for node in (move.source, move.target)}
@@ -120,7 +120,7 @@ def _read_steps(options: Parameters) -> list[Step]:
 
 
 def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:
-    """The steps of a plan, as power_placement returns them."""
+    """The steps of a plan, in the form of power_placement."""
     return [
         Step(number, tuple(_read_move(move) for move in step["moves"]))
         for number, step in enumerate(listed, 1)

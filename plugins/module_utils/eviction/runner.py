@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One step of moves: looked at as a whole before it begins, then made move by move."""
+"""One step of moves: checked as a whole before it begins, then executed move by move."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _TOO_MANY_REQUESTS = 429
 _PAUSE_SECONDS = 0.5
 _FORBIDDEN = "a PodDisruptionBudget forbids the eviction: "
 
-# ``evicted``: the pod is gone, but the one that replaces it is not where it was to go.
+# ``evicted``: the pod is gone, but its replacement is not on the target.
 Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
 
 
 @dataclass(frozen=True)
 class Move:
-    """One pod of a step. ``uid`` None stands for whichever pod has the name now."""
+    """One pod of a step. ``uid`` None stands for the present pod of this name."""
 
     namespace: str
     pod: str
@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one move, and why it is not made; ``replacement`` is the new pod's name."""
+    """Outcome of one move, with the reason of a failure; ``replacement`` is the new pod's name."""
 
     step: int
     move: Move
@@ -97,14 +97,14 @@ class Outcome:
 def not_made(
     step: Step, fate: Fate, reason: str, known: t.Mapping[Move, Outcome] | None = None
 ) -> list[Outcome]:
-    """The outcomes of a step: those that are known, and one and the same for all other moves."""
+    """The outcomes of a step: known ones, and a common one for all other moves."""
     return [
         (known or {}).get(move) or Outcome(step.number, move, fate, reason) for move in step.moves
     ]
 
 
 class _NotMade(Exception):
-    """Nothing becomes of this move; the text says why."""
+    """The move is not made; the text is the reason."""
 
     def __init__(self, fate: Fate, reason: str) -> None:
         super().__init__(reason)
@@ -112,22 +112,22 @@ class _NotMade(Exception):
 
 
 class Mover:
-    """Carries out one step after another."""
+    """Executes one step after another."""
 
     def __init__(self, options: Parameters, context: Context, kube: Kube, once: Kube) -> None:
-        """``once`` is a client of the same server that repeats nothing."""
+        """``once`` is a client of the same server without repetitions."""
         if options["timeout"] <= 0:
             raise InvalidInput(f"timeout: {options['timeout']} is not more than 0 seconds")
         self._options = options
         self._context = context
         self._kube = kube
         self._once = once
-        # Pods that were evicted from each node, and their uids: they may take their time to go.
+        # Evicted pods of each node, and their uids, which may take long to stop.
         self._leaving: dict[str, dict[str, str]] = {}
         self._prospect = _Prospect(self._kube)
 
     def carry_out(self, step: Step) -> list[Outcome]:
-        """What became of each move of a step, in their order."""
+        """Outcome of each move of a step, in their order."""
         known: dict[Move, Outcome] = {}
         if len(step.moves) > 1 or self._context.check_mode:
             known = self._rehearse(step)
@@ -140,16 +140,16 @@ class Mover:
         return self._with_the_rest(step, known)
 
     def _with_the_rest(self, step: Step, known: t.Mapping[Move, Outcome]) -> list[Outcome]:
-        """Moves that were not tried share the fate of the step."""
+        """Untried moves get the outcome of the step."""
         last = list(known.values())[-1]
         if last.fate == "skipped":
             return not_made(step, "skipped", f"pod {last.move.pod}: {last.reason}", known)
         return not_made(step, "left", "the run ended before", known)
 
     def _rehearse(self, step: Step) -> dict[Move, Outcome]:
-        """The first move that would not be made, if any: all are looked at, none is begun.
+        """The first infeasible move, if any; all are checked, none is begun.
 
-        The API judges each eviction alone, so budgets are counted here for all of them together.
+        The API checks each eviction alone, so budgets are counted here for all of them together.
         """
         if not self._context.check_mode:
             self._prospect = _Prospect(self._kube)
@@ -166,7 +166,7 @@ class Mover:
         return {}
 
     def _failed(self, step: Step, move: Move, error: _NotMade | ApiError | LeaseLost) -> Outcome:
-        """What an error means for a move; raised again where no pod was evicted yet."""
+        """Outcome of a move after an error; raised again if no pod was evicted yet."""
         if isinstance(error, _NotMade):
             return Outcome(step.number, move, error.fate, str(error))
         if not self._leaving:
@@ -174,7 +174,7 @@ class Mover:
         return Outcome(step.number, move, "stopped", str(error))
 
     def _count_budgets(self, pods: t.Sequence[Object]) -> None:
-        """The last of these pods must be free to go after the others."""
+        """Check that the last of these pods may be evicted after the others."""
         namespace = pods[-1]["metadata"]["namespace"]
         path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
         try:
@@ -187,7 +187,7 @@ class Mover:
             raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
 
     def _make(self, step: Step, move: Move, begun: bool) -> Outcome:
-        """Move one pod. What cannot be made ends a step that has begun, and the run with it."""
+        """Move one pod. An infeasible move ends a begun step and the run."""
         try:
             pod = self._look(move)
             self._wait_for_room(move, pod)
@@ -217,7 +217,7 @@ class Mover:
         return pod
 
     def _wait_for_room(self, move: Move, pod: Object) -> None:
-        """Until the target takes the pod, as long as pods that were evicted there still stop."""
+        """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
         deadline = time.monotonic() + self._options["timeout"]
         while (reason := _Prospect(self._kube).refusal(move, pod)) is not None:
             if not self._are_leaving(move.target) or time.monotonic() >= deadline:
@@ -225,7 +225,7 @@ class Mover:
             time.sleep(_PAUSE_SECONDS)
 
     def _are_leaving(self, node: str) -> bool:
-        """Whether a pod that was evicted from the node is still there."""
+        """Whether a pod evicted from the node is still there."""
         found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
         return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
 
@@ -240,7 +240,7 @@ class Mover:
             "deleteOptions": options,
         }
         try:
-            # To ask is no write, and needs no Lease.
+            # A dry run is no write, and needs no Lease.
             kube = self._once.guarded(None) if dry_run else self._once
             kube.request("POST", f"{move.path}/eviction", body)
         except ApiError as error:
@@ -256,7 +256,7 @@ class Mover:
         self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
 
     def _has_gone(self, move: Move, pod: Object, error: ApiError) -> bool:
-        """Whether the eviction took effect although its answer was lost. Raises ApiError."""
+        """Whether the eviction took effect despite its lost answer. Raises ApiError."""
         if error.status and error.status < 500:
             return False
         found = self._kube.find(move.path)
@@ -278,7 +278,7 @@ class Mover:
                 item, self._options["scheduler_name"]
             )
 
-        # A pod of which this cannot be said is no replacement.
+        # An unreadable pod is no replacement.
         return [
             item
             for item in listed
@@ -302,7 +302,7 @@ class Mover:
             time.sleep(_PAUSE_SECONDS)
 
     def _bind(self, move: Move, replacement: Object) -> None:
-        """Bind the new pod; one that cannot be bound waits for the next plan."""
+        """Bind the new pod; if that fails, the pod waits for the next plan."""
         metadata = replacement["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         placement = Placement(move.namespace, name, move.target, uid)
@@ -315,7 +315,7 @@ class Mover:
 
 
 class _Prospect:
-    """The nodes as they will be after moves that are only thought of."""
+    """The nodes after simulated moves."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -323,7 +323,7 @@ class _Prospect:
         self._arrived: dict[str, list[Object]] = {}
 
     def refusal(self, move: Move, pod: Object) -> str | None:
-        """Why the target does not take the pod; None where it does. Raises ApiError."""
+        """Why the target does not accept the pod; None if it does. Raises ApiError."""
         subject = Subject("Pod", move.pod, move.namespace)
         read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
         if isinstance(read, WattwiseError):
@@ -339,7 +339,7 @@ class _Prospect:
         return node.refusal(pod)
 
     def move(self, move: Move, pod: Object) -> None:
-        """Think of the pod as moved, if the target takes it."""
+        """Simulate the move if the target accepts the pod."""
         reason = self.refusal(move, pod)
         if reason is not None:
             raise _NotMade("skipped", reason)

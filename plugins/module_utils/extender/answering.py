@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Answers to the calls of kube-scheduler: which nodes a pod may have, and which are better."""
+"""Answers to the filter and prioritize calls of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CROWDED = "the placement plan of wattwise.kube reserves this node for waiting po
 
 
 class Extender:
-    """Judges pods of the schedulers in ``scheduler_names``; all pods where there are none.
+    """Answers for pods of the schedulers in ``scheduler_names``; for all pods if it is empty.
 
-    Every profile of a kube-scheduler asks every extender, about pods of other profiles too.
+    Every profile of a kube-scheduler calls every extender, also for pods of other profiles.
     """
 
     def __init__(self, state: ClusterState, scheduler_names: t.Collection[str] = ()) -> None:
@@ -38,7 +38,7 @@ class Extender:
     def filter(self, body: bytes) -> str:
         """ExtenderFilterResult. Raises InvalidInput for a body that kube-scheduler never sends.
 
-        Reservations never leave a pod without any node: then all nodes pass.
+        If reservations exclude all nodes, all nodes pass.
         """
         call = wire.read_call(body)
         pod = self._judged(call)

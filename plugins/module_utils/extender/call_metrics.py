@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Figures of an extender's calls and of what it knows, for Prometheus."""
+"""Metrics of an extender's calls and of its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OUTCOMES = ("answered", "refused")
 
 @dataclass
 class _Calls:
-    """Calls of one verb: numbers by outcome, and by the bound of seconds they stayed below."""
+    """Calls of one verb: counts by outcome, and by the bucket of seconds."""
 
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_OUTCOMES, 0))
     buckets: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS) + 1))
@@ -25,13 +25,13 @@ class _Calls:
 
 
 class CallMetrics:
-    """Counters since the start; used by the thread of the server alone."""
+    """Counters since the start; used only by the thread of the server."""
 
     def __init__(self, verbs: t.Iterable[str]) -> None:
         self._calls = {verb: _Calls() for verb in verbs}
 
     def count(self, verb: str, outcome: str, seconds: float) -> None:
-        """Count a call that took so long."""
+        """Count a call with its duration."""
         calls = self._calls[verb]
         calls.outcomes[outcome] += 1
         calls.buckets[bisect.bisect_left(_BOUNDS, seconds)] += 1

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The cluster as an extender knows it: kept up to date by watches, asked by kube-scheduler.
+"""The extender's state of the cluster, updated by watches and read by calls of kube-scheduler.
 
 A pod that was just scored is assumed on the node with the highest score until its binding is seen,
-because the next pod is asked for before that. Waiting pods that a plan gives a node count there.
+because the call for the next pod comes before that. Waiting pods count on their planned nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.views impor
 )
 
 ASSUMED_SECONDS = 5.0
-# As long as the last reading of a BMC stands in for a missing one.
+# As long as the last reading of a BMC replaces a missing one.
 MEASURED_SECONDS = 300.0
 
 
@@ -58,7 +58,7 @@ class ClusterState:
         self._measured: dict[str, Measured] = {}
         self._measured_until = float("inf")
         self._pods: dict[PodKey, PodLoad] = {}
-        # By node: pods that are there, and planned pods that wait.
+        # By node: its pods, and waiting pods planned there.
         self._running: dict[str, dict[PodKey, PodLoad]] = {}
         self._reserved: dict[str, dict[PodKey, PodLoad]] = {}
         self._reserved_on: dict[PodKey, str] = {}
@@ -66,11 +66,11 @@ class ClusterState:
         self._priced: dict[PodKey, PricedNodes] = {}
         self._priced_of: dict[str, PricedNodes] = {}
         self._arriving: PricedNodes | None = None
-        # One at a time: two publications that arrive together would miss each other's nodes.
+        # One at a time: two concurrent publications would miss each other's nodes.
         self._publishing = threading.Lock()
 
     def set_node(self, name: str, allocatable: Allocatable | None) -> None:
-        """A node as ``views.view_node`` gives it; None where it is gone."""
+        """A node as ``views.view_node`` gives it; None if it is gone."""
         with self._lock:
             if allocatable is None:
                 self._nodes.pop(name, None)
@@ -79,7 +79,7 @@ class ClusterState:
             self._refresh(name)
 
     def set_pod(self, key: PodKey, load: PodLoad | None) -> None:
-        """A pod that waits or runs; None where it is gone or finished."""
+        """A waiting or running pod; None if it is gone or finished."""
         with self._lock:
             before = self._pods.pop(key, None)
             if before is not None and before.node:
@@ -95,7 +95,7 @@ class ClusterState:
                 self._refresh(name)
 
     def set_measured(self, found: t.Mapping[str, Measured]) -> None:
-        """The use of nodes that were measured anew; others keep theirs until it is too old."""
+        """The use of newly measured nodes; others keep theirs until it is too old."""
         for name, measured in found.items():
             with self._lock:
                 self._measured[name] = measured
@@ -108,7 +108,7 @@ class ClusterState:
         return measured.until + self._measured_seconds
 
     def _end_measurements(self) -> None:
-        """End measurements that are too old."""
+        """Drop measurements that are too old."""
         now = self._clock()
         if now < self._measured_until:
             return
@@ -120,7 +120,7 @@ class ClusterState:
         self._measured_until = min(ends, default=float("inf"))
 
     def set_publication(self, key: PodKey, publication: Publication | None) -> None:
-        """Take a run's publication; None withdraws it. The first of two that name a node counts."""
+        """Set a run's publication; None withdraws it. The first of two that name a node counts."""
         with self._publishing:
             if publication is None:
                 with self._lock:
@@ -174,7 +174,7 @@ class ClusterState:
             }
 
     def scores(self, pod: AskingPod, names: t.Sequence[str]) -> list[int]:
-        """The score of each node for the pod; the only best one is where it is assumed to go."""
+        """The score of each node for the pod; a unique best one is its assumed node."""
         with self._lock:
             self._expire()
             self._forget(pod.key)
@@ -186,13 +186,13 @@ class ClusterState:
             return found
 
     def prices(self, pod: AskingPod, names: t.Sequence[str]) -> Prices:
-        """What the pod costs on each node."""
+        """Cost of the pod on each node."""
         with self._lock:
             self._expire()
             return self._prices(pod, names)
 
     def crowded(self, pod: AskingPod, names: t.Iterable[str]) -> set[str]:
-        """Nodes that planned pods of the same priority or a higher one leave no room on."""
+        """Nodes without room beside planned pods of the same or a higher priority."""
         with self._lock:
             self._expire()
             own = self._planned_node(pod.key)
@@ -205,7 +205,7 @@ class ClusterState:
     def _prices(self, pod: AskingPod, names: t.Sequence[str]) -> Prices:
         positions: dict[int, list[int]] = defaultdict(list)
         fleets = [self._priced_of.get(name) for name in names]
-        # Nearly always; dividing a thousand names takes as long as pricing them.
+        # Nearly always; splitting a thousand names takes as long as pricing them.
         if fleets and fleets[0] is not None and fleets.count(fleets[0]) == len(fleets):
             return fleets[0].prices(pod, names, self._clock())
         for position, fleet in enumerate(fleets):
@@ -237,7 +237,7 @@ class ClusterState:
         )
 
     def _planned_node(self, key: PodKey) -> str:
-        """The node that a plan still intends for a waiting pod."""
+        """The planned node of a waiting pod, if it is still valid."""
         load, now = self._pods.get(key), self._clock()
         for priced in self._priced.values():
             publication = priced.publication
@@ -271,7 +271,7 @@ class ClusterState:
             self._refresh(assumed.load.node)
 
     def _expire(self) -> None:
-        """End what was measured, assumed and intended too long ago."""
+        """Drop measurements, assumptions and intentions that are too old."""
         self._end_measurements()
         now = self._clock()
         for key in [key for key, one in self._assumed.items() if one.until <= now]:
@@ -281,7 +281,7 @@ class ClusterState:
                 self._reserve(key)
 
     def _refresh(self, name: str) -> None:
-        """Bring the price of a node up to date."""
+        """Update the price of a node."""
         for priced in (self._priced_of.get(name), self._arriving):
             if priced is not None and name in priced.index:
                 measured = self._measured.get(name)
@@ -297,7 +297,7 @@ class ClusterState:
 
 
 def _take(pods: dict[str, dict[PodKey, PodLoad]], node: str, key: PodKey) -> None:
-    """Take a pod from a node; nothing is kept of a node without pods."""
+    """Remove a pod from a node; a node without pods is dropped."""
     pods[node].pop(key, None)
     if not pods[node]:
         del pods[node]

@@ -36,7 +36,7 @@ class Feed:
     """Watches of one cluster, each in a thread of its own, until ``stop`` is set."""
 
     def __init__(self, kube: Kube, state: ClusterState, namespace: str, say: Say) -> None:
-        """``namespace`` has the ConfigMaps that runs publish."""
+        """``namespace`` is the namespace of the ConfigMaps that runs publish."""
         self._kube, self._state, self._say = kube, state, say
         config_maps = f"/api/v1/namespaces/{namespace}/configmaps"
         self._collections: tuple[Collection[t.Any], ...] = (
@@ -65,7 +65,7 @@ class Feed:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all that is watched was listed once."""
+        """Whether every watched collection was listed once."""
         return all(collection.was_listed for collection in self._collections)
 
     def _in_a_thread(self, work: t.Callable[[], None]) -> None:
@@ -104,7 +104,7 @@ class Feed:
         try:
             items = self._kube.unrepeating().list(METRICS)
         except ApiError as error:
-            # Runs do without metrics in a cluster without a metrics server, and so does this.
+            # A cluster without a metrics server has no metrics, for runs as for this.
             if error.status != 404 and str(error) != self._trouble:
                 self._say(str(error))
             self._trouble = str(error)

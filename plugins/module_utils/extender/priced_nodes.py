@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The nodes of one publication with their curves, as arrays: what one more pod costs on each."""
+"""Nodes of one publication with their curves, as arrays for the cost of one more pod."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
 
 
 class PricedNodes:
-    """Costs of the nodes with a curve, as the placement counts them.
+    """Costs of the nodes with a curve, by the placement's cost function.
 
-    A node has no price before ``refresh`` has told what runs there.
+    A node has no price before ``refresh`` has set its pods.
     """
 
     def __init__(self, publication: Publication) -> None:
@@ -55,7 +55,7 @@ class PricedNodes:
         loads: t.Iterable[PodLoad],
         measured: Measured | None,
     ) -> None:
-        """Take note of a node with these pods."""
+        """Set the pods of a node."""
         index = self.index[name]
         if not is_there:
             self._costs.priced[index] = False
@@ -67,9 +67,9 @@ class PricedNodes:
         self._costs.update(index, of_nodes.of(name, None, occupancy), occupancy.hosts_workload)
 
     def prices(self, pod: AskingPod, names: t.Sequence[str], now: float) -> Prices:
-        """What the pod costs on each of these nodes.
+        """Cost of the pod on each of these nodes.
 
-        A pod on a node that the plan empties also costs what the emptying would have saved.
+        A pod on a node that the plan empties also costs the saving of the emptying.
         """
         costs = self._costs
         nodes = numpy.array([self.index[name] for name in names], dtype=numpy.int64)
@@ -84,7 +84,7 @@ class PricedNodes:
 
 
 def _best_load(curve: Curve, rules: Rules) -> float:
-    """The fewest watts per core beyond standby that the node can have."""
+    """The smallest possible watts per core of the node beyond standby."""
     return min(
         (watts - rules.standby_watts) / cores
         for cores, watts in zip(curve.cores, curve.watts)

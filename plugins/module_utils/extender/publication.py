@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The document that a run publishes for extenders: curves, rules, and what its plan intends.
+"""The document that a run publishes for extenders: curves, rules, and the intentions of its plan.
 
-It lies in a ConfigMap, because an extender has a pod and an account of its own.
+It is in a ConfigMap, because an extender has a separate pod and account.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ PodKey = tuple[str, str]
 LABEL = "wattwise.github.io/extender"
 KEY = "publication.json.gz"
 RULES = ("usage_source", "pod_usage_assumption", "allow_power_off", "standby_watts")
-# Intentions end so long after the last run that had them.
+# Lifetime of intentions after the last run that had them.
 INTENTIONS_SECONDS = 900.0
 REPEAT_SECONDS = 300.0
 _SOURCES = ("auto", "metrics", "requests")
 
 
 class Planned(t.NamedTuple):
-    """The node that the plan gives a waiting pod; an empty ``uid`` is not known."""
+    """The planned node of a waiting pod; an empty ``uid`` is unknown."""
 
     node: str
     uid: str
@@ -66,10 +66,10 @@ class Planned(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Publication:
-    """A run's curves by node and its rules; what its plan intends until ``intends_until``.
+    """A run's curves by node, its rules, and its plan's intentions until ``intends_until``.
 
     ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
-    moves away, with the watts that this saves.
+    moves away, with the saved watts.
     """
 
     rules: Rules
@@ -114,7 +114,7 @@ def _emptied(steps: t.Iterable[Object]) -> dict[str, float]:
 def is_due(body: Object, published: Object | None) -> bool:
     """Whether the document has to replace the published one.
 
-    A document with intentions is repeated now and then, because intentions end without repetition.
+    A document with intentions is repeated periodically, because intentions expire.
     """
     if published is None:
         return True
@@ -175,7 +175,7 @@ T = t.TypeVar("T")
 
 
 def _each(given: t.Mapping[str, t.Any], read_one: t.Callable[[t.Any], T]) -> dict[str, T]:
-    """What can be read of the values."""
+    """The readable values."""
     found = {}
     for name, value in given.items():
         one = guarded(Subject("Node", name), functools.partial(read_one, value))

@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From added watts of nodes to the scores of kube-scheduler's extenders, 0 to 10.
+"""Scores of kube-scheduler's extenders, 0 to 10, from the added watts of nodes.
 
-The cheapest nodes alone have 10, so that they win wherever the extender's weight outvotes the
-plugins of kube-scheduler. All others have 9 to 0, linear in watts. The scale ends at the most watts
-of a node that runs already: a node that has to be woken would otherwise make all of them equal.
+Only the cheapest nodes have 10, so that they win if the extender's weight outvotes the plugins of
+kube-scheduler. All others have 9 to 0, linear in watts. The scale ends at the most expensive node
+in use, because a sleeping node would make all of these equal.
 
-Where each node would have to be woken, added watts favour the node that idles with the fewest,
-although the next pods come there too. Then watts per core at a node's best load decide.
+If all nodes sleep, added watts favour the node with the lowest idle watts, although the next pods
+come there too. Then watts per core at a node's best load decide.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if t.TYPE_CHECKING:
     )
 
 HIGHEST = 10
-# Less than any curve tells apart; sums of floats differ by less.
+# Below the resolution of curves, and above rounding errors of sums.
 _SAME_WATTS = 1e-6
 
 
 class Prices(t.NamedTuple):
-    """Added watts by node, NaN where they are not known; ``wakes`` where the pod ends its sleep.
+    """Added watts by node, NaN if unknown; ``wakes`` marks nodes whose sleep the pod ends.
 
     ``watts_per_core`` are counted for the awake node at its best load, beyond standby.
     """
@@ -51,10 +51,10 @@ class Prices(t.NamedTuple):
 
 
 def scores_of(prices: Prices, planned: int | None = None) -> list[int]:
-    """The score of each node; 0 where no price is known.
+    """The score of each node; 0 if its price is unknown.
 
-    ``planned`` is the position of the node that a plan gives the pod: it has 10, whatever it costs,
-    and the others at most 9.
+    ``planned`` is the position of the pod's planned node: it has 10, regardless of its cost, and
+    the others at most 9.
     """
     known = ~numpy.isnan(prices.watts)
     running = known & ~prices.wakes
@@ -63,7 +63,7 @@ def scores_of(prices: Prices, planned: int | None = None) -> list[int]:
     if known.any():
         least = costs[known].min()
         most = costs[running if running.any() else known].max()
-        # Where all are equal there is no scale, and all are best.
+        # Equal nodes give no scale, and all are best.
         scale = max(most - least, _SAME_WATTS)
         points = (HIGHEST - 1) * (most - costs[known]) / scale
         points = numpy.where(costs[known] <= least + _SAME_WATTS, HIGHEST, points)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The extender's HTTP server: calls of kube-scheduler over TLS, health and metrics beside them.
+"""The extender's HTTP server: calls of kube-scheduler over TLS, and health and metrics.
 
-Every refusal is one sentence. kube-scheduler takes any status but 200 as a failure and, where the
-extender is ``ignorable``, goes on without it.
+Every refusal is one sentence. kube-scheduler treats any status except 200 as a failure and, if the
+extender is ``ignorable``, continues without it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NAMESPACE = "wattwise-system"
 FILTER, PRIORITIZE = "filter", "prioritize"
 # Longer than kube-scheduler waits for an answer.
 _BODY_SECONDS = 2.0
-# kube-scheduler asks about one pod at a time; each further body costs memory.
+# kube-scheduler schedules one pod at a time; each further body costs memory.
 _BODIES_AT_ONCE = 16
 _RELOAD_SECONDS = 30.0
 _END_SECONDS = 5.0
@@ -69,7 +69,7 @@ class Certificates:
         return context
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Take the present files for new connections. Raises InvalidInput."""
+        """Use the present files for new connections. Raises InvalidInput."""
         try:
             context.load_cert_chain(self.certificate, self.key)
             if self.client_ca:
@@ -78,7 +78,7 @@ class Certificates:
             raise self._unusable(error) from error
 
     def state(self) -> tuple[int, ...]:
-        """Changes with the files. Raises InvalidInput."""
+        """A value that changes with the files. Raises InvalidInput."""
         try:
             return tuple(Path(path).stat().st_mtime_ns for path in self._files())
         except OSError as error:
@@ -110,7 +110,7 @@ class Server:
         self.ports: tuple[int, int] = (0, 0)
 
     def stop(self) -> None:
-        """Take no new calls, and end after the calls that are under way."""
+        """Accept no new calls, and end after the running calls."""
         self._stopped.set()
 
     async def run(
@@ -118,7 +118,7 @@ class Server:
     ) -> None:
         """Serve calls on the first port and health and metrics on the second one.
 
-        Raises InvalidInput, and what ended a thread of the feed.
+        Raises InvalidInput, and the error of a failed thread of the feed.
         """
         context = certificates.context()
         calls = await self._listen(self._calls(), address, ports[0], context)
@@ -141,7 +141,7 @@ class Server:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), 0.5)
             if self._feed.is_ready and not is_tidy:
-                # What was listed stays; searching it for garbage would delay calls.
+                # Listed objects stay; garbage collection of them would delay calls.
                 gc.collect()
                 gc.freeze()
                 is_tidy = True
@@ -152,7 +152,7 @@ class Server:
     def _reload(
         self, context: ssl.SSLContext, certificates: Certificates, files: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Take renewed files; unusable files are tried again, and the former ones stay in use."""
+        """Load renewed files; unusable ones are tried again, and the former ones stay in use."""
         try:
             present = certificates.state()
             if present != files:
@@ -245,14 +245,14 @@ class Server:
                 raise _Refusal(text, 400) from None
 
     def _tell(self, text: str) -> None:
-        """Not for every pod: a client that is wrong is wrong many times a second."""
+        """Log less than every pod, because a faulty client fails many times a second."""
         if time.monotonic() - self._said_at >= _SAY_SECONDS:
             self._said_at = time.monotonic()
             self._say(text)
 
 
 class _Refusal(Exception):
-    """A sentence, and the HTTP status that goes with it."""
+    """A sentence and its HTTP status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -265,7 +265,7 @@ def _say(text: str) -> None:
 
 
 def _port(text: str) -> int:
-    """Without the check, port 99999 would be taken for 34463."""
+    """Without the check, port 99999 would count as 34463."""
     port = int(text)
     if not 0 <= port <= 65535:
         raise ValueError(text)
@@ -276,7 +276,7 @@ _port.__name__ = "port from 0 to 65535"
 
 
 def _seconds(text: str) -> float:
-    """At least as long as metrics-server rests by default between two measurements."""
+    """At least the default interval of metrics-server between two measurements."""
     seconds = float(text)
     if not 15.0 <= seconds <= 86_400.0:
         raise ValueError(text)
@@ -323,9 +323,9 @@ async def _serve(chosen: argparse.Namespace) -> None:
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:
-    """The container's program: 0 when it was told to end, 1 with one sentence when it cannot go on.
+    """The container's program: 0 after a signal to end, 1 with one sentence if it fails.
 
-    The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it asks its own.
+    The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it uses its own.
     """
     chosen = _arguments(arguments)
     try:
@@ -337,6 +337,6 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # A call does not wait for the watches' threads as long as Python lets it by default, 5 ms.
+    # Shorter than Python's default of 5 ms, for which a call would wait for the watches' threads.
     sys.setswitchinterval(0.0005)
     raise SystemExit(main())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Views of Pods, Nodes and their metrics, as small as watts and room of nodes allow."""
+"""Views of Pods, Nodes and their metrics, with only the fields for watts and room."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class PodLoad(t.NamedTuple):
-    """A pod that has a node, or waits for one (``node`` is empty).
+    """A pod with a node, or waiting for one (``node`` is empty).
 
     ``started_at`` is Unix time, 0 for a pod that has not started.
     """
@@ -63,7 +63,7 @@ class Measured(t.NamedTuple):
 
 @dataclass(frozen=True)
 class AskingPod:
-    """The pod that kube-scheduler asks for."""
+    """The pod of kube-scheduler's call."""
 
     key: PodKey
     load: PodLoad
@@ -116,7 +116,7 @@ def measured(metrics: Object) -> tuple[str, Measured]:
 
 
 def occupancy_of(loads: t.Iterable[PodLoad], since: float) -> Occupancy:
-    """What these pods take of a node together.
+    """Sum of these pods on a node.
 
     A pod that started after ``since`` is in no measurement yet.
     """
@@ -140,7 +140,7 @@ def _priority(spec: Object) -> int:
 
 
 def _started_at(pod: Object) -> float:
-    """The kubelet's time, else long ago: a pod that runs is in the measurements of its node."""
+    """The kubelet's time, else long ago, because a running pod is in its node's measurements."""
     given = mapping(pod.get("status"), "status").get("startTime")
     try:
         return parse_time(given).timestamp() if isinstance(given, str) else 1.0
@@ -154,5 +154,5 @@ def _shared(requests: t.Mapping[str, int]) -> Requests:
 
 @functools.lru_cache(maxsize=4096)
 def _interned(requests: Requests) -> Requests:
-    """The same tuple for equal requests: a fleet has few shapes of pods."""
+    """The same tuple for equal requests, because a fleet has few shapes of pods."""
     return requests

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bodies that kube-scheduler sends to an extender, and bodies that it takes from one.
+"""Bodies of kube-scheduler's requests to an extender, and of the responses.
 
 Source: staging/src/k8s.io/kube-scheduler/extender/v1/types.go of Kubernetes 1.34. Its outer structs
-have no JSON tags, so their members have the names of Go.
+have no JSON tags, so their members have Go's names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMITS = strict_json.JsonLimits(size=LARGEST_BODY, members=200_000)
 
 
 class Call(t.NamedTuple):
-    """A pod, and the names of the nodes that kube-scheduler offers for it."""
+    """A pod, and the names of its candidate nodes."""
 
     pod: Object
     names: list[str]
@@ -50,7 +50,7 @@ def read_call(body: bytes) -> Call:
 
 
 def filter_reply(names: t.Sequence[str], left_out: t.Mapping[str, str], error: str = "") -> str:
-    """ExtenderFilterResult; ``left_out`` has reasons of nodes that no eviction can cure."""
+    """ExtenderFilterResult; ``left_out`` has the nodes that no eviction can free, with reasons."""
     return strict_json.format_compact(
         {
             "Nodes": None,
@@ -63,7 +63,7 @@ def filter_reply(names: t.Sequence[str], left_out: t.Mapping[str, str], error: s
 
 
 def prioritize_reply(names: t.Sequence[str], scores: t.Sequence[int]) -> str:
-    """HostPriorityList, written by hand: a thousand objects take their time."""
+    """HostPriorityList, written by hand, because a thousand objects take long."""
     hosts = map(json.encoder.encode_basestring_ascii, names)
     parts = [f'{{"Host":{host},"Score":{score}}}' for host, score in zip(hosts, scores)]
     return f"[{','.join(parts)}]"

@@ -78,7 +78,7 @@ class BearerToken:
 
 @dataclass(frozen=True)
 class Target:
-    """One server to ask for node ``name``; ``extra`` belongs to the caller.
+    """One server of node ``name``; ``extra`` belongs to the caller.
 
     The credential is sent over plain HTTP only if ``allow_plain_http`` is true.
     """
@@ -218,7 +218,7 @@ class Client:
         return await self._send("GET", link, None, limit, repeatable=True)
 
     async def get_text(self, link: str) -> str:
-        """GET a text in UTF-8, as ``get_json`` does."""
+        """GET a text in UTF-8, like ``get_json``."""
         url = self._address.url(link)
         what = f"GET {url[len(origin_text(self._address.origin)) :]}"
         received = await self._repeated(
@@ -241,7 +241,7 @@ class Client:
         return await self._send("POST", link, _encoded(body), None, repeatable=repeatable)
 
     async def exchange(self, method: str, link: str, body: t.Any = None) -> Received:
-        """One request whose status the caller judges; ``body`` is sent as JSON.
+        """One request whose status the caller evaluates; ``body`` is sent as JSON.
 
         Only a GET is repeated, after a broken connection.
         """
@@ -253,9 +253,9 @@ class Client:
         )
 
     async def put(self, link: str, content: bytes, headers: t.Mapping[str, str]) -> Received:
-        """PUT bytes; the caller judges the status.
+        """PUT bytes; the caller evaluates the status.
 
-        The request is repeated after a broken connection and after a status that passes. Failures
+        The request is repeated after a broken connection and after a transient status. Failures
         omit the query of the link, which may be a signature.
         """
         url = self._address.url(link)

@@ -162,7 +162,7 @@ class Credentials:
         """The Secret's content.
 
         The writer of a NodeConfig chooses its endpoint, and a namespace has Secrets with tokens of
-        service accounts, so only references by the user of the module take tokens.
+        service accounts, so only references by the user of the module may use tokens.
         """
         content = self._secrets[name]
         where = "the Secret " + shown_text("/".join(name))

@@ -139,7 +139,7 @@ def masked(url: str) -> str:
 def _require_one_host(authority: str) -> None:
     """Raise ValueError unless this is a single host with an optional port.
 
-    urlsplit takes evil.example[::1] and [::1].evil.example for the address ::1.
+    urlsplit reads evil.example[::1] and [::1].evil.example as the address ::1.
     """
     match = _AUTHORITY.fullmatch(authority)
     if match is None:

@@ -76,9 +76,9 @@ def visit(
 
     ``work`` sends requests only through the given client. Its exceptions and answers over
     ``options.budget`` become the error of the target. With ``in_turn`` targets of one name at one
-    server are visited in sequence on one connection; a server without an answer to the first is not
-    asked for the others. The function is thread-safe, but must not be called from a running event
-    loop.
+    server are visited in sequence on one connection; a server without an answer to the first gets
+    no request for the others. The function is thread-safe, but must not be called from a running
+    event loop.
     """
     return asyncio.run(_Round(targets, work, options, progress, pace, in_turn).run())
 
@@ -275,7 +275,7 @@ async def _close(server: _Server) -> None:
 
 
 def _connection_trace() -> t.Any:
-    """Tell each client that its request has a connection, which later timeouts depend on."""
+    """Notify each client that its request has a connection, on which later timeouts depend."""
 
     async def connected(_session: t.Any, context: t.Any, _parameters: t.Any) -> None:
         context.trace_request_ctx.mark_connected()

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bare-metal hosts: what they can do, and which role each gets in a cluster.
+"""Bare-metal hosts: their capabilities, and their roles in a cluster.
 
-A host comes from a BareMetalHost, from Redfish or from the inventory, and is a ``host.Host`` from
-then on. ``role_assignment.assign`` gives roles. Room ``hosts`` imports ``redfish``, ``cel``,
-``solving``, ``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
+A host comes from a BareMetalHost, from Redfish or from the inventory, as a ``host.Host``.
+``role_assignment.assign`` gives roles. Room ``hosts`` imports ``redfish``, ``cel``, ``solving``,
+``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
 """

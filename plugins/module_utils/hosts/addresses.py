@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names and subnets that become part of an inventory: checked before anything is written.
+"""Checks of names and subnets before they become part of an inventory.
 
 An inventory is a program for Ansible: a line break in a label would be another host, and a space
 before ``ansible_connection=local`` would run the installer on the controller.
@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 # Groups of inventories and of kubespray. Its plays for a group would run on such a host, and a host
-# named bastion would become the way to all others, whose keys nobody checks.
+# named bastion would become the jump host of all others, without a check of their keys.
 _NAMES_OF_GROUPS = frozenset(
     (
         *("all", "ungrouped", "etcd", "bastion", "calico-rr", "no-floating"),
@@ -29,11 +29,11 @@ _NAMES_OF_GROUPS = frozenset(
     )
 )
 _LONGEST_ADDRESS = 64
-_LONGEST_PART = 63  # of the name of a host (RFC 1123)
+_LONGEST_PART = 63  # length of a host name (RFC 1123)
 
 
 def inventory_name(value: t.Any, path: str) -> str:
-    """A name that a Node and a host of an inventory may have. Raises InvalidField."""
+    """A valid name of a Node and of an inventory host. Raises InvalidField."""
     if not is_subdomain(value):
         raise InvalidField(
             path,

@@ -4,8 +4,8 @@
 """BareMetalHosts of Metal3 as hosts.
 
 Inspection and BMCs write ``status.hardware``, and many people labels and annotations. A broken fact
-is a finding of its own host, which has the fact unknown, and changes no other host. Of what decides
-whether a host is free, an unreadable value counts as taken or in error.
+is unknown and a finding of its host, and does not affect other hosts. An unreadable value that
+decides whether a host is free counts as taken or in error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NONE_TOLD: HostsTold = MappingProxyType({})
 
 
 class Hosts(t.NamedTuple):
-    """Hosts in the order of the objects. ``findings`` are all defects, also of objects without."""
+    """Hosts in the order of the objects. ``findings`` are all defects, even without a host."""
 
     hosts: list[Host]
     findings: list[Finding]
@@ -75,9 +75,9 @@ def read_hosts(
     rack_labels: t.Sequence[str] = RACK_LABELS,
     told: HostsTold = _NONE_TOLD,
 ) -> Hosts:
-    """The BareMetalHosts as hosts. An object without a usable name becomes no host.
+    """The BareMetalHosts as hosts. An object without a usable name gives no host.
 
-    ``told`` is the hardware that their BMCs told, by namespace and name.
+    ``told`` is the hardware from their BMCs, by namespace and name.
     """
     hosts: list[Host] = []
     findings: list[Finding] = []
@@ -152,7 +152,7 @@ def host_of(
 
 
 def _by_bmc(told: Told | None, uid: str, address: str | None, found: Facts) -> Told | None:
-    """What the host's own BMC told; that of another one is a finding."""
+    """The facts of the host's own BMC; facts of another BMC are a finding."""
     other = told.why_not_about(uid, address) if told is not None else ""
     if other:
         found.note(other)
@@ -215,13 +215,13 @@ def _trimmed(obj: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _part(found: Facts, parent: Object, name: str, path: str = "") -> Object:
-    """A member that is a mapping; an empty one for a broken one, with a finding."""
+    """A member that must be a mapping; empty with a finding if it is broken."""
     place = f"{path}.{name}" if path else name
     return found.read(parent.get(name), place, object_shapes.mapping) or {}
 
 
 def _texts(metadata: Object, part: str, found: Facts) -> dict[str, str]:
-    """The labels or annotations; a broken entry is left out alone.
+    """The labels or annotations without broken entries.
 
     Long annotations are left out as well, except the one with the hardware.
     """
@@ -246,9 +246,9 @@ def _is_text(value: t.Any) -> bool:
 
 
 def _hardware_details(status: Object, annotations: dict[str, str], found: Facts) -> Object:
-    """``status.hardware``, else the annotation with the data of an inspection elsewhere.
+    """``status.hardware``, else the annotation with the data of an external inspection.
 
-    The annotation is taken away from the others, because it is long.
+    The annotation is removed from the others, because it is long.
     """
     text = annotations.pop(HARDWARE_DETAILS, None)
     details = _part(found, status, "hardware", "status")
@@ -323,7 +323,7 @@ def _interface(item: Object, place: str, found: Facts) -> NetworkInterface:
 
 
 def _pci_id(value: t.Any, path: str) -> str | None:
-    """The identifier in a model such as ``0x8086 0x1572``; None for a name of a model."""
+    """The identifier in a model such as ``0x8086 0x1572``; None for a model name."""
     return pci.pci_id(facts.name(value, path))
 
 
@@ -344,7 +344,7 @@ def _disks(value: t.Any, path: str, found: Facts) -> tuple[Disk, ...] | None:
 
 
 def _disk_kind(item: Object, place: str, found: Facts) -> str | None:
-    """The type; Metal3 before 0.1 said no more than whether the disk turns."""
+    """The type; Metal3 before 0.1 only had whether the disk is rotational."""
     kind = found.read(item.get("type"), f"{place}.type", facts.disk_kind)
     turns = found.read(item.get("rotational"), f"{place}.rotational", facts.boolean)
     return "HDD" if kind is None and turns else kind
@@ -384,9 +384,9 @@ def _state(status: Object, found: Facts) -> str:
 
 
 def _operational_status(obj: Object, status: Object, annotations: Object, found: Facts) -> str:
-    """``status.operationalStatus``; ``error`` where spec or status cannot be read.
+    """``status.operationalStatus``; ``error`` if spec or status cannot be read.
 
-    An annotation detaches a host before the operator of Metal3 has written so.
+    The annotation detaches a host before Metal3's operator has written the status.
     """
     parts = (obj.get("spec"), obj.get("status"))
     unreadable = any(part is not None and not isinstance(part, dict) for part in parts)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checked values of hosts' hardware, whoever wrote them: addresses, names, numbers, lists.
+"""Checks of hosts' hardware facts from any source: addresses, names, numbers, lists.
 
-BMCs, inspection images and writers of labels may write anything. Each fact is read alone: a broken
-one becomes a sentence about its host, and counts as not known.
+BMCs, inspection images and writers of labels may write anything. Each fact is read separately: a
+broken one becomes a sentence about its host, and counts as unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAC = re.compile(r"(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.AS
 _TRUE = frozenset(("true", "yes", "1", "enabled"))
 _FALSE = frozenset(("false", "no", "0", "disabled"))
 
-# The names that sources use, and ours, which are those of Linux.
+# Names of the sources, and ours, which are those of Linux.
 _ARCHITECTURES = {
     **dict.fromkeys(("x86_64", "x86-64", "amd64", "x86"), "x86_64"),
     **dict.fromkeys(("aarch64", "arm64", "arm-a64", "arm"), "aarch64"),
@@ -61,7 +61,7 @@ class Facts:
         return (*self._findings, *rest)
 
     def note(self, sentence: str) -> None:
-        """Add a sentence; beyond a number of them only the count."""
+        """Add a sentence; beyond a limit only count it."""
         if sentence in self._findings:
             return
         if len(self._findings) < _MOST_FINDINGS:
@@ -70,7 +70,7 @@ class Facts:
             self._left_out += 1
 
     def read(self, value: t.Any, path: str, parse: t.Callable[[t.Any, str], T]) -> T | None:
-        """The parsed value; None for a missing one, and for a broken one with a finding."""
+        """The parsed value; None if missing, or with a finding if broken."""
         if value is None or value == "":
             return None
         try:
@@ -82,7 +82,7 @@ class Facts:
         return None
 
     def items(self, value: t.Any, path: str, most: int) -> list[tuple[str, t.Mapping[str, t.Any]]]:
-        """The mappings of a list with their paths; what is none of them is a finding."""
+        """The mappings of a list with their paths; other items are findings."""
         if value is None:
             return []
         if not isinstance(value, (list, tuple)):
@@ -114,8 +114,8 @@ def mac_address(value: t.Any, path: str) -> str:
 def host_address(value: t.Any, path: str) -> str:
     """An address under which another machine can be reached. Raises InvalidField.
 
-    A prefix length is cut off. An address of the controller itself, such as 127.0.0.1, is refused,
-    because a connection to it would end on the controller.
+    A prefix length is removed. An address of the controller itself, such as 127.0.0.1, is refused,
+    because a connection to it would reach the controller.
     """
     given = value.strip() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
     text, slash, length = given.partition("/")
@@ -126,9 +126,9 @@ def host_address(value: t.Any, path: str) -> str:
 
 
 def address_rank(ip: str | None) -> int:
-    """How well others reach a host there, the best first: IPv4, IPv6, an address of one link, none.
+    """Rank of reachability, the best first: IPv4, IPv6, link-local address, none.
 
-    ``ip`` is an address that ``host_address`` gave.
+    ``ip`` is a result of ``host_address``.
     """
     if ip is None:
         return 3
@@ -195,7 +195,7 @@ def whole(least: int, most: int) -> t.Callable[[t.Any, str], int]:
 
 
 def whole_text(least: int, most: int) -> t.Callable[[t.Any, str], int]:
-    """As ``whole``, from the text of a label."""
+    """Like ``whole``, from the text of a label."""
 
     def parse(value: t.Any, path: str) -> int:
         if not isinstance(value, str) or not re.fullmatch(r"\d{1,9}", value, re.ASCII):
@@ -206,7 +206,7 @@ def whole_text(least: int, most: int) -> t.Callable[[t.Any, str], int]:
 
 
 def gigabits(value: t.Any, path: str) -> float | None:
-    """The speed of a port; None for 0, which sources write of a port without a link."""
+    """The speed of a port; None for 0, the value of sources for a port without a link."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= 10_000:
         raise InvalidField(path, f"{shown(value)} is not a number of Gbit/s from 0 to 10000")
@@ -221,7 +221,7 @@ def boolean(value: t.Any, path: str) -> bool:
 
 
 def boolean_text(value: t.Any, path: str) -> bool:
-    """A boolean as labels have it. Raises InvalidField."""
+    """A boolean in the form of labels. Raises InvalidField."""
     given = value.strip().lower() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
     if given in _TRUE or given in _FALSE:
         return given in _TRUE

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A bare-metal host, its hardware, and where each fact comes from.
+"""A bare-metal host, its hardware, and the source of each fact.
 
-None stands for a fact that nobody told: not known is not the same as no.
+None stands for an unknown fact, which differs from no.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Processors:
 class NetworkInterface:
     """A network port; `mac` has lower-case letters and colons, `ip` is a checked address.
 
-    `pci_id` is vendor and device, such as ``8086:1572``. `can_sriov` is about the adapter: the
+    `pci_id` is vendor and device, such as ``8086:1572``. `can_sriov` is about the adapter; the
     switch in the BIOS is a fact of the host.
     """
 
@@ -61,10 +61,10 @@ class PciDevice:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a host consists of.
+    """Components of a host.
 
-    `sriov_enabled` is the switch in the BIOS. `has_qat` and `gpus` are None unless a source that
-    sees the PCI bus, or a label, told about them. `memory_mib` is the whole memory in MiB.
+    `sriov_enabled` is the switch in the BIOS. `has_qat` and `gpus` are None without a source that
+    sees the PCI bus, or a label. `memory_mib` is the whole memory in MiB.
     """
 
     processors: Processors = Processors()
@@ -87,8 +87,8 @@ class Host:
     `state` is Metal3's ``status.provisioning.state``, empty for hosts without BareMetalHost;
     `operational_status` is ``OK``, ``error``, ``detached``, … . `consumer` names the object that
     consumes the host, as ``kind/namespace/name``. `inspected_at` is the end of Metal3's last
-    inspection. `findings` are sentences about what was wrong
-    with this host's own data: it touches no other host.
+    inspection. `findings` are sentences about defects of this host's own data, which do not affect
+    other hosts.
     """
 
     name: str

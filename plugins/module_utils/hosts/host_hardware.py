@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""HostHardware: the hardware of a BareMetalHost as its BMC told it last.
+"""HostHardware: the hardware of a BareMetalHost as last read from its BMC.
 
-Host agents write the object beside the BareMetalHost, with its name. Its facts count for exactly
-that BareMetalHost at exactly that address of a BMC. They complete the facts of the inspection, and
-they replace an older inspection's facts. They never give a host an address, because a BMC could
-otherwise claim another host's address.
+Host agents write the object beside the BareMetalHost, with its name. Its facts count only for that
+BareMetalHost and that BMC address. They complete the facts of the inspection, and replace an older
+inspection's facts. They never set a host's address, because a BMC could otherwise claim another
+host's address.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "HostHardware"
 # The definition has the same limits.
 _MOST_ITEMS = {"network_interfaces": 64, "disks": 64, "pci_devices": 256}
-# Addresses, and what only an inspection or a label tells.
+# Addresses, and facts that only an inspection or a label has.
 _NOT_STORED = frozenset(("ip", "boots", "flags"))
 _OF_HOST = (
     *("memory_mib", "pci_devices", "has_qat", "gpus", "sriov_enabled"),
@@ -53,14 +53,14 @@ _OF_HOST = (
 )
 _OF_PROCESSORS = ("count", "model", "architecture")
 _OF_PORTS = ("pci_id", "gigabits", "can_sriov")
-# Facts that the inspection tells better, whenever it was.
+# Facts for which the inspection is better, regardless of its time.
 _INSPECTED_FIRST = ("disks", "manufacturer", "product", "serial_number", "architecture")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 @dataclass(frozen=True)
 class Told:
-    """Hardware that a BMC told; ``uid`` and ``bmc_address`` identify BareMetalHost and BMC.
+    """Hardware from a BMC; ``uid`` and ``bmc_address`` identify BareMetalHost and BMC.
 
     ``read_at`` is the time of reading, None for an unreadable one.
     """
@@ -76,7 +76,7 @@ class Told:
         if not uid or self.uid != uid:
             whose = "BareMetalHost than this one: hostUid is not its uid"
         elif self.bmc_address != bmc_address:
-            # An address may hold what nobody should print.
+            # An address may contain secrets, so it is not printed.
             whose = "BMC than that in spec.bmc.address"
         else:
             return ""
@@ -87,7 +87,7 @@ HostsTold = t.Mapping[tuple[str, str], Told]
 
 
 def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[Object]:
-    """The HostHardware of these namespaces, or of all; none where the cluster has no such kind."""
+    """The HostHardware of these namespaces, or of all; empty if the cluster has no such kind."""
     if not kube.serves(API_VERSION, KIND):
         return []
     resource = kube.resource(API_VERSION, KIND)
@@ -105,7 +105,7 @@ def _trimmed(obj: Object) -> Object:
 
 
 def read_told(objects: t.Sequence[t.Any]) -> tuple[dict[tuple[str, str], Told], list[Finding]]:
-    """The objects by namespace and name. A defective one is a finding and says nothing."""
+    """The objects by namespace and name. A defective one is a finding and is not used."""
     found: dict[tuple[str, str], Told] = {}
     findings: list[Finding] = []
     for index, obj in enumerate(objects):
@@ -136,11 +136,12 @@ def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
 def spec_of(
     host: Host, entry: Object, before: t.Any, now: datetime.datetime, *, is_partial: bool
 ) -> Object:
-    """The spec for an entry of redfish_hardware_info about a host as its inspection tells it.
+    """The spec for an entry of redfish_hardware_info about an inspected host.
 
     Every fact is checked. ``before`` is the stored spec, which is the result if no fact has changed
-    and no inspection has ended since. A partial entry keeps its lists, because lists of such an
-    entry may lack members, all facts that the entry lacks, and their time. Raises InvalidField.
+    and no inspection has ended since. With a partial entry the stored lists, the facts that the
+    entry lacks, and their time are kept, because lists of such an entry may lack members. Raises
+    InvalidField.
     """
     read = host_of({**entry, "name": host.name})
     hardware = _stored(asdict(read.hardware))
@@ -161,7 +162,7 @@ def spec_of(
 
 
 def _read_time(host: Host, spec: Object, before: t.Any, now: datetime.datetime) -> str:
-    """The stored time as long as it says enough, because each new one is a write."""
+    """The stored time as long as it is recent enough, because each new one costs a write."""
     before = before if isinstance(before, dict) else {}
     stored = before.get("readTime")
     read_at = Facts().read(stored, "readTime", parse_time)
@@ -172,12 +173,12 @@ def _read_time(host: Host, spec: Object, before: t.Any, now: datetime.datetime) 
 
 
 def _is_newer(read_at: datetime.datetime | None, inspected_at: datetime.datetime | None) -> bool:
-    """Whether the BMC was read after the inspection; a time is None if it is not known."""
+    """Whether the BMC was read after the inspection; an unknown time is None."""
     return inspected_at is None or (read_at is not None and read_at > inspected_at)
 
 
 def manifest(host: Host, spec: Object) -> Object:
-    """The object, which goes with its BareMetalHost."""
+    """The object, which is deleted with its BareMetalHost."""
     owner = {
         "apiVersion": "metal3.io/v1alpha1",
         "kind": "BareMetalHost",
@@ -196,9 +197,9 @@ def manifest(host: Host, spec: Object) -> Object:
 def completed(
     inspected: Hardware, by_bmc: Told, inspected_at: datetime.datetime | None
 ) -> Hardware:
-    """The inspected hardware with the facts of the BMC, of which later ones replace its own.
+    """The inspected hardware with the facts of the BMC; later facts replace inspected ones.
 
-    The inspection knows better which disks an operating system sees, and alone knows addresses.
+    The inspection has the disks that an operating system sees, and only it has addresses.
     """
     told, is_newer = by_bmc.hardware, _is_newer(by_bmc.read_at, inspected_at)
     processors = _facts(_OF_PROCESSORS, inspected.processors, told.processors, is_newer=is_newer)
@@ -215,7 +216,7 @@ def completed(
 def _facts(
     names: t.Sequence[str], inspected: t.Any, told: t.Any, *, is_newer: bool
 ) -> dict[str, t.Any]:
-    """The facts with these names, of the source that comes first and knows them."""
+    """The facts with these names, from the first source that has them."""
     found = {}
     for name in names:
         values = [getattr(inspected, name), getattr(told, name)]
@@ -231,7 +232,7 @@ def _ports(
     *,
     is_newer: bool,
 ) -> tuple[NetworkInterface, ...]:
-    """The inspected ports with what the BMC knows of their adapters, then those it alone knows."""
+    """The inspected ports with the BMC's facts of their adapters, then ports that only it has."""
     by_mac = {port.mac: port for port in told if port.mac}
     known = {port.mac for port in inspected}
     ports = []
@@ -243,7 +244,7 @@ def _ports(
 
 
 def _stored(value: t.Any) -> t.Any:
-    """A fact in the form of the object: known members alone, with the names of Kubernetes."""
+    """A fact in the form of the object: only known members, with Kubernetes' names."""
     if isinstance(value, dict):
         kept = {
             camel(key): _stored(item[: _MOST_ITEMS[key]] if key in _MOST_ITEMS and item else item)

@@ -45,8 +45,8 @@ def read_objects(
 ) -> dict[str, t.Any]:
     """The BareMetalHosts under ``hosts``, and the objects of host agents under ``told``.
 
-    An account without the right to the latter gets a warning, because inspected hardware is there
-    without them. Raises UnknownKind for a cluster without Metal3, and ApiError.
+    An account without the right to the latter gets a warning, because inspected hardware suffices.
+    Raises UnknownKind for a cluster without Metal3, and ApiError.
     """
     hosts = bare_metal_host.list_objects(kube, namespaces, selector)
     told: t.Sequence[t.Any] = ()
@@ -69,8 +69,8 @@ def inventory_hosts(
 ) -> InventoryHosts:
     """The BareMetalHosts as hosts; ``told`` are the objects of host agents about them.
 
-    Names are ``<namespace>.<name>``, because equal names are in several namespaces, and nobody may
-    displace the host of another one; with ``one_namespace`` the name alone.
+    Names are ``<namespace>.<name>``, so that equal names in several namespaces do not displace each
+    other; with ``one_namespace`` only the name.
     """
     by_bmc, findings = read_told(told)
     found = read_hosts(objects, rack_labels, by_bmc)

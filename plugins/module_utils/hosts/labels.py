@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Labels and annotations of hosts that tell about their hardware.
+"""Labels and annotations of hosts about their hardware.
 
-Ours are what a person says, and beat every other source. Those of Node Feature Discovery (NFD) and
+Ours are set by people, and override every other source. Labels of Node Feature Discovery (NFD) and
 of device plugins are facts of a kernel that ran on the host; they add to the other sources.
 """
 
@@ -45,7 +45,7 @@ Texts = t.Mapping[str, str]
 
 @dataclass(frozen=True)
 class Told:
-    """What labels and annotations say; None and empty where they say nothing."""
+    """Facts of labels and annotations; None or empty if there are none."""
 
     sriov: bool | None = None
     has_qat: bool | None = None
@@ -135,7 +135,7 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
 
 
 def _is_quick_assist(match: t.Match[str]) -> bool:
-    """By the device, or by the class of co-processors, which Intel uses for QuickAssist alone."""
+    """By the device, or by the class of co-processors, which Intel uses only for QuickAssist."""
     if match["device"]:
         return pci.is_quick_assist(f"{match['vendor']}:{match['device']}")
     return match["kind"] == _COPROCESSOR and match["vendor"] == _INTEL
@@ -158,10 +158,10 @@ def _is_true(labels: Texts, name: str) -> bool:
 
 
 def _with_sriov(hardware: Hardware, able: bool, *, is_ours: bool = False) -> Hardware:
-    """The ports with this ability where it is not known; with ``is_ours`` the switch as well.
+    """The ports with this ability if it is unknown; with ``is_ours`` the switch as well.
 
-    A label speaks of the host. So it changes no port where another one already agrees with it,
-    except that false is about every port.
+    A label is about the host, so it changes no port if another one already agrees with it, except
+    that false is about every port.
     """
     ports = hardware.network_interfaces
     if not able:

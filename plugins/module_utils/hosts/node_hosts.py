@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""BMCs of the nodes of a cluster from BareMetalHosts: the work of bare_metal_host_info.
+"""BMCs of a cluster's nodes from BareMetalHosts, the work of bare_metal_host_info.
 
-A BareMetalHost names an address, to which nobody has agreed yet. No Secret is read here, and an
-address of plain HTTP is refused, because no certificate could be confirmed there.
+The address in a BareMetalHost is not confirmed yet. No Secret is read here, and an address of plain
+HTTP is refused, because it has no certificate to confirm.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Matching:
 
 
 def read_node_hosts(parameters: Parameters, context: Context = Context()) -> Result:
-    """As bare_metal_host_info documents it. Raises ApiError, and InvalidInput."""
+    """The result of bare_metal_host_info. Raises ApiError, and InvalidInput."""
     options = SPEC.complete(parameters)
     nodes = documents.load(options["snapshot"], "snapshot")["nodes"]
     kube = Kube.connect(options)
@@ -169,7 +169,7 @@ def read_node_hosts(parameters: Parameters, context: Context = Context()) -> Res
 def match(
     nodes: t.Iterable[t.Any], objects: t.Sequence[t.Any], selector: LabelSelector | None = None
 ) -> Matching:
-    """The BMC of each selected Node. A defect of a BareMetalHost is an error of its Node alone."""
+    """The BMC of each selected Node. A defect of a BareMetalHost is an error only of its Node."""
     hosts = read_hosts(objects).hosts
     machines: Machines[Host] = Machines()
     for host in hosts:
@@ -198,8 +198,7 @@ def _is_texts(labels: t.Any) -> bool:
 
 
 def _endpoint(host: Host) -> str:
-    """The URL of the BMC, without a path: a BMC is found, whatever its system. Raises
-    TargetFailure."""
+    """The URL of the BMC, without the path of a system. Raises TargetFailure."""
     given = redfish_endpoint(host.bmc_address)
     if given is None:
         told = [finding for finding in host.findings if finding.startswith(_ADDRESS)]
@@ -220,7 +219,7 @@ def _endpoint(host: Host) -> str:
 
 
 def _refuse_shared(matching: Matching, hosts: t.Sequence[Host]) -> None:
-    """Take away BMCs of several hosts or nodes: which of them draws the watts cannot be told."""
+    """Remove BMCs of several hosts or nodes, because their watts cannot be attributed."""
     of_hosts = Counter(filter(None, map(_endpoint_if_any, hosts)))
     of_nodes = Counter(one.endpoint for one in matching.found)
     shared = {one for users in (of_hosts, of_nodes) for one, number in users.items() if number > 1}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""PCI identifiers: how sources write them, and what devices with them can do.
+"""PCI identifiers: forms in the sources, and capabilities of the devices.
 
 Sources: pci-ids.ucw.cz for the identifiers, the drivers ixgbe, i40e, ice, igb, mlx4, mlx5, bnxt_en
 and qat of Linux for virtual functions, and the installer of KUD for QuickAssist.
@@ -50,7 +50,8 @@ _WITH_VIRTUAL_FUNCTIONS: t.Mapping[str, frozenset[str]] = {
     # BCM57412, 57414, 57416, 57504, 57508
     _BROADCOM: frozenset(("16d6", "16d7", "16d8", "1750", "1751", "1752")),
 }
-# Network adapters without them: I210, 82574L, 82579LM, BCM5719, BCM5720, e1000, virtio.
+# Network adapters without virtual functions: I210, 82574L, 82579LM, BCM5719, BCM5720, e1000,
+# virtio.
 _WITHOUT_VIRTUAL_FUNCTIONS = frozenset(
     (
         *("8086:1533", "8086:10d3", "8086:1502", "8086:100e", "8086:100f"),
@@ -58,14 +59,14 @@ _WITHOUT_VIRTUAL_FUNCTIONS = frozenset(
     )
 )
 # QuickAssist: DH895XCC, C3xxx, C62x, D15xx, 4xxx, 401xx, 402xx, 420xx; each with its virtual
-# function, through which a host that is a virtual machine has it.
+# function, which a virtual machine as host has.
 _QUICK_ASSIST = frozenset(
     (
         *("0434", "0435", "37c8", "6f54", "19e2", "4940", "4942", "4944", "4946"),
         *("0442", "0443", "37c9", "6f55", "19e3", "4941", "4943", "4945", "4947"),
     )
 )
-# Graphics of the BMC itself: Aspeed, Matrox, and those that hypervisors show.
+# Graphics of the BMC itself: Aspeed, Matrox, and those of hypervisors.
 _BMC_GRAPHICS = frozenset(("1a03", "102b", "1234", "1013", "15ad", "1af4", "1b36"))
 _ACCELERATOR_MAKERS = frozenset(("10de", "1002", "1da3"))
 
@@ -90,7 +91,7 @@ def pci_id_of(vendor: t.Any, device: t.Any) -> str | None:
 
 
 def hexadecimal(value: t.Any, digits: int) -> str | None:
-    """A number of exactly so many hexadecimal digits, from a text or a number."""
+    """A number with this exact count of hexadecimal digits, from a text or a number."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 16**digits:
         return f"{value:0{digits}x}"
     if not isinstance(value, str) or len(value) > _LONGEST:

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading the spec of a Provisioning: which roles there are, and what their hosts have to be.
+"""Reader of a Provisioning's spec: the roles, and the requirements of their hosts.
 
-The design of the BPA operator has ``master`` and ``worker``, whose hosts are found by what they can
-do. Its code has ``masters`` and ``workers``, whose hosts are named by a MAC address. Both may stand
-in one spec, and each field of one is understood in the other.
+The design of the BPA operator has ``master`` and ``worker``, whose hosts are found by their
+capabilities. Its code has ``masters`` and ``workers``, whose hosts are named by a MAC address. One
+spec may have both, and each field of one is valid in the other.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _DEFAULT_PODS = ipaddress.ip_network("10.233.64.0/18")
 _DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _MOST_HOSTS = 100_000
-# One agent works. People who write Provisionings should not fill a cluster with the others.
+# Only one agent is active. Writers of Provisionings should not fill a cluster with others.
 _MOST_AGENTS = 100
 _LONGEST_MODEL = 256
 _MOST_EXPRESSIONS = 16
@@ -70,7 +70,7 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a host has to have at least; memory and disk are in bytes."""
+    """Minimum requirements of a host; memory and disk are in bytes."""
 
     cpu: int = 0
     memory: int = 0
@@ -82,7 +82,7 @@ class Requirements:
     expressions: tuple[str, ...] = ()
 
     def with_all_of(self, other: Requirements) -> Requirements:
-        """The requirements that meet both."""
+        """The stricter requirements of both."""
         if self.cpu_model and other.cpu_model not in ("", self.cpu_model):
             raise InvalidInput(
                 f"a host cannot have the processors {shown(self.cpu_model)} and "
@@ -118,7 +118,7 @@ class Item:
 
 @dataclass(frozen=True)
 class SshRequest:
-    """How hosts are reached where nothing more specific is said."""
+    """Default access to hosts."""
 
     user: str = "root"
     port: int = 22
@@ -127,7 +127,7 @@ class SshRequest:
 
 @dataclass(frozen=True)
 class ClusterNetwork:
-    """The network of pods or services: of a field of the spec, or kubespray's default for it."""
+    """The network of pods or services, from a field of the spec or kubespray's default."""
 
     field: str
     network: Network
@@ -139,7 +139,7 @@ class ClusterNetwork:
 
     @property
     def origin(self) -> str:
-        """The owner of a default, to stand before the network."""
+        """The owner of a default, as a prefix of the network."""
         return "kubespray's default " if self.is_default else ""
 
 
@@ -168,13 +168,13 @@ class Request:
         )
 
     def network_with(self, ip: str) -> ClusterNetwork | None:
-        """The network of pods or services that has the address; None for an address of neither."""
+        """The network of pods or services that contains the address; None without one."""
         address = ipaddress.ip_address(ip)
         return next((each for each in self.networks if address in each.network), None)
 
 
 def read_request(spec: t.Any) -> Request:
-    """The request that the spec of a Provisioning makes. Raises InvalidField."""
+    """The request in the spec of a Provisioning. Raises InvalidField."""
     given = mapping(spec, "spec")
     _refuse_unknown(given, _FIELDS, "spec")
     items = _items(given)
@@ -270,7 +270,7 @@ def _groups(spec: t.Mapping[str, t.Any], role: Role) -> t.Iterator[Item]:
 
 
 def _refuse_equal(items: t.Sequence[Item]) -> None:
-    """Raise InvalidField for a label or MAC address that two items of a role share."""
+    """Raise InvalidField for a label or MAC address of two items of a role."""
     by_label: dict[str, Item] = {}
     by_mac: dict[str, Item] = {}
     for item in items:
@@ -285,7 +285,7 @@ def _refuse_equal(items: t.Sequence[Item]) -> None:
 def _with_dual_roles(
     masters: t.Sequence[Item], workers: t.Sequence[Item]
 ) -> tuple[list[Item], list[Item]]:
-    """Masters, some of which are also workers, and the workers that are nothing else."""
+    """Masters, some of which are also workers, and the other workers."""
     merged = list(masters)
     position = {item.label: index for index, item in enumerate(masters) if item.label}
     others = []

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hardware of many hosts from their BMCs: the work of redfish_hardware_info."""
+"""Hardware of many hosts from their BMCs, the work of redfish_hardware_info."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ _NO_TEXTS: t.Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class _Answer:
-    """The hardware of one host; ``failure`` says why some of it is missing."""
+    """The hardware of one host; ``failure`` is the reason of missing parts."""
 
     hardware: Result
     failure: TargetFailure | None
 
 
 def read_hardware(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read every BMC once, as redfish_hardware_info documents it.
+    """Read every BMC once, with the result of redfish_hardware_info.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     return read(given_targets(options, _REDFISH, "inlet_temp"), options, context)
@@ -117,10 +117,10 @@ def host_of(
     annotations: t.Mapping[str, str] = _NO_TEXTS,
     rack_labels: t.Sequence[str] = RACK_LABELS,
 ) -> Host:
-    """A host from an entry of ``hardware``, or one that an inventory has in the same form.
+    """A host from an entry of ``hardware``, or from an inventory in the same form.
 
     Every fact is checked again, because results pass through files and variables. Labels and
-    annotations are those that an inventory gives the host. Raises InvalidField without a name.
+    annotations come from an inventory. Raises InvalidField without a name.
     """
     name = member(entry, "name")
     if not isinstance(name, str) or not name or not name.isprintable():

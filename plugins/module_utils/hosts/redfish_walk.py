@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The walk over the hardware in a BMC's Redfish tree.
+"""Walk over the hardware in a BMC's Redfish tree.
 
-Vendors put the same facts in different places: Dell names PCI devices beside each network function,
-HPE lists them under Oem and controllers of disks under SmartStorage, Supermicro and AMI give
-attributes of the BIOS a suffix, OpenBMC has neither interfaces of the system nor attributes.
+Vendors put the same facts in different places. Dell names PCI devices beside each network function.
+HPE lists them under Oem, and disk controllers under SmartStorage. Supermicro and AMI add a suffix
+to BIOS attributes. OpenBMC has neither interfaces of the system nor attributes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
-# A finding about processors whose cores stand for threads.
+# A finding about processors whose cores count as threads.
 CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"
 _MOST_SYSTEMS = 16
 _MOST_CHASSIS = 8
@@ -82,14 +82,14 @@ class Function:
 
 @dataclass
 class Bus:
-    """The PCI bus as the BMC shows it; ``is_whole`` if it lists more than adapters."""
+    """The PCI bus as listed by the BMC; ``is_whole`` if it has more than adapters."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     was_listed: bool = False
     is_complete: bool = True
 
     def add(self, function: Function) -> None:
-        """Add a function that is not there yet; beyond a number of them the bus is incomplete."""
+        """Add a new function; beyond a limit the bus is incomplete."""
         if len(self.functions) < facts.MOST_PCI_DEVICES:
             self.functions.setdefault(function.uri, function)
         elif function.uri not in self.functions:
@@ -97,10 +97,10 @@ class Bus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a device that is not listed is not there.
+        """Whether an unlisted device does not exist.
 
-        Most BMCs list adapters alone, and QuickAssist is a part of the chipset or the processor.
-        One that lists bridges lists the chipset.
+        Most BMCs list only adapters, and QuickAssist is a part of the chipset or the processor. A
+        BMC that lists bridges lists the chipset.
         """
         bridges = any(item.class_code.startswith(_BRIDGE) for item in self.functions.values())
         return self.is_complete and bridges
@@ -116,7 +116,7 @@ class Bus:
         return ids.pop() if len(ids) == 1 else None
 
     def at_path(self, path: str) -> str | None:
-        """The identifier of the function with this UEFI path, or on the way to it."""
+        """The identifier of the function with this UEFI path, or on the path to it."""
         found = (
             item.pci_id
             for item in self.functions.values()
@@ -134,7 +134,7 @@ class Bus:
 
 
 class Walk:
-    """One BMC's hardware. ``hardware`` holds what was read so far, ``failure`` the first defect.
+    """One BMC's hardware. ``hardware`` has the facts so far, ``failure`` the first defect.
 
     ``system`` is the path of the computer system, for BMCs of several servers.
     """
@@ -150,7 +150,7 @@ class Walk:
         self.failure: TargetFailure | None = None
 
     async def read(self) -> None:
-        """Read all. Raises TargetFailure where not even the system could be read."""
+        """Read all. Raises TargetFailure if not even the system could be read."""
         await self._read_system()
         try:
             await self._read_chassis()
@@ -184,7 +184,7 @@ class Walk:
         self._systems = _chosen(sorted(systems, key=_whole_servers_first), self._wanted)
         uri, body = self._systems[0]
         maker = name_of(body.get("Manufacturer")) or name_of(root.get("Vendor"))
-        # The serial number is that of the board, and the service tag is the SKU.
+        # The serial number belongs to the board; the service tag is the SKU.
         serial = ("SKU", "SerialNumber") if maker.lower().startswith("dell") else ("SerialNumber",)
         self.hardware.update(
             {
@@ -242,7 +242,7 @@ class Walk:
         }
 
     async def _read_memory(self) -> None:
-        """The summary where it is a whole number of GiB; firmware counts in GB or rounds as well."""
+        """The summary if it is a whole number of GiB, because some firmware uses GB or rounds."""
         gib = number(member(self._system, "MemorySummary", "TotalSystemMemoryGiB"))
         if gib is None or gib <= 0 or gib != int(gib):
             before = len(self._tree.failures)
@@ -319,7 +319,7 @@ class Walk:
         for port in ports.values():
             path = port.pop("uefi_path")
             port["pci_id"] = port["pci_id"] or self._bus.at_path(path) or self._bus.only_network
-            # A BMC knows of virtual functions only where it says so.
+            # A missing statement of the BMC does not exclude virtual functions.
             port["can_sriov"] = port["can_sriov"] or pci.can_sriov(port["pci_id"])
         ordered = sorted(ports.values(), key=lambda port: natural_order(port["name"]))
         self.hardware["network_interfaces"] = ordered[: facts.MOST_INTERFACES]
@@ -349,7 +349,7 @@ class Walk:
         return min(found, key=facts.address_rank, default=None)
 
     async def _adapters(self) -> list[str]:
-        """The URIs of the network adapters: in the chassis, or where interfaces link to them."""
+        """The URIs of the network adapters, from the chassis or from links of interfaces."""
         uris: dict[str, str] = {}
         for _uri, body in self._chassis:
             for uri in await self._tree.members(link(body.get("NetworkAdapters"))) or []:
@@ -403,7 +403,7 @@ class Walk:
         self.hardware["disks"] = ordered[: facts.MOST_DISKS]
 
     async def _smart_storage(self) -> list[Member] | None:
-        """The drives behind controllers that iLO lists under an own resource."""
+        """The drives behind controllers that iLO lists under a separate resource."""
         oem = member(self._system, "Oem", "Hpe", "Links", "SmartStorage")
         body = await self._tree.read(link(oem)) if oem else None
         if body is None:
@@ -431,7 +431,7 @@ class Walk:
         }
 
     async def _read_switch(self) -> None:
-        """The switch for SR-IOV in the attributes of the BIOS, where the vendor names one."""
+        """The switch for SR-IOV in the attributes of the BIOS, if the vendor has one."""
         body = await self._tree.read(link(self._system.get("Bios")))
         attributes = member(body, "Attributes")
         if not isinstance(attributes, dict):
@@ -445,14 +445,14 @@ class Walk:
                 return
 
     async def _members(self, uri: str) -> list[Member] | None:
-        """The members of a collection that are present; None where there is no collection."""
+        """The present members of a collection; None if there is no collection."""
         if not uri:
             return None
         entries = await self._tree.entries(uri, "Members", expand=True)
         return None if entries is None else await self._bodies(entries)
 
     async def _listed(self, value: t.Any) -> list[Member] | None:
-        """The resources of a list of links, or of the collection that one link is to."""
+        """The resources of a list of links, or of the collection behind a link."""
         if isinstance(value, list):
             return await self._bodies(value)
         return await self._members(link(value))
@@ -470,7 +470,7 @@ class Walk:
 
 _PORT = ("ip", "pci_id", "gigabits", "boots", "can_sriov")
 _SRIOV_CAPABLE = ("ControllerCapabilities", "VirtualizationOffload", "SRIOV", "SRIOVVEPACapable")
-# What a BMC that stops answering leaves unknown.
+# Unknown parts if a BMC stops answering.
 _NOT_READ: t.Mapping[str, t.Any] = {
     "rack": None,
     "processors": dict.fromkeys(("count", "cores", "sockets", "model", "architecture")),
@@ -485,9 +485,9 @@ _NOT_READ: t.Mapping[str, t.Any] = {
 
 
 def _chosen(systems: list[Member], wanted: str) -> list[Member]:
-    """The wanted system, with systems that are no whole servers and so may be parts of it.
+    """The wanted system, with systems that may be parts of it because they are no servers.
 
-    All systems where none is wanted. Raises TargetFailure.
+    All systems if none is wanted. Raises TargetFailure.
     """
     if not wanted:
         return systems
@@ -503,7 +503,7 @@ def _chosen(systems: list[Member], wanted: str) -> list[Member]:
 
 
 def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:
-    """Order of systems: baseboards of accelerators and virtual systems are systems too."""
+    """Sort key of systems, which may be baseboards of accelerators or virtual systems."""
     uri, body = item
     is_physical = name_of(body.get("SystemType")).lower() in ("", "physical")
     is_baseboard = last_segment(uri).upper().startswith("HGX")
@@ -520,7 +520,7 @@ def _positive(value: t.Any) -> int | None:
 
 
 def _sum(values: t.Sequence[t.Any], missing: int | None = None) -> int | None:
-    """The sum; None where one is not known, unless it counts as ``missing``."""
+    """The sum; None if a term is unknown, unless it counts as ``missing``."""
     known = [found if (found := whole(value)) and found > 0 else missing for value in values]
     if not known or None in known:
         return None

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Giving hosts their roles in a cluster: the work of host_role_assignment."""
+"""Assignment of roles to hosts, the work of host_role_assignment."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _NODE_PREFIX = 24  # kubespray's kube_network_node_prefix
 
 @dataclass(frozen=True)
 class Wanted:
-    """A Provisioning, or a spec alone, as the module takes it."""
+    """A Provisioning or only its spec, as input of the module."""
 
     request: Request
     owner: Owner
@@ -128,10 +128,10 @@ class Wanted:
 
 
 def assign(parameters: Parameters, context: Context = Context()) -> Result:
-    """Give hosts their roles; change nothing.
+    """Assign roles to hosts; change nothing.
 
-    The result is that of the module. Raises InvalidInput, and WattwiseError with the shortages
-    where roles stay without a host.
+    The result is that of the module. Raises InvalidInput, and WattwiseError with the shortages if
+    roles stay without a host.
     """
     options = SPEC.complete(parameters)
     limits = Limits.of(options)
@@ -165,7 +165,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def read_wanted(options: Parameters) -> Wanted:
-    """What the options ask for. Raises InvalidInput."""
+    """The request of the options. Raises InvalidInput."""
     given = options["request"]
     whole = given if "spec" in given else {"spec": given}
     if whole.get("kind", KIND) != KIND:
@@ -194,7 +194,7 @@ def read_wanted(options: Parameters) -> Wanted:
 def read_all_hosts(
     objects: t.Sequence[t.Any], hardware: t.Sequence[t.Any], host_hardware: t.Sequence[t.Any] = ()
 ) -> tuple[list[Host], list[Finding]]:
-    """BareMetalHosts, and hosts of which Redfish alone tells; each defect stays with its host.
+    """BareMetalHosts, and hosts known only from Redfish; each defect affects only its host.
 
     ``host_hardware`` are objects that complete the BareMetalHosts.
     """
@@ -213,7 +213,7 @@ def read_all_hosts(
 
 
 def former_roles(assignments: t.Any) -> Former:
-    """The roles that status.assignments tells, by host. Unreadable entries say nothing."""
+    """The roles in status.assignments, by host. Unreadable entries are ignored."""
     found: dict[HostKey, tuple[FormerRole, ...]] = {}
     for entry in assignments if isinstance(assignments, list) else []:
         key = _host_key(entry)
@@ -233,7 +233,7 @@ def _is_name(label: t.Any) -> bool:
 def reservations(
     provisionings: t.Sequence[t.Any], own: t.Mapping[str, t.Any]
 ) -> dict[HostKey, str]:
-    """The hosts in status.assignments of Provisionings other than the own one, with its name."""
+    """The hosts in status.assignments of other Provisionings, with the Provisioning's name."""
     found: dict[HostKey, str] = {}
     for obj in provisionings:
         metadata = mapping(obj.get("metadata"), "provisionings.metadata")
@@ -259,7 +259,7 @@ def _host_key(entry: t.Any) -> HostKey | None:
 
 
 def curves_of(path: str | None) -> dict[str, Curve]:
-    """Power curves by the name of the host, of a document."""
+    """Power curves of a document, by the name of the host."""
     if path is None:
         return {}
     given = documents.load(path, "curves")["curves"]
@@ -267,9 +267,10 @@ def curves_of(path: str | None) -> dict[str, Curve]:
 
 
 def check_networks(request: Request, answer: Answer) -> None:
-    """Raise InvalidField where networks of pods, services and named hosts overlap.
+    """Raise InvalidField if networks of pods, services and named hosts overlap.
 
-    A host that no MAC address names, with an address in such a network, gets no role.
+    A host without a MAC address in the request, but with an address in such a network, gets no
+    role.
     """
     pods, services = request.networks
     if _overlap(pods.network, services.network):
@@ -386,7 +387,7 @@ def outputs(
 
 
 def _told_hosts(options: Parameters) -> tuple[SshAccess, str, list[str]]:
-    """The access of the Secret, the known_hosts of all sources, and doubts about the Secret."""
+    """The access from the Secret, the known_hosts of all sources, and warnings about the Secret."""
     known = options["ssh"]["known_hosts"]
     if options["ssh_secret"] is None:
         return SshAccess(), known, []
@@ -401,9 +402,9 @@ def ssh_access(
     context: Context,
     findings: list[Finding] | None = None,
 ) -> dict[str, SshAccess]:
-    """The way to each host by its label, from all sources, without revoked keys.
+    """SSH access to each host by its label, from all sources, without revoked keys.
 
-    User data that cannot be read says nothing; its defect is a warning, and added to ``findings``.
+    Unreadable user data is ignored; its defect is a warning, and added to ``findings``.
     """
     given = options["ssh"]
     of_secret, known, doubts = _told_hosts(options)
@@ -437,7 +438,7 @@ def ssh_access(
 
 
 def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess | Finding:
-    """What the user data of the host says, by ``namespace/name`` of its Secret."""
+    """Access from the host's user data, by ``namespace/name`` of its Secret."""
     if not host.user_data_secret:
         return SshAccess()
     name = f"{host.namespace}/{host.user_data_secret}"

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows to inference servers and values back, in as few requests as the servers take."""
+"""Inference requests for rows, in as few batches as the servers accept."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 
-# What a server may answer to more rows than it takes.
+# Possible answers of a server to too many rows.
 _REFUSALS = ("server_error", "malformed")
-# Rows that a model may fail one by one before the rest of its rows is not asked any more.
+# Single rows that a model may fail before its remaining rows are skipped.
 _MOST_FAILED_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Model:
-    """Where a model is asked, and how: the URL to POST to, who asks, and whom that trusts."""
+    """Access to a model: the URL to POST to, the credential, and the trust."""
 
     url: str
     credential: Credential | BearerToken | None = None
@@ -56,9 +56,9 @@ class Model:
 
 @dataclass
 class Inquiry:
-    """Distinct rows to ask of one model, and what came of each: a value as sent, or an error.
+    """Distinct rows for one model, and the outcome of each: a value as sent, or an error.
 
-    ``limit`` is how many rows a request may have; it falls where the server refuses.
+    ``limit`` is the number of rows of a request; it falls if the server refuses.
     """
 
     model: Model
@@ -78,8 +78,8 @@ def ask(
 ) -> None:
     """Fill the outcomes of all inquiries; ``options.timeout`` is for one request with its retries.
 
-    A model that refuses many rows but answers a single one is asked with a tenth of them, down to
-    row by row. A server that cannot be reached for one model is not tried for its others.
+    If a model refuses many rows but answers a single one, batches of a tenth follow, down to single
+    rows. A server that is unreachable for one model is not tried for its others.
     """
     unreachable: dict[str, TargetFailure] = {}
 
@@ -97,7 +97,7 @@ def ask(
 
 
 def _targets(inquiry: Inquiry) -> t.Iterator[Target]:
-    """A target for each request that the rows without outcome need."""
+    """A target for each request of the rows without an outcome."""
     model, waiting = inquiry.model, [row for row in inquiry.rows if row not in inquiry.outcomes]
     for start in range(0, len(waiting), inquiry.limit):
         rows = waiting[start : start + inquiry.limit]
@@ -108,7 +108,7 @@ def _targets(inquiry: Inquiry) -> t.Iterator[Target]:
 async def _infer(
     client: Client, inquiry: Inquiry, rows: list[str], unreachable: dict[str, TargetFailure]
 ) -> list[t.Any]:
-    """Values of the first of these rows: of all, of one, or of none where they are too many now."""
+    """Values of the first of these rows: of all, of one, or of none if the batch is too large."""
     known = inquiry.given_up or unreachable.get(inquiry.model.origin)
     if known is not None:
         raise TargetFailure(known.reason, known.detail)
@@ -132,7 +132,7 @@ async def _values(client: Client, inquiry: Inquiry, rows: list[str]) -> list[t.A
         refused = failure.reason in _REFUSALS or failure.fields.get("passing")
         if len(rows) == 1 or not refused:
             raise
-    # Was it the number of rows, or is the model out of order? Then one row fails as well.
+    # A single row shows whether the batch is too large or the model is defective.
     values = await _request(client, inquiry, rows[:1])
     inquiry.limit = min(inquiry.limit, max(1, len(rows) // 10))
     return values

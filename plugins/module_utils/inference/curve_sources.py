@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The sources of power curves in their one order; a node takes the first that has a curve for it.
+"""The sources of power curves in their order; a node takes the first curve.
 
 A new source is a function that returns curves by node, and a name in ``SOURCES``.
 """
@@ -42,16 +42,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve imp
 Object = t.Mapping[str, t.Any]
 
 STATED, PREDICTOR, LEARNED, PUBLISHED = "stated", "predictor", "learned", "published"
-# Explicit goes before inferred, a model of the machine before samples of it, and samples before
+# Explicit values precede inferred ones, a model of the machine its samples, and samples the
 # measurements of other machines.
 SOURCES = (STATED, PREDICTOR, LEARNED, PUBLISHED)
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-# A machine with adapters and disks of its own draws more than the one of a curve, but not so much.
+# Additional adapters and disks of a machine raise its watts by less than this factor.
 _MOST_APART = 2.0
-# Of two sources that speak of the machine itself.
+# Factor between two sources about the machine itself.
 _MOST_APART_OF_ONE_MACHINE = 1.5
-# By source the one that its curves are compared with, how many times the watts may differ, and what
-# to do then. Measurements of other machines say nothing against a statement of the user.
+# Reference source for the curves of each source, the allowed factor of the watts, and the advice
+# beyond it. Measurements of other machines do not contradict a statement of the user.
 _COMPARED: t.Mapping[str, tuple[str, float, str]] = {
     STATED: (PREDICTOR, _MOST_APART_OF_ONE_MACHINE, "correct the stated curve or the power model"),
     LEARNED: (
@@ -66,7 +66,7 @@ _SAME = ("cpu_capacity", "server_type", "axis", "pod_usage_assumption")
 
 
 def in_order(by_source: t.Mapping[str, t.Mapping[str, Object]]) -> dict[str, Result]:
-    """The curve of each node from its first source, which the curve names."""
+    """The curve of each node from its first source, whose name is in the curve."""
     found: dict[str, Result] = {}
     for source in SOURCES:
         for name, curve in (by_source.get(source) or {}).items():
@@ -77,7 +77,7 @@ def in_order(by_source: t.Mapping[str, t.Mapping[str, Object]]) -> dict[str, Res
 def with_predicted(
     said: t.Mapping[str, Object], predicted: t.Mapping[str, Object]
 ) -> dict[str, Result]:
-    """Stated curves, each with the one that its predictor has instead, for a comparison."""
+    """Stated curves, each with the curve of its predictor for comparison."""
     return {
         name: {**curve, **({"predicted": dict(predicted[name])} if name in predicted else {})}
         for name, curve in said.items()
@@ -85,12 +85,12 @@ def with_predicted(
 
 
 def predicted_before(last: Object) -> dict[str, t.Any]:
-    """The curves of the last run, of stated ones those that their predictors had instead."""
+    """The curves of the last run, with the predictors' curves in place of stated ones."""
     return {name: member(curve, "predicted") or curve for name, curve in last.items()}
 
 
 def counted(curves: t.Mapping[str, Object], nodes: t.Collection[str]) -> dict[str, int]:
-    """Number of nodes by the source of their curve; ``none`` are the others of ``nodes``."""
+    """Number of nodes by the source of their curve; ``none`` counts the other nodes."""
     sources = [curve["source"] for curve in curves.values()]
     return {
         **{source: sources.count(source) for source in SOURCES},
@@ -113,9 +113,9 @@ def contradictions(
     readings: Object,
     by_source: t.Mapping[str, t.Mapping[str, Object]] = MappingProxyType({}),
 ) -> list[Finding]:
-    """Nodes whose curve is far from the watts of their BMC, or from the curve of another source.
+    """Findings of nodes whose curve is far from their BMC's watts, or from another source.
 
-    One finding for each node. Other sources are compared as far as ``by_source`` has their curves.
+    One finding for each node. Other sources are compared if ``by_source`` has their curves.
     """
     found = (
         _contradicted_by_meter(name, curve, readings)
@@ -162,7 +162,7 @@ def _contradicted_by_source(
 
 
 def _ends_of_both(curve: Object, other: Object) -> tuple[float, ...]:
-    """The least and the highest load of both curves; nothing where they have none in common."""
+    """The lowest and the highest common load of both curves; nothing without one."""
     low = max(min(curve["cpu"]), min(other["cpu"]))
     high = min(max(curve["cpu"]), max(other["cpu"]))
     return (low, high) if low <= high else ()
@@ -174,7 +174,7 @@ def _at(cores: float, curve: Object) -> float:
 
 @dataclass(frozen=True)
 class Inferred:
-    """Curves of nodes by source, and why nodes have none of them."""
+    """Curves of nodes by source, and the reasons of nodes without one."""
 
     curves: t.Mapping[str, t.Mapping[str, Result]]
     lacking: t.Mapping[str, str]
@@ -196,9 +196,9 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Present:
-    """The present of the nodes: readings by node, and where their load comes from.
+    """Present state of the nodes: readings by node, and the source of their load.
 
-    ``metered`` are the nodes in metrics.k8s.io. ``usage_source`` is that of the placement.
+    ``metered`` are the nodes in metrics.k8s.io. ``usage_source`` is the placement's.
     """
 
     readings: Object
@@ -225,7 +225,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Keeping:
-    """The curves of the last run; a learned one whose inputs did not move holds for a while."""
+    """The curves of the last run; a learned one with unmoved inputs stays valid for a while."""
 
     last: Object
     now: datetime.datetime
@@ -274,7 +274,7 @@ def learned_curves(
     keeping: Keeping,
     type_label: str = TYPE_LABEL,
 ) -> Learning:
-    """Learned curves of all nodes with samples of themselves or their type, less ``without``."""
+    """Learned curves of all nodes with samples of themselves or their type, except ``without``."""
     if not samples.nodes:
         return Learning()
     types = {name: node.labels.get(type_label, "") for name, node in nodes.items()}

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Predictions of the last run whose inputs did not move since: their models are not asked again.
+"""Predictions of the last run with unmoved inputs, whose models are not queried again.
 
-A curve bears the inputs that it was asked with, and keeps them as long as it is kept: values that
-creep are compared with these, not with those of the run before.
+A curve stores the inputs of its query as long as it is kept, so that slowly drifting values are
+compared with these, not with the run before.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SAME = ("endpoint", "cpu_usage_format", "cpu_capacity")
 def divide(
     subjects: t.Sequence[Subject], last: Object, now: datetime.datetime, keep_seconds: float
 ) -> tuple[list[Subject], dict[str, Object]]:
-    """The subjects to ask for, and by node the curves of ``last`` that hold for the others.
+    """The subjects to query, and the valid curves of ``last`` by node for the others.
 
-    ``last`` is what ``curves`` of the last curves document holds.
+    ``last`` is the content of ``curves`` in the last curves document.
     """
     due: list[Subject] = []
     kept: dict[str, Object] = {}
@@ -52,7 +52,7 @@ def divide(
 def with_inputs(
     curves: t.Mapping[str, Object], subjects: t.Sequence[Subject], now: datetime.datetime
 ) -> dict[str, Result]:
-    """Curves that were just asked for, with what they were asked with."""
+    """New curves with the inputs of their query."""
     queries = {subject.query.name: subject.query for subject in subjects}
     return {
         name: {**curve, "inputs": {**_inputs(queries[name]), "time": format_time(now)}}

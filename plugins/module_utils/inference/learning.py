@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Power curves learned from recorded samples: of the node itself, else of the nodes of its type.
+"""Power curves learned from recorded samples of the node itself, else of the nodes of its type.
 
-A curve spans the recorded loads and nothing else. Above the loads of the node itself it has the
-slopes of its type, as far as loads of the type are recorded. It needs enough samples over enough loads, and a
-small error on samples that its fit has not seen.
+A curve spans only the recorded loads. Above the loads of the node itself it has the slopes of its
+type, as far as loads of the type are recorded. It needs enough samples over enough loads, and a
+small cross-validated error.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ LEAST_BINS = 4
 LEAST_SPREAD = 0.2
 LEAST_NODES_OF_TYPE = 2
 LEAST_SAMPLES_FOR_TYPE = 4
-# A fit with a larger error on samples that it has not seen is no curve.
+# Largest cross-validated error of a fit.
 MOST_ERROR = 0.15
-# A node whose watts differ by more from those of its type is another machine, or meters wrongly.
+# A node with a larger difference from its type is another machine, or has a wrong meter.
 _MOST_APART = 0.25
 GRID_POINTS = 21
 _FOLDS_OF_NODES = 5
-# By how much more load a type must be recorded to continue the curve of a node.
+# Additional recorded load of a type that continues the curve of a node.
 _NOTABLE_LOAD = 0.05
-# Of a metrics-server that counts more than there is.
+# Tolerance for a metrics-server that exceeds the capacity.
 _MOST_LOAD = 1.05
 
 Axis = t.Literal["metered", "requested"]
@@ -58,9 +58,9 @@ Axis = t.Literal["metered", "requested"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A node that needs a curve, with its present air; ``server_type`` is empty if not known.
+    """A node that needs a curve, with its present air; ``server_type`` is empty if unknown.
 
-    ``axis`` is the load by which the node will be priced.
+    ``axis`` is the kind of load by which the node will be priced.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Learned:
-    """A fit and its evidence; ``error`` is the mean absolute one of samples not seen, relative."""
+    """A fit and its evidence; ``error`` is the cross-validated mean absolute relative error."""
 
     fit: Fit
     samples: int
@@ -81,13 +81,13 @@ class Learned:
     error: float
 
     def reaches_beyond(self, other: Learned) -> bool:
-        """Whether notably larger loads are recorded than of the other."""
+        """Whether the recorded loads notably exceed those of the other."""
         return self.fit.loads[1] > other.fit.loads[1] + _NOTABLE_LOAD
 
 
 @dataclass
 class Learning:
-    """The learned curves by node, as the document has them, and why nodes have none."""
+    """The learned curves by node, in the form of the document, and the reasons of other nodes."""
 
     curves: dict[str, Result] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def learn(
 ) -> Learning:
     """Curves of the wanted nodes; ``types`` are the server types of all nodes with samples.
 
-    Each fit has a boundary of its own.
+    Each fit has a separate boundary.
     """
     found = Learning()
     fits = _Fits(samples, types, pod_usage_assumption, found)
@@ -119,7 +119,7 @@ def learn(
 
 @dataclass
 class _Fits:
-    """Fits by node and by type; those of a type are made once."""
+    """Fits by node and by type; each type is fitted once."""
 
     samples: Samples
     types: t.Mapping[str, str]
@@ -180,7 +180,7 @@ class _Fits:
         return Learned(fit(whole), len(whole), len(kept), error)
 
     def _agreeing(self, tables: dict[str, Table]) -> dict[str, Table]:
-        """The tables without those of machines that differ from the others of the type."""
+        """The tables without machines that differ from the others of the type."""
         kept = dict(tables)
         while len(kept) > LEAST_NODES_OF_TYPE:
             unseen = _unseen(kept)
@@ -188,7 +188,7 @@ class _Fits:
             worst = max(apart.values())
             if worst <= _MOST_APART:
                 break
-            # The worst bend the fits against which the others are held, so they go first.
+            # The worst ones distort the fits of the others, so they are removed first.
             for name in [one for one in kept if apart[one] >= max(_MOST_APART, worst / 2)]:
                 del kept[name]
                 self.found.findings.append(_apart(name, self.types[name], apart[name]))
@@ -224,7 +224,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def _lacking(table: Table) -> str:
-    """What the samples lack to be enough for a curve; empty if nothing."""
+    """Missing evidence of the samples for a curve; empty if complete."""
     if len(table) < LEAST_SAMPLES:
         return f"{len(table)} samples are recorded, {LEAST_SAMPLES} are needed"
     # A load of 1 is in the last bin.
@@ -240,7 +240,7 @@ def _lacking(table: Table) -> str:
 
 
 def _of_equal_weight(table: Table) -> Table:
-    """Each node counts the same for its type, whatever the number of its samples."""
+    """Each node has the same weight in its type, independent of its number of samples."""
     weights = table.weights / len(table)
     return Table(table.load, table.inlet_celsius, table.delta_p_pascal, table.watts, weights)
 
@@ -255,7 +255,7 @@ def _apart(name: str, server_type: str, by: float) -> Finding:
 
 
 def _unseen(tables: t.Mapping[str, Table]) -> dict[str, Floats]:
-    """Relative errors of each node's samples by a fit of others, of at least four fifths of them."""
+    """Relative errors of each node's samples by a fit of at least four fifths of the others."""
     names = sorted(tables)
     folds = min(len(names), _FOLDS_OF_NODES)
     found: dict[str, Floats] = {}
@@ -270,7 +270,7 @@ def _unseen(tables: t.Mapping[str, Table]) -> dict[str, Floats]:
 def _curve(node: Wanted, learned: Learned, of: str, beyond: Learned | None = None) -> Result:
     """The entry of the curves document, in cores of the node.
 
-    Above the loads of ``learned`` the curve continues with the slopes of ``beyond``.
+    Above the loads of ``learned`` the curve has the slopes of ``beyond``.
     """
     found = learned.fit if beyond is None else learned.fit.continued(beyond.fit)
     low, high = found.loads

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Facts about the nodes of a snapshot that sources of curves need."""
+"""Facts about a snapshot's nodes for the sources of curves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_CORES = 100_000.0
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node with its capacity in CPUs; labels that are no texts are left out."""
+    """A node with its capacity in CPUs, and its text labels."""
 
     name: str
     cpu_capacity: float
@@ -32,7 +32,7 @@ class NodeFacts:
 
 
 def name_of(given: t.Any, *path: str) -> str:
-    """The name of an object, or the text at a path; empty where there is none."""
+    """The name of an object, or the text at a path; empty if there is none."""
     name = member(given, *(path or ("metadata", "name")))
     return name if isinstance(name, str) else ""
 
@@ -42,7 +42,7 @@ def facts_of(
 ) -> dict[str, NodeFacts]:
     """Facts by name of the nodes with these names, of all nodes if None.
 
-    A node whose capacity cannot be read is left out: no share of it is known.
+    A node with an unreadable capacity is left out, because its shares are unknown.
     """
     found: dict[str, NodeFacts] = {}
     for node in snapshot.get("nodes") or ():

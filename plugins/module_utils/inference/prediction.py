@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The work of power_prediction_info: the watts of every node over its CPU use."""
+"""Prediction of every node's watts over its CPU use, the work of power_prediction_info."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
 )
 
 REQUESTS_PER_HOST = 8
-# Of one row in an answer: a number in a list of its own, with room to spare.
+# Bytes of one row in an answer: a number in a list of its own, with a margin.
 _ROW_BYTES = 200
 _ROW_MEMBERS = 4
 
@@ -102,7 +102,7 @@ SPEC = ArgumentSpec(
 
 @dataclass(frozen=True)
 class _Points:
-    """The points of one query, and where their outcomes will be; nowhere for the type Fake."""
+    """The points of one query, and the inquiry with their outcomes; none for the type Fake."""
 
     query: Query
     cpu: tuple[float, ...]
@@ -111,13 +111,13 @@ class _Points:
 
 
 def predict_power(parameters: Parameters, context: Context = Context()) -> Result:
-    """Predict, and write the curves where ``path`` asks for it.
+    """Predict, and write the curves to ``path`` if given.
 
-    Takes and returns what the module of the same name documents. Raises InvalidInput, and
-    WattwiseError with all results in its fields where fewer than ``min_success`` succeeded.
+    Parameters and result are those of the module. Raises InvalidInput, and WattwiseError with all
+    results in its fields if fewer than ``min_success`` succeeded.
     """
     options = SPEC.complete(parameters)
-    _fleet_options(options)  # wrong ones are told before a document is read
+    _fleet_options(options)  # defects are reported before a document is read
     made_from = _made_from(options)
     if options["snapshot"]:
         subjects, without_predictor = of_documents(options)
@@ -137,8 +137,8 @@ def predict(
 ) -> Result:
     """The ``predictions`` of all subjects, ``requests`` and ``errors``, beside ``told``.
 
-    Secrets are read from ``secrets``, else from the cluster of the options. Raises as
-    ``predict_power`` does.
+    Secrets are read from ``secrets``, else from the cluster of the options. Raises like
+    ``predict_power``.
     """
     visiting = _fleet_options(options)
     inquiries: dict[asking.Model, asking.Inquiry] = {}
@@ -168,7 +168,7 @@ def _prepare(
     context: Context,
     secrets: SecretSource | None,
 ) -> list[_Points | TargetError]:
-    """The points of each subject, whose rows stand in one of the inquiries then."""
+    """The points of each subject, with their rows added to the inquiries."""
     credentials = Credentials(
         options["credentials"],
         [subject.named for subject in subjects if _needs_credential(subject)],
@@ -202,7 +202,7 @@ def _points(
     if query.type == FAKE:
         return _Points(query, cpu)
     rows = query.rows(cpu)
-    # What names no credential gets none: the entry `default` is that of the BMCs.
+    # A subject without a credential gets none, because the entry `default` is for BMCs.
     access = credentials.resolve(subject.named) if _needs_credential(subject) else Access()
     trust = _trust(access, options)
     allowed = options["allow_plain_http"]
@@ -257,21 +257,21 @@ def _write_curves(result: Result, path: str | None, made_from: documents.MadeFro
 def _fleet_options(options: Parameters) -> FleetOptions:
     if options["batch_rows"] < 1:
         raise InvalidInput(f"batch_rows: {options['batch_rows']} is too small; give 1 or more")
-    # What all models share is looked at once, not reported by each of them.
+    # Shared options are checked once, so that not every model reports their defects.
     client_context(shared_trust(options))
     visiting = fleet_options(options, REQUESTS_PER_HOST)
     return replace(visiting, budget=_budget(options["batch_rows"]))
 
 
 def _budget(rows: int) -> Budget:
-    """An answer of as many rows; a model that answers more is asked for fewer."""
+    """Limit of an answer with this number of rows; a model with longer answers gets fewer rows."""
     usual = Budget()
     size = max(usual.size, rows * _ROW_BYTES)
     return replace(usual, size=size, members=max(usual.members, rows * _ROW_MEMBERS))
 
 
 def _trust(access: Access, options: Parameters) -> Trust:
-    """What the credential says of its server, else what holds for all."""
+    """Trust of the credential, else the default."""
     try:
         if access.fingerprints:
             return Trust(fingerprints=access.fingerprints)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Power curves of nodes from published measurements of servers that are like theirs.
+"""Power curves of nodes from published measurements of similar servers.
 
-The node's labels tell its server, else its BMC does, else an annotation of its NodeConfig.
-``system_of`` has the labels.
+The server is identified by the node's labels, else by its BMC, else by an annotation of its
+NodeConfig. ``system_of`` has the labels.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.published.curves imp
 
 Object = t.Mapping[str, t.Any]
 
-# Labels with what DMI says of a server; blanks are written as underscores.
+# Labels with DMI data of a server; blanks are underscores.
 SYSTEM_LABELS = {
     "manufacturer": "wattwise.github.io/system-manufacturer",
     "model": "wattwise.github.io/system-model",
@@ -50,7 +50,7 @@ _MOST_SOCKETS, _MOST_CORES = 64, 65_536
 
 @dataclass
 class PublishedCurves:
-    """Curves by node, as the document has them, and why nodes have none."""
+    """Curves by node, in the form of the document, and the reasons of other nodes."""
 
     curves: dict[str, Result] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
@@ -65,10 +65,10 @@ def published_curves(
     rows: t.Sequence[Row] | None = None,
     annotations: t.Mapping[str, str] = MappingProxyType({}),
 ) -> PublishedCurves:
-    """Curves of the nodes, less ``without``, whose server is told and near to a measured one.
+    """Curves of the nodes, except ``without``, whose server is known and similar to a measured one.
 
-    ``rows`` are all measurements, the shipped ones if None. ``annotations`` by node are those of
-    NodeConfigs with the server. Each node has a boundary of its own.
+    ``rows`` are all measurements, the shipped ones if None. ``annotations`` are NodeConfigs'
+    annotations with the server, by node. Each node has a separate boundary.
     """
     found = PublishedCurves()
     for name, node in nodes.items():
@@ -94,7 +94,7 @@ def _curve(
     rows: t.Sequence[Row] | None,
     annotation: str,
 ) -> Result | str:
-    """The entry of the curves document, or why there is none."""
+    """The entry of the curves document, or the reason of a missing one."""
     system, source = system_of(node, told, type_label, annotation)
     if system == System():
         return "neither a BMC nor a label states its model or its processor"
@@ -119,11 +119,11 @@ def _curve(
 def system_of(
     node: NodeFacts, told: t.Any, type_label: str, annotation: str = ""
 ) -> tuple[System, str]:
-    """The server of a node, and who tells it: its labels, its BMC by ``told``, or an annotation.
+    """The server of a node, and its source: labels, the BMC by ``told``, or an annotation.
 
-    Labels go before the BMC, and the BMC before the annotation, field by field. The label of the
-    type counts if nothing else tells anything, because some clusters name their types by models or
-    processors. Raises InvalidField for an annotation that cannot be read.
+    Labels precede the BMC, and the BMC the annotation, field by field. The label of the type counts
+    without any other source, because some clusters name their types by models or processors. Raises
+    InvalidField for an unreadable annotation.
     """
     of_bmc = _read_system(told)
     read = _completed(of_bmc, annotation)
@@ -146,7 +146,7 @@ def system_of(
 
 
 def _completed(read: System, annotation: str) -> System:
-    """The server with what its BMC does not tell from the annotation."""
+    """The server with fields that its BMC lacks from the annotation."""
     if not annotation:
         return read
     field = f"metadata.annotations[{SYSTEM_ANNOTATION}]"
@@ -161,7 +161,7 @@ def _completed(read: System, annotation: str) -> System:
 
 
 def _read_system(told: t.Any) -> System:
-    """From the reading of a BMC, which other versions and hands may have written."""
+    """From the reading of a BMC, which other versions or people may have written."""
     manufacturer, model, processor = (
         text(member(told, name), _LONGEST_NAME) for name in SYSTEM_LABELS
     )

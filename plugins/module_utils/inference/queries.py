@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the power model of one node is asked, and whether all that it takes is known."""
+"""The query to the power model of one node, and the check of its inputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ GRID_POINTS = 21
 
 @dataclass(frozen=True)
 class Query:
-    """What one node's power model is asked: the node's state, and the CPU use in cores.
+    """The query to one node's power model: the node's state, and the CPU use in cores.
 
-    ``cpu_usage`` None means 21 points from 0 to the capacity; any other None is not known.
+    ``cpu_usage`` None means 21 points from 0 to the capacity; any other None is unknown.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Query:
         return tuple(self.cpu_usage)
 
     def rows(self, cpu: t.Sequence[float]) -> tuple[str, ...]:
-        """What to send for each CPU use, in the unit of the format. Raises TargetFailure."""
+        """The value to send for each CPU use, in the unit of the format. Raises TargetFailure."""
         if self.type != V2:
             raise TargetFailure(
                 "malformed",

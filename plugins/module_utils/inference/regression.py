@@ -5,8 +5,8 @@
 
     ln watts = constant + slopes · load + inlet effect · (inlet - mean) + pressure effect · …
 
-The load has one slope for each tenth of the capacity, none below zero. The logarithm makes effects
-of the air factors on the watts, and the least squares those of relative errors.
+The load has one nonnegative slope for each tenth of the capacity. By the logarithm, effects of the
+air are factors of the watts, and the least squares are of relative errors.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if t.TYPE_CHECKING:
 _SEGMENT = 0.1
 _FOLDS = 5
 # Penalties are (noise of a sample / usual size of the term)², for a noise of 2 %: slopes of
-# neighbours differ by 1 for a whole load, air changes the watts by 1 % a °C and 0.3 % a Pa.
+# neighbours differ by 1 for a whole load, air changes the watts by 1 % per °C and 0.3 % per Pa.
 _SLOPE_PENALTY = (0.02 / 1.0) ** 2
 _AIR_PENALTIES = ((0.02 / 0.01) ** 2, (0.02 / 0.003) ** 2)
-# Huber's weights: a residual above twice the usual one counts in proportion.
+# Huber weights: a residual above twice the usual one counts linearly.
 _REWEIGHTINGS, _USUAL_RESIDUALS, _LEAST_RESIDUAL = 2, 2.0, 0.002
 
 
 @dataclass(frozen=True)
 class Table:
-    """Samples in columns of equal length; an inlet or pressure that is not known is NaN.
+    """Samples in columns of equal length; an unknown inlet or pressure is NaN.
 
     ``load`` is a share of the capacity, ``weights`` are positive.
     """
@@ -53,7 +53,7 @@ class Table:
 
     @classmethod
     def joined(cls, tables: t.Iterable[Table]) -> Table:
-        """All samples of some tables, of which there is at least one."""
+        """All samples of one or more tables."""
         columns = zip(*(vars(table).values() for table in tables))
         return cls(*(numpy.concatenate(column) for column in columns))
 
@@ -68,7 +68,7 @@ class _Air:
     effect: float = 0.0
 
     def on(self, value: float | None) -> float:
-        """The effect of a value; beyond the recorded values that of their end."""
+        """The effect of a value, clamped to the recorded values."""
         if value is None:
             return 0.0
         return self.effect * (min(max(value, self.least), self.most) - self.mean)
@@ -86,11 +86,11 @@ class Fit:
 
     @property
     def loads(self) -> tuple[float, float]:
-        """The least and the largest recorded load."""
+        """The smallest and the largest recorded load."""
         return float(self.knots[0]), float(self.knots[-1])
 
     def continued(self, other: Fit) -> Fit:
-        """This fit, and above its loads the relative rise of the other one up to its loads."""
+        """This fit, continued above its loads by the relative rise of the other one."""
         end = self.knots[-1]
         above = numpy.concatenate([[end], other.knots[other.knots > end]])
         rise = numpy.interp(above, other.knots, other.log_watts)
@@ -150,7 +150,7 @@ def fit(table: Table) -> Fit:
 
 
 def _robust(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> Floats:
-    """Coefficients with less weight for samples that are far from the others."""
+    """Coefficients with less weight for outliers."""
     solution = _solve(matrix, target, weights, penalty)
     for _round in range(_REWEIGHTINGS):
         residuals = numpy.abs(target - matrix @ solution)
@@ -162,7 +162,7 @@ def _robust(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) ->
 
 
 def relative_errors(found: Fit, table: Table) -> Floats:
-    """Predicted over measured watts, less 1, of each sample at its own air."""
+    """Predicted over measured watts, minus 1, of each sample at its own air."""
     air = sum(
         one.effect * (_filled(values, one.mean).clip(one.least, one.most) - one.mean)
         for one, values in (
@@ -177,7 +177,7 @@ def relative_errors(found: Fit, table: Table) -> Floats:
 def cross_validated(table: Table) -> Floats:
     """Relative errors of all samples, each by the fit of four fifths without it.
 
-    The fifths are taken by load in turn, so that each spans all loads.
+    The folds alternate by load, so that each spans all loads.
     """
     problem = _Problem.of(table)
     fold = numpy.empty(len(table), dtype=int)
@@ -226,16 +226,16 @@ def _penalty(segments: int) -> Floats:
     differences = numpy.diff(numpy.eye(segments), axis=0)
     penalty = numpy.zeros((segments + 3, segments + 3))
     penalty[1:-2, 1:-2] = _SLOPE_PENALTY * (differences.T @ differences)
-    # Without it a segment in which no sample lies would have any slope.
+    # Without it a segment without samples would have any slope.
     penalty[1:-2, 1:-2] += 1e-9 * numpy.eye(segments)
     penalty[-2:, -2:] = numpy.diag(_AIR_PENALTIES)
     return t.cast("Floats", penalty)
 
 
 def _solve(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> Floats:
-    """Coefficients of the least squares with no slope below zero.
+    """Least squares with nonnegative slopes.
 
-    While slopes are below zero, the lowest becomes zero and the others are fitted again.
+    While slopes are negative, the lowest becomes zero and the others are fitted again.
     """
     weighted = matrix * weights[:, None]
     normal, right = weighted.T @ matrix + penalty, weighted.T @ target

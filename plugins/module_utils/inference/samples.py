@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Samples of each node, recorded by every run: load, inlet, pressure and the whole machine's watts.
 
-The document stays small: of each twentieth of a node's load the last six samples are kept. So a
+The document stays small: the last six samples of each twentieth of a node's load are kept. So a
 node that idles for weeks keeps the samples of its busy hours.
 """
 
@@ -79,7 +79,7 @@ _RANGES = {
 class Sample(t.NamedTuple):
     """One node at one moment. ``metered_cores`` are those of metrics.k8s.io.
 
-    ``requested_cores`` are the requests of the pods that run there.
+    ``requested_cores`` are the requests of its running pods.
     """
 
     unix_seconds: float
@@ -107,7 +107,7 @@ class NodeSamples:
 
 @dataclass
 class Samples:
-    """The samples of all nodes, and what of their document cannot be used."""
+    """The samples of all nodes, and the findings of their document."""
 
     nodes: dict[str, NodeSamples] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Samples:
 
 
 def read(document: t.Any) -> Samples:
-    """The samples of a document; a node that cannot be read becomes a finding."""
+    """The samples of a document; an unreadable node becomes a finding."""
     given = member(document, "nodes")
     found = Samples()
     for name, entry in (given if isinstance(given, dict) else {}).items():
@@ -135,9 +135,9 @@ def read(document: t.Any) -> Samples:
 def extended(
     known: Samples, observed: t.Mapping[str, NodeSamples], now: datetime.datetime, max_age: float
 ) -> Samples:
-    """The known samples with those of one more run, less those that are too old or too many.
+    """The known samples with those of one more run, without old or surplus ones.
 
-    A node whose capacity changed is another machine, so its former samples do not count.
+    A node with a changed capacity is another machine, so its former samples are dropped.
     """
     nodes: dict[str, NodeSamples] = {}
     for name in {**known.nodes, **observed}:
@@ -175,10 +175,10 @@ def bin_of(sample: Sample, capacity: float) -> int:
 
 
 def observe(snapshot: Object, readings: Object) -> dict[str, NodeSamples]:
-    """One sample of each node whose watts were just read from its BMC and whose load is known.
+    """One sample of each node with newly read watts of its BMC and a known load.
 
-    ``readings`` are as their document has them. Watts that are older, and nodes with a pod that
-    began in the last minute, are no samples: load and watts would be of two moments.
+    ``readings`` are in the form of their document. Older watts, and nodes with a pod started in the
+    last minute, give no samples, because load and watts would be of two moments.
     """
     watts = {name: one for name, one in readings.items() if _source(one, "power_watts") == "read"}
     if not watts:
@@ -257,7 +257,7 @@ def _metered_cores(given: Object, reading: Object) -> float | None:
 
 
 def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | None]:
-    """Requested cores of running pods by node; None if a pod just began or cannot be read."""
+    """Requested cores of running pods by node; None if a pod just started or is unreadable."""
     settled = {name: _settled(reading) for name, reading in readings.items()}
     occupied: dict[str, Occupancy | None] = {}
     for pod in pods:
@@ -278,7 +278,7 @@ def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | N
 
 
 def _settled(reading: t.Any) -> str:
-    """The time, as Kubernetes writes it, before which pods have settled; empty if not known."""
+    """The time, in Kubernetes' form, before which pods have settled; empty if unknown."""
     found = guarded(Subject("reading", ""), functools.partial(_settled_before, reading))
     return "" if isinstance(found, Finding) else found
 
@@ -289,7 +289,7 @@ def _settled_before(reading: t.Any) -> str:
 
 
 def _began(pod: Object) -> str:
-    """When the pod was created or its last condition changed; empty if not told."""
+    """Time of the pod's creation or last condition change; empty if unknown."""
     conditions = objects(member(pod, "status", "conditions"))
     moments = [
         name_of(pod, "metadata", "creationTimestamp"),

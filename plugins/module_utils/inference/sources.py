@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which node is predicted by which model: from literal queries, or from the run's documents."""
+"""Models of nodes, from literal queries or from the run's documents."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ Object = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A query, what is said about its credential, and why it cannot be asked if it cannot.
+    """A query, its credential, and the reason why it cannot be sent, if any.
 
-    ``allow_plain_http`` is None where the query follows the option that holds for all of them.
+    ``allow_plain_http`` is None if the query uses the option for all queries.
     """
 
     query: Query
@@ -58,7 +58,7 @@ class Subject:
 
 
 class _Term(t.NamedTuple):
-    """A predictor of one node: type and endpoint, or why there is none."""
+    """A predictor of one node: type and endpoint, or the reason of a missing one."""
 
     type: str
     endpoint: str
@@ -66,7 +66,7 @@ class _Term(t.NamedTuple):
 
 
 def of_queries(options: Parameters) -> list[Subject]:
-    """The subjects of the option ``queries``. Raises InvalidInput where a name stands twice."""
+    """The subjects of the option ``queries``. Raises InvalidInput for a duplicate name."""
     counts = Counter(query["name"] for query in options["queries"])
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
@@ -103,16 +103,16 @@ def of_targets(
     models: t.Sequence[Object],
     options: Parameters,
 ) -> tuple[list[Subject], list[str]]:
-    """The subjects in node-name order, and the configured nodes that have no predictor.
+    """The subjects in node-name order, and the configured nodes without a predictor.
 
-    ``readings`` and ``models`` are as their documents have them. Raises InvalidInput.
+    ``readings`` and ``models`` are in the form of their documents. Raises InvalidInput.
     """
     named = {model["name"]: model for model in models}
     grants = _Grants.of(targets, options["model_origins"])
     subjects: list[Subject] = []
     without_predictor: list[str] = []
     for target in targets.nodes:
-        if target.api_version is None:  # whose NodeConfig cannot be read
+        if target.api_version is None:  # with an unreadable NodeConfig
             continue
         source = _source(target)
         if source is None:
@@ -129,7 +129,7 @@ def of_targets(
 
 
 class _Source(t.NamedTuple):
-    """The predictor of a node: the endpoint that names it, or the BMC that does."""
+    """The predictor of a node, named by its endpoint or its BMC."""
 
     target: NodeTarget
     used: Endpoint
@@ -145,7 +145,7 @@ def _source(target: NodeTarget) -> _Source | None:
 
 
 def _models(given: t.Any) -> list[Object]:
-    """The models as a list, also where the path of a document is given."""
+    """The models as a list, or from the document at a path."""
     if isinstance(given, str):
         given = documents.load(str(Path(given).expanduser()), "models")["models"]
     models: list[Object] = given or []
@@ -194,7 +194,7 @@ def _query(target: NodeTarget, term: _Term, reading: Object, options: Parameters
 
 
 def _subject(query: Query, term: _Term, source: _Source, grants: _Grants) -> Subject:
-    # A provider gives type and endpoint; the Secret is still that of powerConsumption.
+    # A provider gives type and endpoint; the Secret is that of powerConsumption.
     namespace, direct = source.target.namespace, source.direct
     if direct is None or not direct.secret_name:
         return Subject(query, Named(namespace=namespace), term.problem)
@@ -207,10 +207,10 @@ def _subject(query: Query, term: _Term, source: _Source, grants: _Grants) -> Sub
 
 @dataclass(frozen=True)
 class _Grants:
-    """Which Secret may go to which origin: those that a NodeConfig beside the Secret names
-    together, and the origins that the user allows for any.
+    """Allowed origins of Secrets: named together with the Secret by a NodeConfig of its namespace,
+    or allowed by the user for any Secret.
 
-    A machine that names its model must not choose who is told the model's password.
+    A machine that names its model must not choose the receiver of the model's password.
     """
 
     named_together: frozenset[tuple[str, str, Origin]]
@@ -218,7 +218,7 @@ class _Grants:
 
     @classmethod
     def of(cls, targets: Targets, origins: t.Sequence[str]) -> _Grants:
-        """From the endpoints of power models. Raises InvalidInput for an origin that is none."""
+        """From the endpoints of power models. Raises InvalidInput for an invalid origin."""
         found = set()
         for target in targets.nodes:
             direct = target.endpoints.get("power_consumption")
@@ -230,7 +230,7 @@ class _Grants:
     def problem(self, secret: SecretName, url: str) -> TargetFailure | None:
         """Why the Secret is not sent to a URL that a BMC named."""
         origin = origin_of(url)
-        if origin is None:  # which is told as soon as the URL is looked at
+        if origin is None:  # which the check of the URL reports
             return None
         if (*secret, origin) in self.named_together or origin in self.allowed:
             return None

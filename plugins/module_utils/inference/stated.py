@@ -66,9 +66,9 @@ def stated_curves(
     targets: t.Mapping[str, NodeTarget],
     given: t.Sequence[Statement],
 ) -> tuple[dict[str, Result], list[Finding]]:
-    """Curves by node; the annotation of a NodeConfig goes before the first entry that selects.
+    """Curves by node; the annotation of a NodeConfig precedes the first matching entry.
 
-    An annotation that cannot be read is a finding, and the next source counts.
+    An unreadable annotation is a finding, and the next source counts.
     """
     curves: dict[str, Result] = {}
     findings: list[Finding] = []

@@ -25,7 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     parse_endpoint,
 )
 
-# A reading above this is one in another unit; the largest servers draw about 15 kW.
+# A larger reading is in another unit; the largest servers draw about 15 kW.
 MAXIMUM_WATTS = 100_000.0
 
 _MODEL_PATH = re.compile(
@@ -60,7 +60,7 @@ def float32_text(value: float) -> str:
     """The shortest decimal that denotes the float32 nearest to ``value``, as JSON.
 
     The form is that of Go's encoding/json: an exponent only below 1e-6 and from 1e21.
-    Raises InvalidInput where the value is not finite as float32.
+    Raises InvalidInput if the value is not finite as float32.
     """
     nearest = _float32(value)
     if not math.isfinite(nearest):
@@ -75,12 +75,12 @@ def float32_text(value: float) -> str:
 
 
 def _shortest_decimal(nearest: float) -> Decimal:
-    """The decimal of the fewest digits that rounds to this float32."""
+    """The shortest decimal that rounds to this float32."""
     texts = (f"{nearest:.{digits}e}" for digits in range(9))
     found = Decimal(next(text for text in texts if _float32(float(text)) == nearest))
     digits = len(found.as_tuple().digits)
     if abs(math.frexp(nearest)[0]) == 0.5 and digits > 1:
-        # Above a power of two the gap is twice that below: a farther, shorter decimal may fit.
+        # Above a power of two the gap is twice that below, so a farther, shorter decimal may fit.
         shorter = Context(prec=digits - 1, rounding=ROUND_UP).create_decimal_from_float(nearest)
         if _float32(float(shorter)) == nearest:
             return shorter
@@ -107,7 +107,7 @@ def rows(
 
 
 def request_body(points: t.Sequence[str]) -> bytes:
-    """The JSON that asks for these rows; keys stand in the order that upstream sends."""
+    """The JSON request for these rows; keys are in upstream's order."""
     data = ",".join(points)
     return (
         f'{{"inputs":[{{"name":"predict-prob","shape":[{len(points)},3],"datatype":"FP32",'
@@ -116,9 +116,9 @@ def request_body(points: t.Sequence[str]) -> bytes:
 
 
 def read_outputs(document: t.Any, count: int) -> list[t.Any]:
-    """The values of the first output, one for each row, flat or as lists of one; not yet checked.
+    """The values of the first output, one for each row, flat or as lists of one; unchecked.
 
-    Raises TargetFailure("malformed") where they are not there, or not ``count``.
+    Raises TargetFailure("malformed") if they are missing, or not ``count``.
     """
     outputs = objects(member(document, "outputs"))
     data = outputs[0].get("data") if outputs else None

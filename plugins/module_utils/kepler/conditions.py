@@ -32,7 +32,7 @@ def reconciled(failure: Failure | None) -> Condition:
 
 
 def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:
-    """A condition as it was; a run that ended before it says nothing about it."""
+    """A condition unchanged, because the run ended before it."""
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
         if each.get("type") == name and all(isinstance(part, str) for part in parts):
@@ -41,5 +41,5 @@ def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:
 
 
 def condition(name: str, status: str, reason: str, message: str) -> Condition:
-    """A condition whose message statuses can hold."""
+    """A condition with a message of limited length."""
     return {"type": name, "status": status, "reason": reason, "message": told_text(message)}

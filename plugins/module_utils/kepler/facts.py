@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hardware facts of one node, as results, annotations and verdicts have them.
+"""Hardware facts of one node, for results, annotations and verdicts.
 
-None is a fact that the source cannot see, such as the RAPL zones in a Node object.
+None is a fact that the source lacks, such as the RAPL zones in a Node object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 Object = t.Mapping[str, t.Any]
 
 UNKNOWN = "unknown"
-BARE_METAL = "none"  # as systemd-detect-virt says it
+BARE_METAL = "none"  # names of systemd-detect-virt
 SOURCES = ("host", "node")
 CGROUP_VERSIONS = ("v1", "v2", "hybrid", UNKNOWN)
 CGROUP_DRIVERS = ("systemd", "cgroupfs", UNKNOWN)
@@ -30,13 +30,13 @@ SENSOR_TYPES = ("power", "energy")
 SENSOR_SCOPES = ("machine", "component")
 
 LONGEST_TEXT = 200
-MOST_ITEMS = 128  # of one list; a machine with eight packages has 24 RAPL zones
+MOST_ITEMS = 128  # limit of one list; a machine with eight packages has 24 RAPL zones
 _LARGEST_ENERGY = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class RaplZone:
-    """One energy counter of the powercap tree. ``problem`` says why it is not readable."""
+    """One energy counter of the powercap tree. ``problem`` is the reason if it is unreadable."""
 
     path: str
     name: str

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checked values of options that a KeplerSystem and KeplerAddons have alike.
+"""Checked values of options that a KeplerSystem and KeplerAddons share.
 
 All raise InvalidField, which names the option.
 """
@@ -31,7 +31,7 @@ Object = t.Mapping[str, t.Any]
 _LONGEST_NAME = 40
 _LONGEST_DURATION_SECONDS = 86_400.0
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-# A host with a dot, a port or both, before the first slash; as role rmd demands it.
+# A host with a dot, a port or both, before the first slash, as in role rmd.
 _REPOSITORY = re.compile(
     r"(localhost|[0-9A-Za-z.-]+\.[0-9A-Za-z-]+|[0-9A-Za-z.-]+(?=:[0-9])|\[[0-9A-Fa-f:]+\])"
     r"(:[0-9]+)?/[0-9a-z._/-]+"
@@ -47,7 +47,7 @@ _SHARED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease"
 
 
 def check_place(namespace: str, name: str) -> None:
-    """Refuse a name that names of objects cannot begin with, and a namespace of others."""
+    """Refuse a name that is invalid as a prefix of objects' names, and a reserved namespace."""
     dns_label(name, "name", _LONGEST_NAME)
     if namespace in _SHARED_NAMESPACES:
         problem = (
@@ -98,7 +98,7 @@ def whole_image(given: t.Any, where: str) -> str:
 
 
 def url(given: t.Any, where: str) -> str:
-    """A URL of http or https with a host and without a password; empty where there is none."""
+    """A URL of http or https with a host and without a password; empty if there is none."""
     found = given or ""
     if not found:
         return ""
@@ -112,7 +112,7 @@ def url(given: t.Any, where: str) -> str:
 
 
 def duration(value: t.Any, place: str, least: float = 0.0) -> float:
-    """The seconds of a duration of a day at most."""
+    """The seconds of a duration of at most a day."""
     seconds = parse_duration(value, place)
     if not least <= seconds <= _LONGEST_DURATION_SECONDS:
         raise InvalidField(place, f"{shown(value)} is not from {least:g} s to 24 h")
@@ -144,7 +144,7 @@ def tolerations(given: t.Any, where: str) -> tuple[Object, ...]:
 
 
 def labels(given: t.Any, where: str) -> dict[str, str]:
-    """Labels with keys and values that the API takes."""
+    """Labels with keys and values that the API accepts."""
     found = text_mapping(given, where)
     for key, value in found.items():
         is_key = len(key) <= _LONGEST_LABEL_KEY and _LABEL_KEY.fullmatch(key)

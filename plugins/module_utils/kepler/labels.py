@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Labels of nodes with the verdict on them, by a field manager of their own, for many nodes."""
+"""Labels of many nodes with their verdicts, under a separate field manager."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _NODES = "/api/v1/nodes"
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one node, and the facts that it stands on."""
+    """The verdict on one node, and its facts."""
 
     name: str
     facts: NodeFacts
@@ -101,7 +101,7 @@ class Judged:
         return {"name": self.name, **self.verdict.as_dict(), "bmc": bmc, **self.facts.as_dict()}
 
     def manifest(self, node: Object) -> Manifest:
-        """The labels and the annotation of this very Node."""
+        """The labels and the annotation of exactly this Node."""
         labels = {
             SUPPORTED_LABEL: "true" if self.verdict.supported else "false",
             METER_LABEL: self.verdict.meter,
@@ -116,7 +116,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Grounds:
-    """What verdicts stand on beside the Node: results of probes by node, and BMCs."""
+    """Evidence of verdicts in addition to the Node: results of probes by node, and BMCs."""
 
     version: KeplerVersion
     fake_cpu_meter: bool
@@ -125,9 +125,9 @@ class Grounds:
     hosts: Machines[Bmc]
 
     def judge(self, node: t.Any) -> tuple[Judged, list[Finding]]:
-        """The verdict on a node. Facts that cannot be read leave it unsupported.
+        """The verdict on a node. Unreadable facts leave it unsupported.
 
-        Raises InvalidField for a Node that cannot be read itself.
+        Raises InvalidField for an unreadable Node.
         """
         told = facts_of_node(node)
         subject = subject_of(node, "Node")
@@ -142,7 +142,7 @@ class Grounds:
 
     def _facts(self, node: t.Any, name: str, told: NodeFacts) -> NodeFacts:
         probe = self.probes.get(name)
-        # A host that failed or was not reached has no facts.
+        # A failed or unreachable host has no facts.
         if probe is not None and not (member(probe, "failed") or member(probe, "unreachable")):
             try:
                 return NodeFacts.from_dict(probe)
@@ -152,10 +152,10 @@ class Grounds:
 
 
 def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
-    """Judge every node and write the verdict to it; with ``state: absent`` take all back.
+    """Judge every node and write the verdict to it; with ``state: absent`` remove all.
 
-    A node that cannot be read or written is in ``findings`` or ``errors``, and stops no other.
-    Raises WattwiseError where the API server fails all.
+    An unreadable or unwritable node is in ``findings`` or ``errors``, and stops no other. Raises
+    WattwiseError if the API server fails for all.
     """
     options = SPEC.complete(parameters)
     version = KeplerVersion.parse(options["kepler_version"])
@@ -244,7 +244,7 @@ def _bmcs(kube: Kube) -> tuple[dict[str, Bmc], list[Object], list[Finding]]:
 def _taken_back(
     kube: Kube, nodes: t.Sequence[Object], options: Parameters, context: Context
 ) -> Result:
-    """Nothing applied by both managers: the API server removes what each of them owned."""
+    """An empty application by both managers, on which the API server removes their fields."""
     written = {
         manager: [_manifest(node) for node in nodes if _is_manager(node, manager)]
         for manager in (FIELD_MANAGER, PROBE_FIELD_MANAGER)
@@ -268,7 +268,7 @@ def _applied(
     options: Parameters,
     context: Context,
 ) -> Result:
-    """Apply each manager's manifests; the difference is that of our labels and annotations."""
+    """Apply each manager's manifests; the diff has our labels and annotations."""
     known = {identity(node): node for node in nodes if member(node, "metadata", "name")}
     changes: list[tuple[str, t.Any, t.Any]] = []
     errors: list[dict[str, str]] = []
@@ -319,11 +319,11 @@ def _ours(node: Object, manager: str) -> dict[str, str]:
 
 
 def _manifest(node: Object, **metadata: t.Any) -> Manifest:
-    """This very Node: an application without its UID would create a Node that was deleted."""
+    """Exactly this Node, because an application without its UID would recreate a deleted Node."""
     identified = {**same_object(node["metadata"]), **metadata}
     return {"apiVersion": "v1", "kind": "Node", "metadata": identified}
 
 
 def _trimmed(node: Object) -> Object:
-    """Without the status, except what kubelet says of its machine."""
+    """The Node without its status, except the kubelet's facts of its machine."""
     return {**node, "status": {"nodeInfo": member(node, "status", "nodeInfo")}}

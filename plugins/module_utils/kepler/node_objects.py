@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Facts and BMCs of nodes from objects of the cluster, where the host cannot be reached.
+"""Facts and BMCs of nodes from objects of the cluster, without access to the hosts.
 
 Sources: Node Feature Discovery, docs/usage/features.md; provider IDs of the cloud controllers.
 """
@@ -43,7 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_o
 Object = t.Mapping[str, t.Any]
 
 PROBE_ANNOTATION = "wattwise.github.io/kepler-probe"
-LONGEST_ANNOTATION = 65_536  # the admission policy of the probe has this limit, too
+LONGEST_ANNOTATION = 65_536  # the admission policy of the probe has this limit too
 _LIMITS = strict_json.JsonLimits(size=LONGEST_ANNOTATION, members=4096, depth=4)
 
 BARE_METAL_HOST = ("metal3.io/v1alpha1", "BareMetalHost")
@@ -84,7 +84,7 @@ def facts_of_node(node: t.Any) -> NodeFacts:
 def facts_in_annotation(node: t.Any) -> NodeFacts | None:
     """Facts that the probe's pod wrote to its Node; None if it wrote none. Raises InvalidField.
 
-    A pod on the node wrote them, so that they are as trustworthy as the node.
+    A pod on the node wrote them, so they are as trustworthy as the node.
     """
     given = member(node, "metadata", "annotations", PROBE_ANNOTATION)
     if given is None:

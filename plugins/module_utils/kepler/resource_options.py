@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The spec of a resource in the words of module options, and sentences in the words of its fields."""
+"""Conversion of a resource's spec to module options, and of sentences to its fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 
 
 def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:
-    """The options that the spec of a resource gives, in snake_case. Raises InvalidField."""
+    """The options in a resource's spec, in snake_case. Raises InvalidField."""
     return _renamed(options.options, mapping(spec, "spec"), "spec")
 
 
@@ -30,7 +30,7 @@ def camel(name: str) -> str:
 
 
 def in_words_of_manifest(options: ArgumentSpec) -> t.Callable[[str], str]:
-    """What makes a sentence about options one about the fields of a resource."""
+    """Converter of sentences about options to sentences about the fields of a resource."""
     compound = sorted({each for each in _names(options.options) if "_" in each})
     pattern = re.compile(rf"\b({'|'.join(compound)})\b")
     return lambda sentence: pattern.sub(lambda match: camel(match.group()), sentence)

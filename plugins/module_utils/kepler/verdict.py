@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The verdict on a node: whether Kepler can meter it, by which meter, and why.
+"""The verdict on a node: whether Kepler can meter it, the meter, and the reasons.
 
 Pure functions of facts. Sources: Kepler's internal/device (v0.10.0 to v0.11.4), and pkg/bpf
 (v0.7.12). Kepler 0.10 and later exits without a CPU meter: RAPL zones, hwmon sensors (0.11.4 and
-later), or its fake meter. Kepler 0.9 and earlier needs eBPF, and estimates where nothing meters.
+later), or its fake meter. Kepler 0.9 and earlier needs eBPF, and estimates without a meter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SHOWN_NAMES = 4
 
 @dataclass(frozen=True, order=True)
 class KeplerVersion:
-    """A release of Kepler, and what it can do."""
+    """A release of Kepler, and its capabilities."""
 
     numbers: tuple[int, int, int]
 
@@ -64,7 +64,7 @@ class KeplerVersion:
 
     @property
     def uses_ebpf(self) -> bool:
-        """Whether it counts in the kernel by eBPF, and can estimate by a model."""
+        """Whether it counts in the kernel by eBPF and can estimate by a model."""
         return self.numbers < _REWRITE
 
     @property
@@ -94,7 +94,7 @@ class Bmc:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether Kepler can run and meter on a node. ``reasons`` are sentences, one at least."""
+    """Whether Kepler can run and meter on a node. ``reasons`` are one or more sentences."""
 
     supported: bool
     meter: Meter
@@ -114,8 +114,8 @@ def judge(
 ) -> Verdict:
     """The verdict on a node with these facts.
 
-    A BMC proves bare metal. ``fake_cpu_meter`` says that Kepler's fake CPU meter starts where only
-    a BMC meters the machine.
+    A BMC proves bare metal. ``fake_cpu_meter`` means that Kepler's fake CPU meter starts if only a
+    BMC meters the machine.
     """
     if bmc is not None and facts.source == "node" and facts.virtualization == UNKNOWN:
         facts = dataclasses.replace(facts, virtualization=BARE_METAL)
@@ -135,7 +135,7 @@ def judge(
             return Verdict(True, t.cast("Meter", meter), (*reasons, *also))
         if found.reason:
             misses.append(found.reason)
-    # The machine is metered all the same, but not by Kepler.
+    # The machine is metered anyway, but not by Kepler.
     return Verdict(False, "redfish" if bmc is not None and bmc.redfish else "none", tuple(misses))
 
 

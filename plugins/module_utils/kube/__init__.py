@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The Kubernetes API: a client for many small requests, a Lease, definitions, conditions.
 
-Room ``kube`` imports ``base``. Subroom ``apply`` brings objects to their desired state.
+Room ``kube`` imports ``base``. Subroom ``apply`` applies objects to their desired state.
 """

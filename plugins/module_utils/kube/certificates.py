@@ -74,7 +74,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class CertificateRequest:
-    """What a certificate is to say; ``names`` are host names, ``unit`` is the OU."""
+    """Content of a certificate; ``names`` are host names, ``unit`` is the OU."""
 
     common_name: str
     names: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class CertificateRequest:
 
 
 def _namespace_of(options: Parameters, name: str) -> str:
-    """The authority's key stands apart: whoever reads servers' Secrets could issue with it."""
+    """The authority's key is separate, because readers of servers' Secrets could issue with it."""
     return str(options["authority_namespace" if name == "authority" else "namespace"])
 
 
@@ -93,11 +93,11 @@ def keep_certificates(
     kube: Kube | None = None,
     labels: t.Mapping[str, str] = MappingProxyType({}),
 ) -> Result:
-    """Make what is missing, renew what ends soon or fits no longer, and leave the rest alone.
+    """Issue missing certificates, renew expiring or unsuitable ones, and keep the others.
 
-    Secrets that are written get these labels. Without ``issue`` nothing is made: what others keep
-    is looked at. Raises InvalidInput for keys that are too short, for numbers of days that make no
-    sense, and for others' that cannot be used.
+    Written Secrets get these labels. Without ``issue`` existing certificates are only checked.
+    Raises InvalidInput for keys that are too short, for invalid numbers of days, and for unusable
+    certificates of others.
     """
     options = SPEC.complete(parameters)
     _require_sense(options)
@@ -130,14 +130,14 @@ def _requests(options: Parameters) -> dict[str, CertificateRequest]:
 
 
 def _look(kube: Kube, maker: _Maker, context: Context) -> Result:
-    """What others keep, as far as it is there, and the client's files of it."""
+    """The existing certificates of others, and the client's files."""
     options = maker.options
     pairs: dict[str, Pair] = {}
     for name, request in _requests(options).items():
         secret = options[f"{name}_secret"]
         found = kube.read_secret(options["namespace"], secret)
         if not found or not found[0].get("tls.crt"):
-            continue  # cert-manager makes the Secret before what it shall hold
+            continue  # cert-manager makes the Secret before its content
         data = found[0]
         pairs[name] = Pair(data["tls.crt"].encode(), data.get("tls.key", "").encode())
         problem = maker.unusable(pairs[name], request)
@@ -180,7 +180,7 @@ def _read(kube: Kube, options: Parameters) -> dict[str, Pair | None]:
 
 @dataclass
 class _Maker:
-    """Judges and makes certificates; ``made`` names those that are new, and why."""
+    """Checks and issues certificates; ``made`` names the new ones with reasons."""
 
     options: Parameters
     now: datetime.datetime
@@ -191,7 +191,7 @@ class _Maker:
     def keep(
         self, name: str, stored: Pair | None, request: CertificateRequest, authority: Pair | None
     ) -> Pair:
-        """The stored pair, or a new one where it cannot be used any longer."""
+        """The stored pair, or a new one if it is no longer usable."""
         problem = "there was none" if stored is None else self._problem(stored, request, authority)
         if stored is not None and problem is None:
             return stored
@@ -199,7 +199,7 @@ class _Maker:
         return self._make(request, authority)
 
     def shown(self, name: str, pair: Pair) -> dict[str, t.Any]:
-        """What people may see of a certificate."""
+        """Public data of a certificate."""
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         return {
             "name": name,
@@ -213,7 +213,7 @@ class _Maker:
     def _problem(
         self, pair: Pair, request: CertificateRequest, authority: Pair | None
     ) -> str | None:
-        """Why the pair cannot be kept; None where it can."""
+        """Why the pair cannot be kept; None if it can."""
         problem = self.unusable(pair, request)
         if problem is not None:
             return problem
@@ -228,7 +228,7 @@ class _Maker:
         return None
 
     def unusable(self, pair: Pair, request: CertificateRequest) -> str | None:
-        """Why neither servers nor clients could use the pair; None where they can."""
+        """Why servers and clients cannot use the pair; None if they can."""
         try:
             certificate = x509.load_pem_x509_certificate(pair.certificate)
             key = serialization.load_pem_private_key(pair.key, password=None)
@@ -288,7 +288,7 @@ class _Maker:
 
     def _subject(self, request: CertificateRequest) -> t.Any:
         oid = x509.oid.NameOID
-        # X.509 allows no longer one. Clients verify the names of the extension, which are whole.
+        # Limit of X.509. Clients verify the complete names of the extension.
         common_name = request.common_name[:_LONGEST_COMMON_NAME]
         parts = [x509.NameAttribute(oid.COMMON_NAME, common_name)]
         if request.unit:
@@ -340,7 +340,7 @@ def _write(
     asked = {
         "secret_manifests": secrets,
         "force_conflicts": True,
-        # In check mode the step before may only have promised to make it.
+        # In check mode the step before has not made it.
         "assume": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             for name in sorted(namespaces)
@@ -350,7 +350,7 @@ def _write(
 
 
 def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> list[str]:
-    """The client's files for those who ask servers from here; returns the paths that changed."""
+    """Write the client's files for local clients of the servers; return the changed paths."""
     contents = {}
     if "authority" in pairs:
         contents["ca.pem"] = pairs["authority"].certificate
@@ -370,7 +370,7 @@ def _write_files(folder: str, pairs: t.Mapping[str, Pair], context: Context) -> 
 
 
 def _write_file(path: Path, content: bytes, context: Context) -> bool:
-    """Whether the file was another one; it is replaced whole, except in check mode."""
+    """Whether the file changed; it is replaced atomically, except in check mode."""
     if path.is_file() and path.read_bytes() == content:
         return False
     if not context.check_mode:

@@ -35,7 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.errors import (
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Union[str, int]]
 
-# Names the kubeconfig of a program in a container.
+# Environment variable with the kubeconfig of a program in a container.
 KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 MERGE_CONTENT_TYPE = "application/merge-patch+json"
@@ -44,7 +44,7 @@ RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE_SECONDS = 2.0
 _FIRST_PATIENCE_SECONDS = 3.0
 
-# Called before each attempt of a write: seconds that it may take, or an exception to prevent it.
+# Called before each attempt of a write; returns its seconds, or raises to prevent it.
 Guard = t.Callable[[], float]
 
 Result = t.TypeVar("Result")
@@ -62,7 +62,7 @@ class Kube:
     """Client of one API server. Thread-safe.
 
     ``patience_seconds`` are the waits between attempts of a request while a server that answered
-    before does not answer, because a restart takes seconds.
+    before is silent, because a restart takes seconds.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Kube:
         return self._altered(_timeout=timeout, _patience_seconds=0.0)
 
     def unrepeating(self) -> Kube:
-        """The same server without repetitions, for requests whose refusal is an answer."""
+        """The same server without repetitions, for requests with a meaningful refusal."""
         return self._altered(_patience_seconds=0.0)
 
     def _altered(self, **attributes: t.Any) -> Kube:
@@ -126,7 +126,7 @@ class Kube:
         return self.request("GET", path, query=query)
 
     def find(self, path: str, query: Query | None = None) -> Object | None:
-        """As ``get``, but None if there is nothing at ``path``."""
+        """Like ``get``, but None if there is nothing at ``path``."""
         try:
             return self.get(path, query)
         except ApiError as error:
@@ -153,7 +153,7 @@ class Kube:
         content_type: str | None = None,
         query: Query | None = None,
     ) -> Answer:
-        """As ``request``, with the status code beside the body.
+        """Like ``request``, with the status code and the body.
 
         All methods except POST are repeated while the server is unreachable or asks to wait. The
         caller must read the state to find out whether a POST took effect.
@@ -211,7 +211,7 @@ class Kube:
         return Answer(response.status, _decoded(response.data, method, path))
 
     def stream(self, path: str, query: Query, timeout: float) -> t.Iterator[bytes]:
-        """The parts of an answer that goes on, as they arrive. Raises ApiError.
+        """The parts of a streaming answer, as they arrive. Raises ApiError.
 
         ``timeout`` is the longest silence. Nothing is repeated.
         """
@@ -229,7 +229,7 @@ class Kube:
                     raise describe_status(response, "GET", path, self.host)
                 yield from response.stream()
             finally:
-                # What was not read would be taken for the answer to the next request.
+                # Unread parts would count as the answer to the next request.
                 response.close()
         except urllib3.exceptions.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error
@@ -238,7 +238,7 @@ class Kube:
         return self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
 
     def _asking_headers(self) -> t.Any:
-        """The headers of each request: what is accepted, and who asks."""
+        """The headers of each request: accepted types and authentication."""
         headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
         for name, value in self._headers():
             headers.add(name, value)
@@ -275,7 +275,7 @@ class Kube:
         )
 
     def pages(self, path: str, query: Query | None = None) -> t.Iterator[Object]:
-        """The items of a collection as they arrive. Raises ApiError in the middle, 410 included."""
+        """The items of a collection as they arrive. May raise ApiError midway, including 410."""
         page_query: dict[str, str | int] = {"limit": PAGE_SIZE, **(query or {})}
         while True:
             page = self.get(path, page_query)

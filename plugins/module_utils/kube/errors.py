@@ -88,7 +88,7 @@ def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiEr
             "has the token or client certificate expired?"
         )
     elif response.status == 403 and _is_namespace_terminating(fields["causes"]):
-        # It concerns the objects of that namespace alone, and no right would help.
+        # It concerns only the objects of that namespace, and no right would help.
         fields["namespace_terminating"] = True
         text = f"{method} {path} at {host}: {message}"
     elif response.status == 403:

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Events of objects, for the people who look at them.
+"""Events of objects, for people.
 
-``tell_once`` needs the right to create alone, and writes one Event for each sentence, whatever its
-numbers are: it suits objects of tenants. ``tell_again`` keeps one Event for each object and reason,
-whose text and count move.
+``tell_once`` needs only the right to create, and writes one Event for each sentence, ignoring its
+numbers; it suits objects of tenants. ``tell_again`` keeps one Event for each object and reason, and
+updates its text and count.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Object,
 )
 
-# The API refuses longer notes.
+# Limit of notes in the API.
 _LONGEST_NOTE = 1024
 _LONGEST_NAME = 253 - len(".") - 16
 _WORD = re.compile(r"[^\W\d]+")
-# The API wants Events of objects without a namespace there.
+# Namespace that the API requires for Events of cluster-scoped objects.
 _NAMESPACE = "default"
-# An Event that moved a moment ago says enough.
+# A recently updated Event suffices.
 QUIET_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class Event:
-    """What tells something to people: ``type`` is Normal or Warning."""
+    """Content of an Event; ``type`` is Normal or Warning."""
 
     type: str
     reason: str
@@ -53,9 +53,10 @@ class Event:
 
 
 def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> None:
-    """Write an Event about an object, unless there is one that says the same. Raises ApiError.
+    """Write an Event about an object, unless an equal one exists.
 
-    Counts of nodes move with every pod that comes or goes, so other numbers say the same.
+    Raises ApiError. Numbers are ignored in the comparison, because counts of nodes change with
+    every pod.
     """
     if context.check_mode:
         return
@@ -80,18 +81,18 @@ def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event
     try:
         kube.request("POST", path, body)
     except ApiError as error:
-        if error.status != 409:  # an earlier run told it
+        if error.status != 409:  # an earlier run wrote it
             raise
 
 
 def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> bool:
-    """Write an Event about an object, or count the one of its reason; whether anything was written.
+    """Write an Event about an object, or update the one of its reason; return whether it wrote.
 
-    One that moved less than QUIET_SECONDS ago stays as it is. Raises ApiError.
+    An Event updated less than QUIET_SECONDS ago stays unchanged. Raises ApiError.
     """
     metadata, now = obj["metadata"], context.now()
     namespace = metadata.get("namespace") or _NAMESPACE
-    # Events of the group events.k8s.io keep their first text for ever.
+    # The text of Events of the group events.k8s.io is immutable.
     collection = f"/api/v1/namespaces/{namespace}/events"
     path = f"{collection}/{_name(metadata, event.reason)}"
     found = kube.find(path)
@@ -128,7 +129,7 @@ def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Even
 
 @contextlib.contextmanager
 def _written_meanwhile() -> t.Iterator[None]:
-    """Somebody else told the same, or the Event was forgotten, since it was looked at."""
+    """Another client wrote the Event, or it expired, since it was read."""
     try:
         yield
     except ApiError as error:
@@ -137,7 +138,7 @@ def _written_meanwhile() -> t.Iterator[None]:
 
 
 def _said(event: Event, note: str) -> str:
-    """The same for sentences that differ in numbers and in the order of their parts alone."""
+    """A key that is equal for sentences that differ only in numbers and in the order of parts."""
     return " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
 
 

@@ -7,10 +7,10 @@ The rules are those of leader election in Kubernetes components. Clocks of two h
 compared. A waiting run considers a holder gone when the Lease was unchanged for its whole duration
 by the clock of the waiting run, and a holder stops earlier by its own clock.
 
-A run that writes nothing takes no Lease. The Lease is read before all else and taken with the first
-write, conditionally on the version that was read. Every writer changes the Lease, so a success
-proves that no other run wrote in between. Otherwise the work starts again, with the Lease held from
-the beginning.
+A run that writes nothing takes no Lease. The Lease is read first and taken with the first write,
+conditionally on the version that was read. Every writer changes the Lease, so a success proves that
+no other run wrote in between. Otherwise the work starts again, with the Lease held from the
+beginning.
 """
 
 from __future__ import annotations

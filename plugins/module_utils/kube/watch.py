@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A collection of the Kubernetes API kept in view: what changes in it is told as it happens.
+"""Watch of a collection of the Kubernetes API, with a callback for each change.
 
-It is listed once and then watched from the list's resource version on. A watch that ends is taken
-up where it ended. Where the server no longer knows that version (410), the collection is listed
-again and compared with what was known, so that nothing is missed and nothing is told twice.
+The collection is listed once and then watched from the list's resource version on. A watch that
+ends is resumed at its last version. If the server has dropped that version (410), the collection is
+listed again and compared with the known objects, so that each change is reported exactly once.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -39,28 +39,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Query,
 )
 
-# Views are compared, so they hold what matters of an object and nothing else.
+# Views are compared, so they have only the relevant fields of an object.
 View = t.TypeVar("View")
 Key = tuple[str, str]
 
-# The server ends a watch then; it sends a bookmark about every minute before.
+# The server ends a watch after this time; before, it sends a bookmark about every minute.
 _WATCH_SECONDS = 300
 _LONGEST_SILENCE_SECONDS = 150.0
-# More than etcd stores of an object, with room for what JSON adds.
+# More than etcd's limit of an object, with a margin for JSON.
 _LONGEST_EVENT = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
-# A kind that is not served, or that may not be read: somebody has to install or grant it.
+# For a kind that is not served or not readable, until it is installed or granted.
 _REFUSED = frozenset({401, 403, 404, 405})
 _REFUSED_PAUSE_SECONDS = 60.0
-# A watch that ends sooner, and without an event, is one that does not work.
+# A watch that ends sooner, without an event, has failed.
 _SHORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Change(t.Generic[View]):
-    """An object's view before and after; None where it is not, or does not count.
+    """An object's view before and after; None if it is missing or does not count.
 
-    ``is_first`` says that it was there when the collection was listed for the first time.
+    ``is_first`` means that the first list of the collection had it.
     """
 
     key: Key
@@ -70,7 +70,7 @@ class Change(t.Generic[View]):
 
 
 class Collection(t.Generic[View]):
-    """The objects at a path. ``run`` belongs into a thread of its own."""
+    """The objects at a path. ``run`` needs a separate thread."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Collection(t.Generic[View]):
         say: t.Callable[[str], None] = lambda _text: None,
         first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
     ) -> None:
-        """``view`` is given objects that anybody wrote: one on which it fails does not count."""
+        """``view`` gets unchecked objects; an object on which it fails does not count."""
         self._kube, self._path, self._query = kube.unrepeating(), path, dict(query or {})
         self._view, self._tell, self._say = view, tell, say
         self._first_pause_seconds = first_pause_seconds
@@ -94,11 +94,11 @@ class Collection(t.Generic[View]):
 
     @property
     def was_listed(self) -> bool:
-        """Whether everything that was there at the beginning has been told."""
+        """Whether all objects of the first list were reported."""
         return self._was_listed
 
     def run(self, stop: threading.Event) -> None:
-        """List and watch until ``stop`` is set, which is noticed with the next event or pause."""
+        """List and watch until ``stop`` is set, which is checked at each event or pause."""
         while not stop.is_set():
             try:
                 if not self._version:
@@ -159,7 +159,7 @@ class Collection(t.Generic[View]):
         self._version = version or self._version
 
     def _seen(self, item: t.Any) -> tuple[Key, View | None]:
-        """Where an object is, and its view; None where it cannot be read or does not count."""
+        """Identity and view of an object; None if it cannot be read or does not count."""
         metadata = member(item, "metadata")
         key = _text(member(metadata, "namespace")), _text(member(metadata, "name"))
         view = guarded(subject_of(item, "object"), functools.partial(self._view, item))
@@ -188,7 +188,7 @@ class Collection(t.Generic[View]):
             self._trouble = error
 
     def _pause_seconds(self) -> float:
-        """Nothing after success; after failures longer and longer, and not all clients at once."""
+        """The pause: none after success, growing and randomised after failures."""
         if self._trouble is not None and self._trouble.status in _REFUSED:
             return _REFUSED_PAUSE_SECONDS
         if not self._failures:
@@ -198,7 +198,7 @@ class Collection(t.Generic[View]):
 
 
 def _documents(parts: t.Iterable[bytes], path: str) -> t.Iterator[t.Any]:
-    """The JSON documents of an answer that has one a line. Raises ApiError."""
+    """The JSON documents of an answer with one per line. Raises ApiError."""
     kept = b""
     for part in parts:
         *lines, kept = (kept + part).split(b"\n")

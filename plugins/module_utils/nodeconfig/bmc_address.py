@@ -1,20 +1,20 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Addresses of BMCs as BareMetalHosts write them, such as ``idrac-virtualmedia+https://10.0.0.9/…``."""
+"""BMC addresses in BareMetalHosts, such as ``idrac-virtualmedia+https://10.0.0.9/…``."""
 
 from __future__ import annotations
 
 import re
 
-# The schemes of Metal3 that are Redfish; the others are IPMI and vendors' own protocols.
+# Redfish schemes of Metal3; the others are IPMI and proprietary protocols.
 _SCHEME = re.compile(
     r"(?:[a-z0-9-]*redfish[a-z0-9-]*|[a-z0-9-]+-virtualmedia)(?:\+(https?))?", re.ASCII
 )
 
 
 def redfish_endpoint(bmc_address: str | None) -> tuple[str, str] | None:
-    """The URL of a BMC and the path of its computer system; None for an address of no Redfish."""
+    """The URL of a BMC and the path of its computer system; None for an address without Redfish."""
     scheme, separator, rest = (bmc_address or "").partition("://")
     match = _SCHEME.fullmatch(scheme)
     authority, slash, path = rest.partition("/")

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects of a cluster as hosts of an inventory, and the names and addresses that hosts may have.
+"""Objects of a cluster as hosts of an inventory, with checked names and addresses.
 
-Tenants and machines write the objects, and a connection goes to what an inventory says.
+Tenants and machines write the objects, and connections go to the addresses in an inventory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
-# Ansible takes localhost and 127.0.0.1 for the controller, and ssh completes shorter addresses.
+# Ansible treats localhost and 127.0.0.1 as the controller, and ssh completes shorter addresses.
 _MEANS_CONTROLLER = re.compile(r"localhost|[0-9]+(\.[0-9]+){1,3}")
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 
@@ -56,7 +56,7 @@ def require_name_of_a_host(
 ) -> None:
     """Raises InvalidField for a name that is an address or means the controller to Ansible.
 
-    An inventory's host of such a name replaces the controller in all plays on localhost.
+    An inventory host with such a name replaces the controller in all plays on localhost.
     """
     if _MEANS_CONTROLLER.fullmatch(name):
         raise InvalidField(
@@ -67,7 +67,7 @@ def require_name_of_a_host(
 def address_of_machine(text: t.Any) -> Address | None:
     """The address, or None for an address of the controller or an invalid one.
 
-    ssh takes some texts as options, and a connection to a loopback address ends on the controller.
+    ssh treats some texts as options, and a connection to a loopback address reaches the controller.
     """
     if not isinstance(text, str) or "%" in text:
         return None

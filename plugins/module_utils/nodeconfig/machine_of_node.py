@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which BareMetalHost is the machine of a Node.
+"""The BareMetalHost that is the machine of a Node.
 
 Sources: provider IDs of Metal3 (``metal3://NAMESPACE/HOST/MACHINE``, formerly ``metal3://UID``) and
 of OpenShift (``baremetalhost:///NAMESPACE/HOST/…``).
@@ -21,7 +21,7 @@ _OF_UID = re.compile(r"metal3://([^/]+)")
 
 
 class Machines(t.Generic[T]):
-    """Values of BareMetalHosts, found by the provider ID of a Node, else by the Node's name."""
+    """Values of BareMetalHosts, looked up by the provider ID of a Node, else by the Node's name."""
 
     def __init__(self) -> None:
         self._by_place: dict[tuple[str, str], T] = {}

@@ -44,7 +44,7 @@ def node_hosts(
     """The nodes of a snapshot as hosts.
 
     Variables without a value are left out, except mappings and lists. The effective NodeConfig of a
-    node counts. A Node that cannot be read becomes no host.
+    node counts. An unreadable Node gives no host.
     """
     found = nodeconfig.effective(snapshot.get("node_configs") or [])
     findings = list(found.findings)
@@ -137,7 +137,7 @@ def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]
 def _usable_address(node: Object) -> str | None:
     """The first internal IPv4 address, else the first internal IPv6 address. Raises InvalidField.
 
-    A kubelet may report any text as an address, and ssh takes some texts as options.
+    A kubelet may report any text as an address, and ssh treats some texts as options.
     """
     status = object_shapes.mapping(node.get("status"), "status")
     entries = object_shapes.mappings(status.get("addresses"), _ADDRESSES)

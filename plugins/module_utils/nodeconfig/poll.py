@@ -75,7 +75,7 @@ _TARGET_OPTIONS: Options = {
 }
 _TLS_OPTIONS = ("validate_certs", "ca_path", "tls_fingerprint")
 
-# Modules that ask BMCs pass refused logins on to modules that ask the same BMCs later in a run.
+# Modules pass refused logins of BMCs on to later modules of a run that read the same BMCs.
 AUTHENTICATION = ArgumentSpec(
     {
         "default_credential_namespaces": {
@@ -206,7 +206,7 @@ def _require_distinct_names(found: t.Sequence[PollTarget]) -> None:
 
 @dataclass(frozen=True)
 class Job(t.Generic[T]):
-    """Work at one endpoint. ``kind`` is the type of endpoint that is asked over HTTP.
+    """Work at one endpoint. ``kind`` is the type of an HTTP endpoint.
 
     Endpoints of type Fake answer ``fake`` without HTTP.
     """

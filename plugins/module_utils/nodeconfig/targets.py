@@ -101,7 +101,7 @@ class NodeTarget:
 
     @property
     def manifest_head(self) -> dict[str, t.Any]:
-        """First part of a status manifest for this very object."""
+        """First part of a status manifest for exactly this object."""
         metadata = {
             "name": self.node_config.rpartition("/")[2],
             "namespace": self.namespace,
@@ -114,7 +114,7 @@ class NodeTarget:
         }
 
     def holding_at_least(self, seconds: float) -> NodeTarget:
-        """The same node; every reading of it holds for so long, or for its fetchInterval."""
+        """The same node; its readings are valid for this time, or for their fetchInterval."""
         endpoints = {
             kind: replace(one, fetch_interval_seconds=max(one.fetch_interval_seconds, seconds))
             for kind, one in self.endpoints.items()
@@ -179,7 +179,7 @@ class Targets:
         )
 
     def holding_at_least(self, seconds: float) -> Targets:
-        """The same targets; every reading of them holds for so long, or for its fetchInterval."""
+        """The same targets; their readings are valid for this time, or for their fetchInterval."""
         if not seconds:
             return self
         return replace(self, nodes=tuple(node.holding_at_least(seconds) for node in self.nodes))

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rendering of NodeConfigTemplates to NodeConfigs: the work of node_config_template.
+"""Rendering of NodeConfigTemplates to NodeConfigs, the work of node_config_template.
 
 Only completely rendered NodeConfigs are applied. An existing one keeps its last good spec
 otherwise, and the statuses of NodeConfig and template name the defect.

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Certificates of many servers for review: the work of tls_fingerprint_info.
+"""Certificates of many servers for review, the work of tls_fingerprint_info.
 
 Each server gets only a TLS handshake. No request and no credential is sent, because its identity is
 unknown.

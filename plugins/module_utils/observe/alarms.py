@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Alarms of a fleet, from what the cluster stores of it, and events when they begin and end.
+"""Alarms of a fleet from statuses in the cluster, with events when they begin and end.
 
-The statuses of NodeConfigs and PowerFleets are the source, so that no machine is asked again.
+The statuses of NodeConfigs and PowerFleets are the source, so that no machine is read again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AlarmName = t.Literal[
 
 # ASHRAE's classes A1 to A4 recommend inlet air of 18 to 27 °C.
 _HOT_CELSIUS = 27.0
-# An alarm ends this far below its limit, so that a value at the limit raises one alarm.
+# Hysteresis: an alarm ends this far below its limit, so a value at the limit raises one alarm.
 _CLEAR_CELSIUS = 1.0
 _CLEAR_SHARE = 0.05
 _NUMBERS = (
@@ -74,7 +74,7 @@ SPEC = KUBERNETES.merge(
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that a person or a rulebook should act on.
+    """A condition that a person or a rulebook should act on.
 
     ``subject`` is a node, a PowerFleet or empty for the whole cluster. ``value`` and ``limit`` are
     in the unit of the alarm: °C, watts, per cent, or a number of pods.
@@ -88,7 +88,7 @@ class Alarm:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What the alarm is about, whatever its value."""
+        """Identity of the alarm, independent of its value."""
         return self.name, self.subject
 
     def as_event(self, state: str, now: datetime.datetime) -> dict[str, t.Any]:
@@ -104,7 +104,7 @@ class Alarm:
 
 
 def complete(parameters: Parameters) -> dict[str, t.Any]:
-    """The options with their defaults; texts of numbers count, as rulebooks pass them.
+    """The options with their defaults; numbers may be texts, because rulebooks pass texts.
 
     Raises InvalidInput.
     """
@@ -141,7 +141,7 @@ def alarms_of(
 ) -> list[Alarm]:
     """The present alarms; those in ``raised`` stay until the value is clear of its limit.
 
-    A reading that is older than ``max_age`` says nothing: it raises no alarm, and ends none.
+    A reading older than ``max_age`` raises no alarm and ends none.
     """
     by_node = nodeconfig.effective(node_configs).by_node
     fresh_watts = old_watts = 0.0
@@ -201,7 +201,7 @@ def _lost(node: str, status: t.Any) -> t.Iterator[Alarm]:
 def _power(
     fresh_watts: float, old_watts: float, options: Parameters, raised: Raised
 ) -> t.Iterator[Alarm]:
-    """The last watts of machines that are silent keep an alarm raised, and raise none."""
+    """The last watts of silent machines keep an alarm raised, but raise none."""
     limit, key = options["fleet_watts"], ("fleet_watts", "")
     if limit is None:
         return
@@ -224,7 +224,7 @@ def _drift(fleet: t.Any, options: Parameters, raised: Raised) -> t.Iterator[Alar
 
 
 def _trimmed(pod: t.Any) -> dict[str, t.Any]:
-    """Of a waiting pod what ``alarms_of`` reads."""
+    """Fields of a waiting pod for ``alarms_of``."""
     return {
         "metadata": {"creationTimestamp": member(pod, "metadata", "creationTimestamp")},
         "spec": {"schedulerName": member(pod, "spec", "schedulerName")},
@@ -251,7 +251,7 @@ def _waiting(
 
 @dataclass
 class AlarmWatch:
-    """The alarms of the last look, and the events since."""
+    """The alarms of the last check, and the events since."""
 
     options: Parameters
     now: t.Callable[[], datetime.datetime] = utc_now
@@ -260,18 +260,18 @@ class AlarmWatch:
 
     @classmethod
     def of(cls, parameters: Parameters) -> AlarmWatch:
-        """A watch that has seen nothing. Raises InvalidInput."""
+        """A new watch. Raises InvalidInput."""
         return cls(complete(parameters))
 
     def look(self) -> list[dict[str, t.Any]]:
-        """The events since the last look.
+        """The events since the last check.
 
-        A cluster that does not answer is an alarm of its own, and ends no other.
+        A cluster without an answer is a separate alarm, and ends no other.
         """
         try:
             present = self._read()
         except WattwiseError as error:
-            # The next look reads the kubeconfig again.
+            # The next check reads the kubeconfig again.
             self._kube = None
             lost = Alarm("cluster_unreachable", message=shown_text(str(error)))
             present = [*self._raised.values(), lost]

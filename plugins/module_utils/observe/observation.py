@@ -87,8 +87,8 @@ SPEC = ArgumentSpec(
 class NodeReading:
     """Value, time and source of each quantity of one node, and failures.
 
-    ``needed`` are the quantities that the NodeConfig names a source of. Without a power model, the
-    watts of a BMC are as good as its inlet temperature. ``system`` is the identity of the server.
+    ``needed`` are the quantities with a source in the NodeConfig. Without a power model, the watts
+    of a BMC suffice in place of its inlet temperature. ``system`` is the identity of the server.
     """
 
     node: str
@@ -113,7 +113,7 @@ class NodeReading:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether fresh readings of all that is configured are there."""
+        """Whether all configured quantities have fresh readings."""
         fresh = {name for name, source in self.sources.items() if source in FRESH_SOURCES}
         if "power_watts" in fresh and not self.has_power_model:
             fresh.add("inlet_celsius")
@@ -200,7 +200,7 @@ def observe(parameters: Parameters, context: Context = Context()) -> Result:
         now=context.now(),
     )
     result = found.result
-    # Refused logins come first: whatever fails afterwards, they must not be forgotten.
+    # Refused logins come first, so that no later failure loses them.
     if options["statuses_path"]:
         body = {"node_configs": [], "statuses": found.statuses}
         documents.write(options["statuses_path"], "node_configs", body, made_from)
@@ -230,7 +230,7 @@ def merge(
 
     ``previous`` are the readings of the last observation by node. The last value of these or of the
     NodeConfig's status, up to ``max_age`` seconds old, replaces a missing one, else the fallback of
-    the NodeConfig. A machine that was not asked this time failed as in ``previous_errors``, those of
+    the NodeConfig. A machine that was not read this time keeps its errors in ``previous_errors`` of
     the last observation. Stored readings older than ``heartbeat_seconds`` are written again.
     """
     nodes = _unread(targets)
@@ -358,9 +358,9 @@ def _errors(
 def _still_failing(
     readings: t.Mapping[str, NodeReading], previous: Object, previous_errors: t.Sequence[Object]
 ) -> list[Object]:
-    """Errors of nodes that failed when they were last asked; values from before are no readings.
+    """Errors of nodes that failed at their last read, because earlier values are no readings.
 
-    A run that takes valid readings as they are asks only for others.
+    A run that keeps valid readings only reads others.
     """
     known: dict[str, list[Object]] = {}
     for error in previous_errors:
@@ -385,7 +385,7 @@ def _still_failing(
 
 
 def _is_failure(result: Object) -> bool:
-    """Whether the registered result is that of a failed module, with a message."""
+    """Whether the registered result comes from a failed module, with a message."""
     return "readings" not in result and "models" not in result
 
 
@@ -492,7 +492,7 @@ def _ways_of(state: Object) -> list[textfile.CacheWays]:
 def _details(
     readings: t.Mapping[str, NodeReading], results: t.Sequence[Object]
 ) -> dict[str, dict[str, t.Any]]:
-    """Sensors and authentication by node, from the modules that ask BMCs, in order."""
+    """Sensors and authentication by node, from the modules that read BMCs, in order."""
     details: dict[str, dict[str, t.Any]] = {}
     for part in ("sensors", "authentication"):
         for entry in _entries(readings, results, part):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Differential pressure of many nodes: the work of differential_pressure_info.
+"""Differential pressure of many nodes, the work of differential_pressure_info.
 
 Source: the HTTP API of WAO's differential pressure servers. One server usually serves all nodes, so
 it gets few concurrent requests and only one per URL.
@@ -103,7 +103,7 @@ def read(
 ) -> Result:
     """Read the pressure of every node; returns ``readings`` and ``errors``.
 
-    ``previous`` are the readings of the last observation by node. Raises as ``read_pressure``.
+    ``previous`` are the readings of the last observation by node. Raises like ``read_pressure``.
     """
     kept = kept_values(found, ["delta_p_pascal"], previous, options["refresh"], context.now())
     # Jobs with the same URL share the answer to the first one.

@@ -45,7 +45,7 @@ class Reading(t.Protocol):
     def is_fresh(self) -> bool: ...
 
 
-# Limit of the definition of NodeConfigs; a longer text would refuse the whole status.
+# Limit of the definition of NodeConfigs; a longer text would make the whole status invalid.
 _LONGEST_MESSAGE = 1024
 _LONGEST_URI = 2048
 _LONGEST_NAME = 256
@@ -71,7 +71,7 @@ def status_of(
     """A manifest with the status to write, or None if the stored status is equal.
 
     ``details`` has ``sensors`` and ``authentication`` from redfish_thermal_info. A stored reading
-    is written again after ``heartbeat_seconds``, of some nodes after half of that.
+    is written again after ``heartbeat_seconds``, for some nodes after half of that.
     """
     stored = target.status
     status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
@@ -206,13 +206,13 @@ def _stored_sensors(stored: Object) -> dict[str, t.Any]:
 
 
 def _fitting(text: t.Any, longest: int) -> str:
-    """A text of a BMC, or an empty one if too long, because a part of it would match nothing."""
+    """A text of a BMC; empty if too long, because a part of it would match nothing."""
     usable = isinstance(text, str) and len(text) <= longest and text.isprintable()
     return text if usable else ""
 
 
 def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
-    """State of refused accounts; unchanged if the BMC was not asked."""
+    """State of refused accounts; unchanged if the BMC was not read."""
     if entry is None:
         kept = stored.get("authentication")
         kept = kept if isinstance(kept, dict) else {}

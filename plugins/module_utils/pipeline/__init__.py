@@ -4,5 +4,5 @@
 """A whole run in one process: only composition of the library.
 
 Others call ``reconciliation.reconcile_fleet`` and read ``options.SPEC``. Each step is one call of
-the function behind the module of that step. Only ``report`` lies above this room.
+the function behind the module of that step. Only ``report`` imports this room.
 """

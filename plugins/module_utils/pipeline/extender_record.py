@@ -22,7 +22,7 @@ NAME = "wattwise-extender"
 
 
 def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> Record:
-    """The ConfigMap of a series of runs; ``suffix`` tells it from the ConfigMaps of others."""
+    """The ConfigMap of a series of runs; ``suffix`` distinguishes it from others."""
     return Record(namespace, f"{NAME}{suffix}", owner, {publication.LABEL: "publication"})
 
 
@@ -42,7 +42,7 @@ def publish(kube: Kube, record: Record, body: Object) -> bool:
 
 
 def _published(found: Object | None) -> Object | None:
-    """What extenders know now; None where they cannot read it."""
+    """The published document; None if extenders cannot read it."""
     try:
         return None if found is None else publication.unpacked(found)
     except InvalidField:

@@ -38,7 +38,7 @@ _LEFT_OUT = ("allocations", "findings", "steps", "unplaced")
 
 
 def record_of(namespace: str, suffix: str = "", owner: Object | None = None) -> Record:
-    """The ConfigMap of a series of runs; ``suffix`` tells it from the ConfigMaps of others."""
+    """The ConfigMap of a series of runs; ``suffix`` distinguishes it from others."""
     return Record(namespace, f"{NAME}{suffix}", owner)
 
 

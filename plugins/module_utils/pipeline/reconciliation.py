@@ -86,7 +86,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snap
 
 Object = t.Mapping[str, t.Any]
 Diffs = list[t.Mapping[str, t.Any]]
-# From a snapshot to the part of the cluster that is the run's.
+# From a snapshot to the run's part of the cluster.
 ScopeOf = t.Callable[[Object], Scope]
 
 _FIELD_MANAGER = "wattwise-observe"
@@ -135,7 +135,7 @@ class FleetRun:
     curves: Object | None = None
     plan: Object | None = None
     stored: stored_plan.StoredPlan | None = None
-    # Pods of the plan that step bind left without a node, and why; devices may bring them there.
+    # Pods of the plan that step bind left without a node, with reasons; devices may bind them.
     unbound: dict[tuple[str, str], str] | None = None
     devices: Result | None = None
     evicted: Result | None = None
@@ -154,7 +154,7 @@ class FleetRun:
         binding_record: Record | None = None,
         publication: Record | None = None,
     ) -> FleetRun:
-        """A run that has not begun. Raises InvalidInput."""
+        """A new run. Raises InvalidInput."""
         options = complete(parameters)
         folder, namespace = RunFolder(options["run_dir"]), options["record_namespace"]
         if binding_record is None and namespace:
@@ -167,7 +167,7 @@ class FleetRun:
         )
 
     def make(self) -> None:
-        """Make the steps in their order. Raises WattwiseError where one fails."""
+        """Execute the steps in their order. Raises WattwiseError if one fails."""
         steps: t.Mapping[str, t.Callable[[], None]] = {
             "snapshot": self._read_cluster,
             "read": self._read_machines,
@@ -206,7 +206,7 @@ class FleetRun:
 
     @functools.cached_property
     def scope(self) -> Scope | None:
-        """The part of the cluster that is the run's; None: all of it."""
+        """The run's part of the cluster; None: all of it."""
         return None if self.scope_of is None else self.scope_of(self._snapshot())
 
     @functools.cached_property
@@ -338,7 +338,7 @@ class FleetRun:
             step.errors += merged.errors
             step.errors += [finding.as_dict() for finding in merged.findings]
             warn_of(merged.findings, context)
-        # Refused logins come first: whatever fails afterwards, they must not be forgotten.
+        # Refused logins come first, so that no later failure loses them.
         self._attempt(self._write_statuses)
         self._attempt(self._keep_observation)
         if self.failure is not None:
@@ -347,7 +347,7 @@ class FleetRun:
             merged.judge(given["min_success"])
 
     def _write_statuses(self) -> None:
-        """Write new statuses; a refused one is only a failure of its object."""
+        """Write new statuses; a refused status is only a failure of its object."""
         if "statuses" not in self.options["steps"] or self.observation is None:
             return
         with self.log.step("statuses") as (step, context):
@@ -393,7 +393,7 @@ class FleetRun:
         self._write("samples", self.recorded.body())
 
     def _known_samples(self) -> Samples:
-        """Samples of this run, else of former ones; what cannot be read is a finding."""
+        """Samples of this run, else of former ones; an unreadable one is a finding."""
         if self.recorded is not None:
             return self.recorded
         read = guarded(
@@ -403,7 +403,7 @@ class FleetRun:
         return Samples(findings=[read]) if isinstance(read, Finding) else read
 
     def _meter(self) -> None:
-        """Watts of pods; without them the run goes on, because nothing else depends on them."""
+        """Watts of pods; a failure does not end the run, because no other step depends on them."""
         if self.options["meter"]["source"] == "none":
             return
         with self.log.step("meter") as (step, context):
@@ -454,7 +454,7 @@ class FleetRun:
                 **inferred.curves,
             }
             self.curves = curve_sources.in_order(of_source)
-            # Nobody needs the predictor of a node with a stated curve.
+            # A node with a stated curve needs no predictor.
             errors = [error for error in found["errors"] if error["name"] not in said]
             findings += inferred.findings
             findings += curve_sources.contradictions(self.curves, readings, of_source)
@@ -500,7 +500,7 @@ class FleetRun:
     def _inferred(
         self, nodes: t.Mapping[str, NodeFacts], others: Object, readings: Object, last: Object
     ) -> curve_sources.Inferred:
-        """Learned and published curves of the nodes that have none from ``others``.
+        """Learned and published curves of the nodes without a curve in ``others``.
 
         A node may have both.
         """
@@ -517,7 +517,7 @@ class FleetRun:
     def _learned(
         self, nodes: t.Mapping[str, NodeFacts], others: Object, readings: Object, last: Object
     ) -> learning.Learning:
-        """Curves of the nodes that have none from ``others``; ``last`` are those of the last run."""
+        """Curves of the nodes without a curve in ``others``; ``last`` are those of the last run."""
         given = self.options["predict"]
         if not given["learn"] or nodes.keys() <= others.keys():
             return learning.Learning()
@@ -566,7 +566,7 @@ class FleetRun:
             self._publish(options)
 
     def _publish(self, options: Parameters) -> None:
-        """Curves and plan for extenders; a failure is only a warning, as scheduling goes on."""
+        """Curves and plan for extenders; a failure is only a warning, for scheduling continues."""
         if self.publication is None or self.context.check_mode:
             return
         body = publication_of(self.curves or {}, self.plan or {}, options, self.context.now())
@@ -595,7 +595,7 @@ class FleetRun:
             step.counts = {name: getattr(self.stored, name) for name in ("pods", "moves", "bytes")}
 
     def _restore(self) -> None:
-        """Go on with the run whose plan was stored."""
+        """Continue the run whose plan was stored."""
         with self.log.step("restore") as (step, context):
             given = self.options["restore"]
             bodies = stored_plan.restore(lambda: self.kube, given, context.now())
@@ -657,7 +657,7 @@ class FleetRun:
                 options,
                 context,
                 self.scope,
-                # A person approved the stored plan, and nothing else.
+                # A person approved only the stored plan.
                 is_approved="restore" in self.options["steps"],
             )
             self.devices = {

@@ -86,7 +86,7 @@ class RunFolder:
     def made(
         self, kinds: t.Iterable[documents.DocumentKind]
     ) -> dict[documents.DocumentKind, dict[str, t.Any]]:
-        """The documents of this run, without those that it did not make. Raises InvalidInput."""
+        """The documents that this run made. Raises InvalidInput."""
         run = self._made_from.run
         return {
             kind: documents.load(self.file(kind), kind)
@@ -95,7 +95,7 @@ class RunFolder:
         }
 
     def restore(self, bodies: t.Mapping[documents.DocumentKind, Object]) -> None:
-        """Write the documents of a former run, and go on with that run. Raises InvalidInput."""
+        """Write the documents of a former run, and continue that run. Raises InvalidInput."""
         run = next((body["run"] for body in bodies.values() if "run" in body), None)
         self._made_from = documents.MadeFrom((), run)
         if self._path is None:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A plan with its documents in one place, so that a later run can bind what a person approved.
 
-Name and SHA-256 identify the stored plan. Its bytes lie in a file, or in immutable ConfigMaps: a
-ConfigMap holds at most 1 MiB.
+Name and SHA-256 identify the stored plan. Its bytes are in a file, or in several immutable
+ConfigMaps of at most 1 MiB each.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PART = re.compile(r"(?P<plan>wattwise-plan-[0-9]{8}-[0-9]{6}-[0-9a-f]{8})-[0-9]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART_BYTES = 900 * 1024
 _MOST_PARTS = 64
-# Clocks of two machines may differ so much.
+# Allowed difference between the clocks of two machines.
 _CLOCK_SECONDS = 120.0
 
 Bodies = t.Mapping[documents.DocumentKind, t.Mapping[str, t.Any]]
@@ -68,7 +68,7 @@ Bodies = t.Mapping[documents.DocumentKind, t.Mapping[str, t.Any]]
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """What a later run needs to find the plan, and to know that it is the same."""
+    """Identity of a stored plan, by which a later run finds and verifies it."""
 
     sha256: str
     time: str
@@ -228,7 +228,7 @@ def _write_config_maps(kube: Kube, stored: StoredPlan, content: bytes) -> None:
             "give store.path in place of store.namespace"
         )
     name, namespace = str(stored.name), str(stored.namespace)
-    # The first part comes last: a plan whose first part exists is whole.
+    # The first part is written last: a plan whose first part exists is complete.
     for number, part in reversed(list(enumerate(parts))):
         manifest = {
             "apiVersion": "v1",
@@ -245,7 +245,7 @@ def _write_config_maps(kube: Kube, stored: StoredPlan, content: bytes) -> None:
         try:
             kube.request("POST", _collection(namespace), manifest)
         except ApiError as error:
-            # An equal plan has this name; whoever restores it checks its SHA-256.
+            # An equal plan has this name; restoring checks its SHA-256.
             if error.status != 409:
                 raise
 
@@ -284,8 +284,8 @@ def _part(kube: Kube, namespace: str, name: str, number: int) -> dict[str, t.Any
 def _delete_oldest(kube: Kube, namespace: str, keep: int, new: str) -> None:
     """Delete all parts of the plans beyond the newest, never those of the new one.
 
-    Names of plans begin with the time. Whoever may write ConfigMaps may write labels, so only
-    objects with the name of a part count.
+    Names of plans begin with the time. Any writer of ConfigMaps can set labels, so only objects
+    with the name of a part count.
     """
     collection = _collection(namespace)
     parts: dict[str, list[str]] = {}

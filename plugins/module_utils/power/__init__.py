@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Placement of pods so that the fleet draws the fewest watts.
 
-``placement.place`` is the door.
+The entry point is ``placement.place``.
 """

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The devices of the pods that were placed, in the words of each API.
+"""Devices of the placed pods, in the terms of each API.
 
-Which pods are on which node is settled, so every node is a task of its own for the allocator, and
-so are pods that compete for devices of several nodes. It also leaves large pieces and keeps devices
-close to each other. Where it does not come to the watts that the placement counted on, the
-feasibility check's own answer stands.
+The placement is fixed, so every node is a separate task for the allocator, and so are pods that
+compete for devices of several nodes. The allocator also leaves large partitions free and keeps
+devices close to each other. If its watts exceed those of the placement, the feasibility check's own
+answer stands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SECONDS = 10.0
 
 
 def allocations(assignment: Assignment, placed: t.Iterable[tuple[Pod, int]]) -> list[Entry]:
-    """What each claim of the placed pods gets, in the order of the claims of each API."""
+    """Allocation of each claim of the placed pods, in the order of the claims of each API."""
     claims = assignment.problem.instance.claims
     nodes = assignment.problem.instance.nodes
     unpriced = frozenset(node.name for node in nodes if node.curve is None)
@@ -69,7 +69,7 @@ def _given(
         alone -= coupled
         places = _only(units, coupled)
         counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
-        # The allocator knows no nodes on which the watts of a device do not count.
+        # The allocator cannot ignore the watts of devices on some nodes.
         priced = unpriced.isdisjoint(places)
         found.update(_refined(task, places, counted) if priced else counted)
     for node, its_units in sorted(_only(units, alone).items()):
@@ -79,7 +79,7 @@ def _given(
 
 
 def _only(units: t.Mapping[str, list[int]], wanted: t.AbstractSet[int]) -> dict[str, list[int]]:
-    """Of the units of each node those that are wanted; nodes without any are left out."""
+    """The wanted units of each node; nodes without any are left out."""
     kept = {
         node: [unit for unit in its_units if unit in wanted] for node, its_units in units.items()
     }
@@ -91,7 +91,7 @@ def _refined(
     places: t.Mapping[str, t.Sequence[int]],
     counted: t.Mapping[int, ClaimAllocation],
 ) -> t.Mapping[int, ClaimAllocation]:
-    """The best answer by all levels of device_allocation, if it is as good as the counted one."""
+    """The best answer by all levels of device_allocation, if it is as good as the placement's."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
         Objective,
     )
@@ -108,7 +108,7 @@ def _refined(
 
 
 def _placed(instance: Instance, places: t.Mapping[str, t.Sequence[int]]) -> Instance:
-    """The instance with nothing but these units, each on its node."""
+    """The instance with only these units, each on its node."""
     return dataclasses.replace(
         instance,
         units=tuple(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The watts that power models predict of nodes right now, as metrics beside measured ones."""
+"""Watts that power models predict of nodes at present, as metrics beside measured ones."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:
     """The metrics of the predicted watts by node.
 
-    They are a file of their own beside that of the readings, which others write at other times.
-    Raises InvalidInput for labels that Prometheus does not take.
+    They are in a separate file from the readings, which other steps write at other times. Raises
+    InvalidInput for labels that Prometheus does not accept.
     """
     check_labels(labels)
     text = "Power that the model of a node predicts at its present CPU use."
@@ -33,8 +33,8 @@ def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:
 def _watts(nodes: t.Iterable[Node]) -> dict[str, float]:
     """Watts by node, from its curve at its present CPU use.
 
-    A node without curve, without a known use, or whose use lies beyond the ends of its curve is
-    left out: its model says nothing of the present.
+    A node without a curve, without a known use, or with a use beyond the ends of its curve is left
+    out, because its model does not cover the present.
     """
     uses = ((node, node.use_microcores / MICROCORES_PER_CORE) for node in nodes)
     return {

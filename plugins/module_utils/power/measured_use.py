@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""CPU use of waiting pods: that of the running pods of their workload, else an assumption.
+"""CPU use of waiting pods, taken from the running pods of their workload, else assumed.
 
-The use is a share of the request. Shares are rounded, because pods that differ in their use are of
-different kinds to the solver, and it places few kinds better than many.
+The use is a share of the request. Shares are rounded, because pods with different use are different
+groups in the solver, and it solves few groups better than many.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PodUse:
 def measured_shares(
     running: t.Iterable[Object], cores_of: t.Mapping[str, float]
 ) -> dict[Workload, Decimal]:
-    """The share by workload of running pods, whose cores in use are given by UID."""
+    """The share by workload of running pods with known cores in use by UID."""
     if not cores_of:
         return {}
     sums: dict[Workload, tuple[float, float]] = {}

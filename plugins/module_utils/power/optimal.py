@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The best placement that can be found, with a bound on how far from the optimum it may be.
+"""The best placement found, with a bound on its distance from the optimum.
 
 The linear relaxation of the fleet's node classes gives prices for the bound and a start, which local
-search improves. Small tasks then go to HiGHS as a whole.
+search improves. Small tasks are then solved by HiGHS as a whole.
 """
 
 from __future__ import annotations
@@ -73,32 +73,32 @@ if t.TYPE_CHECKING:
 
 
 _SEARCH_ROUNDS = 2000
-# HiGHS gets no larger fleets as a whole.
+# Largest fleets for HiGHS as a whole.
 _MOST_NODES_FOR_A_MODEL = 100
-# The relaxation has about so many kinds of nodes.
+# Approximate number of node classes in the relaxation.
 _NODE_CLASSES = 100
-# Where the gap stays wider than this share of the added watts, other numbers of node classes are
-# tried: each leads to another start, and which is the best shows only at the end.
+# If the gap stays above this share of the added watts, other numbers of node classes are tried.
+# Each leads to another start, and the best one is known only at the end.
 _GOOD_GAP = 0.003
 _OTHER_NODE_CLASSES = (60, 150, 40, 200, 80, 250, 120, 50)
 _RESTARTED_NODES_PER_SECOND = 150
-# HiGHS closes gaps down to this share of the added watts, and to nothing in models of few columns.
+# Gap tolerance of HiGHS as a share of the added watts; 0 in models of few columns.
 _OPEN_GAP = 0.0002
 _MOST_COLUMNS_FOR_A_PROOF = 100
-# HiGHS gets tasks with at most so many integer columns, and so many branching nodes times columns,
-# for each second of the time limit. On an idle core that takes less than half of the limit, so that
-# the counted work ends before the clock on all but a very busy machine.
+# Limits of HiGHS: integer columns, and branching nodes times columns, for each second of the time
+# limit. On an idle core that takes less than half of the limit, so the counted work ends before the
+# clock, except on a very busy machine.
 _INTEGER_COLUMNS_PER_SECOND = 70
 _BRANCHING_WORK_PER_SECOND = 20_000
 _FEWEST_BRANCHING_NODES = 10
-# Solver tolerances may move a bound by so much.
+# Solver tolerances may move a bound by this amount.
 _MODEL_TOLERANCE_WATTS = 1e-5
 
 
 def solve(problem: Problem, limits: Limits) -> Answer:
-    """The strategy ``optimal``: never worse for what the last plan was."""
+    """The strategy ``optimal``; the last plan never makes it worse."""
     if not problem.groups:
-        # Nothing waits, as in most runs: no solver need be loaded to say so.
+        # No pod waits, as in most runs, so no solver is loaded.
         nothing = Assignment(problem)
         return Answer(nothing, cost_of(nothing), True, "local_search", "proof")
     bounds = LowerBounds(problem)
@@ -148,7 +148,7 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
 def _dealt_out_anew(
     bounds: LowerBounds, best: Assignment, pod_price: Floats, limits: Limits
 ) -> Assignment:
-    """The better of this assignment and of what column generation makes of it."""
+    """The better of this assignment and of its improvement by column generation."""
     if best.left().any():
         return best
     counts = deal_out_anew(best, bounds.functions, pod_price, limits)
@@ -191,7 +191,7 @@ def _is_good(best: Assignment, bound: float) -> bool:
 
 
 def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bool:
-    """Whether HiGHS could only find milliwatts, and not in an instant."""
+    """Whether HiGHS could gain only milliwatts, and not instantly."""
     return pods_are_ideal(best) and cost_of(best) - bound <= _open_watts(best, model)
 
 
@@ -207,22 +207,22 @@ def _added(best: Assignment) -> float:
 
 
 def _start(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
-    """The relaxation made whole and improved; without one pods go where they add fewest watts."""
+    """The relaxation rounded and improved; without one pods go where they add fewest watts."""
     whole = Assignment(problem) if relaxation is None else construct(problem, relaxation)
     return _improved(settled(problem, whole.counts), limits)
 
 
 def _filled(assignment: Assignment, limits: Limits) -> Assignment:
-    """With as many more pods as find room, gangs only as a whole."""
+    """The assignment with as many further pods as find room, gangs only as a whole."""
     problem = assignment.problem
     start = greedy.filled(problem, assignment.counts)
     return max(start, settled(problem, eject(start, limits).counts), key=Assignment.rank)
 
 
 def _bindable(found: Assignment, before: Assignment, limits: Limits) -> Assignment:
-    """What a search found, or what of it can be bound where that is better than before it.
+    """The result of a search, or its bindable part if that is better than before the search.
 
-    Moves keep all rules in the final state, which says nothing about the order on the way there.
+    Moves keep all rules in the final state, but not the order of binding.
     """
     if can_be_bound(found):
         return found
@@ -240,7 +240,7 @@ def _improved(assignment: Assignment, limits: Limits) -> Assignment:
 def _searched(assignment: Assignment, limits: Limits) -> Assignment:
     local_search.improve(assignment, limits, _SEARCH_ROUNDS)
     while assignment.left().any():
-        # What the search moved may have left room.
+        # The search may have made room.
         found = greedy.filled(assignment.problem, assignment.counts)
         if found.rank()[0] <= assignment.rank()[0]:
             break
@@ -250,7 +250,7 @@ def _searched(assignment: Assignment, limits: Limits) -> Assignment:
 
 
 def _whole_model(bounds: LowerBounds, best: Assignment, limits: Limits) -> PlacementModel | None:
-    """A model of the whole fleet; None where HiGHS can make nothing of it in the time."""
+    """A model of the whole fleet; None if HiGHS cannot solve it in the time."""
     problem = bounds.problem
     nodes = range(len(problem.instance.nodes))
     if len(nodes) > _MOST_NODES_FOR_A_MODEL:
@@ -268,7 +268,7 @@ def _solve_whole(
     lower_bound: float,
     limits: Limits,
 ) -> Answer:
-    """One model of everything: first what is placed, as far as that is open, then the watts."""
+    """One model of everything: first the placed pods, if they are not proven, then the watts."""
     problem = bounds.problem
     pods_proven = pods_are_ideal(best)
     settled_best = None if pods_proven else _settle_pods(model, best, limits)
@@ -286,16 +286,16 @@ def _solve_whole(
     best = _better(problem, best, model, solution, limits)
     model_bound = model.bound(solution) - _MODEL_TOLERANCE_WATTS
     proven = pods_proven and cost_of(best) - model_bound <= PROOF_TOLERANCE_WATTS
-    # What is not in the model is no better than what was found before.
+    # Placements outside of the model are no better than the one found before.
     model_bound = min(model_bound, cost_of(best))
     stopped_by = _stopped_by(proven, limits, otherwise="work_limit")
     return Answer(best, max(lower_bound, model_bound), proven, "mip", stopped_by)
 
 
 def _settle_pods(model: PlacementModel, best: Assignment, limits: Limits) -> Assignment | None:
-    """Add rows that hold the most pods by priority, and the fewest on unpriced nodes.
+    """Add rows that fix the most pods by priority, and the fewest on unpriced nodes.
 
-    Returns an assignment that does so; None where the optimum was not found within the limits.
+    Returns an assignment that meets them; None if the optimum was not found within the limits.
     """
     problem = model.problem
     placed, room = best.counts.sum(axis=1), ideal_pods(problem)
@@ -318,7 +318,7 @@ def _settle_pods(model: PlacementModel, best: Assignment, limits: Limits) -> Ass
 
 
 def _optimum(model: PlacementModel, objective: Terms, limits: Limits) -> Solution | None:
-    """The least of a sum of whole numbers, held by a row from now on; None without a proof."""
+    """The minimum of an integer sum, fixed by a row from now on; None without a proof."""
     model.minimize(objective)
     solution = model.solve(limits, _branching_nodes(model, limits))
     if not solution.is_optimal:
@@ -335,7 +335,7 @@ def _better(
     solution: Solution,
     limits: Limits,
 ) -> Assignment:
-    """The better of an assignment and of what a solution becomes by local search."""
+    """The better of an assignment and of a solution after local search."""
     if not solution.values:
         return best
     found = settled(problem, model.counts(solution))

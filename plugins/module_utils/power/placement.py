@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Finding nodes for pods so that the fleet draws the fewest watts: the work of power_placement."""
+"""Placement of pods so that the fleet draws the fewest watts, the work of power_placement."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
 
-# What stands in a snapshot or a file already, beside the nodes.
+# Parameters that a snapshot or a file supplies, in addition to the nodes.
 _PARTS = (
     *("pods", "running", "namespaces", "replica_sets", "pod_disruption_budgets"),
     *("rmd_node_states", "device_objects", "volume_objects"),
@@ -134,7 +134,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def place_pods(given: Given, parameters: Parameters, context: Context) -> Result:
-    """The plan for what was given of a cluster; ``parameters`` are completed and checked.
+    """The plan for the given parts of a cluster; ``parameters`` are completed and checked.
 
     With ``textfile`` the predicted watts of nodes are written there. Raises InvalidInput and
     MissingLibrary.
@@ -165,9 +165,9 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
 
 
 def _feasible(answer: Answer) -> Answer:
-    """The answer, or what of it can be bound.
+    """The answer, or its bindable part.
 
-    Strategies that choose as other placers do may break rules between pods that those ignore.
+    Strategies that imitate other placers may break rules between pods that these ignore.
     """
     assignment = answer.assignment
     if assignment.is_feasible() and can_be_bound(assignment):
@@ -187,7 +187,7 @@ def _feasible(answer: Answer) -> Answer:
 
 
 def check_options(parameters: Parameters) -> None:
-    """Check the ranges of numbers, which an argument specification cannot hold.
+    """Check the ranges of numbers, which an argument specification cannot express.
 
     Raises InvalidInput.
     """
@@ -208,7 +208,7 @@ def _check_range(
 
 
 def _warn_of_short_curves(assignment: Assignment, context: Context) -> None:
-    """A curve is never extrapolated; who reads the watts should know where it was not enough."""
+    """A warning about uses beyond the ends of curves, which are never extrapolated."""
     outside = [
         node.name
         for node, added in zip(assignment.problem.instance.nodes, assignment.use.tolist())

@@ -13,7 +13,7 @@ Document = t.Mapping[str, t.Any]
 def is_comparable(entry: Document, plan: Document) -> bool:
     """Whether a strategy placed as many pods as the plan, and as many on nodes with a curve.
 
-    One that places fewer pods, or others without a power model, draws less for doing less.
+    A strategy that places fewer pods, or more on nodes without a power model, draws less.
     """
     unpriced = set(plan.get("unpriced") or [])
     on_unpriced = sum(placement["node"] in unpriced for placement in plan["placements"])

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why pods stay without a node, counted over the nodes and in kube-scheduler's words.
+"""Reasons why pods stay without a node, counted over the nodes and in kube-scheduler's words.
 
-As in kube-scheduler, a node counts with the reasons of the first filter that rejects it: what the
-node is, then its resources, then rules between pods. Resources and other pods are as they are once
-the plan is carried out.
+As in kube-scheduler, a node counts with the reasons of the first filter that rejects it: properties
+of the node, then its resources, then rules between pods. Resources and other pods are those after
+the plan.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def unplaced_pods(assignment: Assignment) -> list[Entry]:
 
 
 def _without_node(assignment: Assignment) -> list[Pod]:
-    """Of interchangeable pods the last ones: the first ones were dealt out."""
+    """The last ones of interchangeable pods, because the first ones were placed."""
     placed: set[tuple[str, str]] = set()
     for group, number in zip(assignment.problem.groups, assignment.counts.sum(axis=1).tolist()):
         placed.update((pod.namespace, pod.name) for pod in group.pods[:number])
@@ -77,7 +77,7 @@ class _Explainer:
         ]
 
     def explain(self, shape: Shape) -> Entry:
-        """``reasons`` and ``message``, and whether an empty fleet would have a node."""
+        """``reasons`` and ``message``, and whether an empty fleet has a node."""
         counted: Counter[str] = Counter()
         related = self._related_reasons(shape)
         for node, free, reason in zip(self._instance.nodes, self._free, related):
@@ -90,7 +90,7 @@ class _Explainer:
         }
 
     def _message(self, shape: Shape, reasons: t.Mapping[str, int]) -> str:
-        """A reason of the pod itself stands once, without a number of nodes."""
+        """A reason of the pod itself appears once, without a number of nodes."""
         nodes = len(self._instance.nodes)
         if shape.refusals == (shape.unready,) and nodes:
             return f"0/{nodes} nodes are available: {shape.unready}."
@@ -128,7 +128,7 @@ class _Explainer:
         return next(filter(None, in_order), [])
 
     def _fits_empty_fleet(self, shape: Shape) -> bool:
-        """Whether a node that the pod may run on is large enough for it, other pods aside."""
+        """Whether a node that the pod may run on is large enough for it, apart from other pods."""
         constraints = replace(
             shape.constraints, anti_affinity_nodes=frozenset(), ports=(), disks=()
         )

@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moves of running pods that save watts, once the waiting pods are where the plan puts them.
+"""Moves of running pods that save watts, after the waiting pods are placed by the plan.
 
-A move is an eviction: the pod's controller makes another one, which this collection then binds. So
-only pods move that have such a controller and our scheduler name, and only as many as budgets let
-go. Moves that pay only together, such as those that empty a node, are one step. Each move is
-feasible after those before it, and each step saves its watts after the steps before it, so the list
-can end after any step.
+A move is an eviction: the pod's controller makes another pod, which this collection then binds. So
+only pods with such a controller and our scheduler name move, and only as many as budgets allow.
+Moves that pay only together, such as the moves that empty a node, are one step. Each move is
+feasible after the moves before it, and each step saves its watts after the steps before it, so the
+list can end after any step.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class PodMove:
-    """A running pod that had better be on another node, and the watts that this saves by itself."""
+    """A running pod to move to another node, and the watts that this saves by itself."""
 
     pod: Pod
     source: str
@@ -84,7 +84,7 @@ class PodMove:
 
 @dataclass(frozen=True)
 class Step:
-    """Moves that pay together, in their order; nodes that may sleep only after them."""
+    """Moves that pay together, in their order, and nodes that may sleep only after them."""
 
     moves: tuple[PodMove, ...]
     asleep: tuple[str, ...]
@@ -100,7 +100,7 @@ class Step:
 
 
 def is_movable(pod: Object, scheduler_name: str) -> bool:
-    """Whether a running pod comes back to us when it is evicted, and may be."""
+    """Whether a running pod may be evicted, and its replacement waits for this collection."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     owners = metadata.get("ownerReferences") or []
     controller = next((owner.get("kind") for owner in owners if owner.get("controller")), None)
@@ -114,7 +114,7 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
         and not metadata.get("deletionTimestamp")
         and (metadata.get("annotations") or {}).get(_SAFE_TO_EVICT) != "false"
         and POD_GROUP_LABEL not in (metadata.get("labels") or {})
-        # What cache ways and devices would be free without them is not known.
+        # The free cache ways and devices without these pods are unknown.
         and not asks_for_ways(pod)
         and not spec.get("resourceClaims")
         # Its volumes would have to follow it.
@@ -123,13 +123,13 @@ def is_movable(pod: Object, scheduler_name: str) -> bool:
 
 
 def surely_movable(pod: Object, scheduler_name: str) -> bool:
-    """As ``is_movable``; a pod of which this cannot be said is not."""
+    """Like ``is_movable``; false if the pod cannot be read."""
     read = functools.partial(is_movable, pod, scheduler_name)
     return guarded(subject_of(pod, "Pod"), read) is True
 
 
 def propose(source: Source, parameters: Parameters, planned: Assignment) -> list[Step]:
-    """The steps, in the order in which they are to be carried out. Raises InvalidInput."""
+    """The steps, in the order of execution. Raises InvalidInput."""
     priced = {node.name for node in planned.problem.instance.nodes if node.curve is not None}
     budgets = source.budgets
     movable = {
@@ -150,7 +150,7 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
 
 
 def _best_steps(task: Migration) -> list[Step]:
-    """The steps to what the search found, or to the next best where not all of it is in reach."""
+    """The steps to the best result of the search, or to the next best if it is not reachable."""
     best: list[Step] = []
     for value, counts in search(task):
         if round(value, _DECIMALS) <= _value(best, task.least_gain):
@@ -171,7 +171,7 @@ def _released(
     planned: Assignment,
     movable: t.Mapping[Key, Object],
 ) -> Instance:
-    """The task of placing the movable pods, while all others are where they are or will be."""
+    """The task of placing the movable pods, with all others on their present or planned nodes."""
     nodes = planned.problem.instance.nodes
     target = {(pod.namespace, pod.name): nodes[node].name for pod, node in bound_pods(planned)}
     waiting = [_on(pod, target[identity(pod)]) for pod in source.pods if identity(pod) in target]
@@ -186,8 +186,8 @@ def _released(
     for pod in instance.pods:
         node = movable[pod.namespace, pod.name]["spec"]["nodeName"]
         leaving[node] = leaving.get(node, 0) + pod.shape.use_microcores
-    # Present use is what the plan says; where less was measured than pods are assumed to use, it is
-    # negative without them, which curves take for 0.
+    # The present use is that of the plan. If less was measured than the pods' assumed use, it is
+    # negative without them, which curves clamp to 0.
     use_after = {
         node.name: node.use_microcores + int(added)
         for node, added in zip(nodes, planned.use.tolist())
@@ -211,7 +211,7 @@ def _task(
     budgets: Budgets,
     parameters: Parameters,
 ) -> Migration:
-    """The movable pods where they run, and within what they may move."""
+    """The movable pods on their nodes, and the limits of their moves."""
     problem = build_problem(instance)
     index_of = {node.name: index for index, node in enumerate(instance.nodes)}
     home: Integers = numpy.zeros_like(problem.limit)
@@ -224,7 +224,7 @@ def _task(
             budget = budgets.budget_of(pod_facts(given))
             pods.setdefault((group, node), []).append(MovablePod(pod, budget))
     return Migration(
-        # A pod may stay on a node that would not take it any more.
+        # A pod may stay on a node that would not admit it any more.
         replace(problem, limit=numpy.maximum(problem.limit, home)),
         home,
         pods,
@@ -235,7 +235,7 @@ def _task(
 
 
 def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
-    """The steps by name, with their watts computed anew."""
+    """The steps by name, with recomputed watts."""
     nodes = task.problem.instance.nodes
     counts = task.home.copy()
     for group, source, target in itertools.chain.from_iterable(steps):
@@ -259,6 +259,6 @@ def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Ste
 
 
 def _fallen_asleep(before: Assignment, after: Assignment) -> tuple[str, ...]:
-    """Nodes that may sleep after, and might not before."""
+    """Nodes that may sleep after, but not before."""
     fell = after.problem.costs.sleeper & (before.workload > 0) & (after.workload == 0)
     return tuple(after.problem.instance.nodes[index].name for index in fell.nonzero()[0].tolist())

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From an answer to the module's result: names, reasons, watts."""
+"""The module's result from an answer: names, reasons, watts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def describe_answer(answer: Answer) -> Entry:
     problem = assignment.problem
     before = watts_of(Assignment(problem))
     after = _rounded_up(watts_of(assignment))
-    # Of what meets preferences no worse than this answer.
+    # The bound of placements with no more unmet preferences than this answer.
     lower_bound = min(_rounded_down(answer.lower_bound - assignment.preference_watts()), after)
     added = max(lower_bound - before, _SMALLEST_ADDED_WATTS)
     nodes = problem.instance.nodes
@@ -66,7 +66,7 @@ def describe_answer(answer: Answer) -> Entry:
 
 
 def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:
-    """What strategies made of one problem, as documented for ``comparison``."""
+    """Results of strategies for one problem, as documented for ``comparison``."""
     return [_outcome(strategy, assignment) for strategy, assignment in found]
 
 
@@ -108,11 +108,11 @@ def _placements(assignment: Assignment) -> list[Entry]:
 
 
 def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
-    """Pods and nodes, in an order in which they can be bound.
+    """Pods and nodes, in a feasible order of binding.
 
-    Interchangeable pods are dealt out in canonical order: the first pods to the first nodes, once
-    those have theirs that the last plan gave to them. Pods with rules about others come last, the
-    rest is in the order of the instance.
+    Interchangeable pods are assigned in canonical order: first the pods that keep their node of the
+    last plan, then the first pods to the first nodes. Pods with rules about others come last, the
+    others are in the order of the instance.
     """
     problem = assignment.problem
     waiting: dict[tuple[int, int], list[Pod]] = {}
@@ -140,7 +140,7 @@ def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:
 def _dealt(
     assignment: Assignment, group: int, pods: t.Sequence[Pod]
 ) -> t.Iterator[tuple[int, list[Pod]]]:
-    """The nodes that have pods of the group, each with its pods."""
+    """The nodes with pods of the group, each with its pods."""
     instance, counts = assignment.problem.instance, assignment.counts[group]
     nodes = counts.nonzero()[0].tolist()
     places = {instance.nodes[node].name: int(counts[node]) for node in nodes}

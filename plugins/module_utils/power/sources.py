@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From the module's options to an Instance: documents, a file with all of it, or literal lists."""
+"""An Instance from the module's options: documents, a file with everything, or literal lists."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ _FILE_KEYS = ("curves", *_LISTS)
 
 @dataclass(frozen=True)
 class Given:
-    """What was given of the cluster, in the words in which it was given; all of it may be odd.
+    """The given parts of the cluster, unchecked.
 
-    ``namespaces`` None: their labels are not known. ``scope`` None: every node may be used, and
-    every pod sent. ``cores_by_uid`` are CPUs in use by running pods. ``volume_objects`` None: nobody
-    knows which claims and volumes there are.
+    ``namespaces`` None: their labels are unknown. ``scope`` None: every node may be used, and every
+    pod placed. ``cores_by_uid`` are CPUs in use by running pods. ``volume_objects`` None: claims
+    and volumes are unknown.
     """
 
     nodes: t.Sequence[t.Any]
@@ -113,8 +113,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of the cluster. All but pods, budgets and device objects can be read without
-    errors; ``findings`` are about what is left out or replaced for that."""
+    """The readable parts of the cluster. All except pods, budgets and device objects are free of
+    errors; ``findings`` are about parts that were left out or replaced for that."""
 
     nodes: t.Mapping[str, SoundNode]
     pods: t.Sequence[Object]
@@ -176,7 +176,7 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
 
 
 def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tuple[Node, ...]:
-    """The nodes by name, with what runs on them."""
+    """The nodes by name, with their running pods."""
     occupied = occupancies(source.running)
     pools = pools_by_node(source.caches, source.running)
     found = []
@@ -201,7 +201,7 @@ def _rules(parameters: Parameters) -> Rules:
 
 
 def source_of(given: Given) -> Source:
-    """What of the cluster can be read, and the findings of all else."""
+    """The readable parts of the cluster, and the findings of the others."""
     intake = Intake()
     nodes = intake.nodes(given.nodes)
     namespaces = Namespaces()
@@ -242,7 +242,7 @@ def source_of(given: Given) -> Source:
 
 
 def read_given(parameters: Parameters) -> Given:
-    """What the completed parameters hold or point to. Raises InvalidInput."""
+    """Content of the completed parameters and of the files that they name. Raises InvalidInput."""
     curves: Object = {}
     if parameters["curves"]:
         curves = documents.load(parameters["curves"], "curves")["curves"]
@@ -282,7 +282,7 @@ def given_of(
 ) -> Given:
     """The cluster of a snapshot, with the curves by node and the placements of the last plan.
 
-    Raises InvalidInput where the snapshot lacks what the completed parameters ask for.
+    Raises InvalidInput if the snapshot lacks parts that the completed parameters need.
     """
     pods = snapshot.get("pods", [])
     if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
@@ -293,7 +293,7 @@ def given_of(
     pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
     return Given(
         nodes=snapshot["nodes"],
-        # One of which this cannot be said waits, and is found to be invalid.
+        # An unreadable pod counts as waiting, and is found to be invalid later.
         pods=[
             pod
             for pod in pods

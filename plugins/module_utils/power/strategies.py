@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ways to solve a Problem, by name."""
+"""Strategies for a Problem, by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRATEGIES = ("optimal", *_BASELINES)
 
 
 def solve(problem: Problem, strategy: str, limits: Limits) -> Answer:
-    """What a strategy makes of a problem."""
+    """The answer of a strategy to a problem."""
     if strategy == "optimal":
         return optimal.solve(problem, limits)
     return answer_with_bound(_BASELINES[strategy](problem), strategy)
@@ -37,7 +37,7 @@ def solve(problem: Problem, strategy: str, limits: Limits) -> Answer:
 def assignments_of(
     strategies: t.Iterable[str], answer: Answer, strategy: str, limits: t.Callable[[], Limits]
 ) -> list[tuple[str, Assignment]]:
-    """What each strategy makes of the problem that ``strategy`` gave this answer to."""
+    """The answers of all strategies to a problem; ``strategy`` has given this one already."""
     problem = answer.assignment.problem
     found = []
     for name in strategies:

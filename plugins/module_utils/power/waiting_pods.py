@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pods that are to be placed: each read within a boundary of its own.
+"""The pods to place, each read within a separate boundary.
 
-A pod that cannot be read or understood stays without a node, and leaves nothing behind that
-another pod's reading meets: no claim, and no set of pods that one of its rules names.
+An unreadable or unsupported pod stays without a node, and does not affect the reading of other
+pods: it leaves no claim, and no set of pods from its rules.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Draft:
 
 
 class WaitingPods:
-    """Reads the pods in turns: first each for itself, then claims, then rules between pods."""
+    """Reads the pods in passes: first each by itself, then claims, then rules between pods."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class WaitingPods:
         device_power: str | None,
         seed: int,
     ) -> None:
-        """Read what the pods claim of devices; those that are refused anyway claim nothing."""
+        """Read the pods' device claims; pods that are refused anyway claim nothing."""
         concerned = [
             draft.given
             for draft in self._drafts
@@ -124,7 +124,7 @@ class WaitingPods:
                 draft.pod, draft.former = replace(draft.pod, shape=shape), None
 
     def read_volumes(self, volumes: ClusterVolumes | None) -> None:
-        """Read what the pods' volumes demand; None: the objects of storage are not known."""
+        """Read the constraints of the pods' volumes; None: the storage objects are unknown."""
         if volumes is None:
             return
         for draft in self._drafts:
@@ -140,7 +140,7 @@ class WaitingPods:
                 draft.pod, draft.former = replace(draft.pod, shape=read), None
 
     def pods(self) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
-        """The pods in their order, and how many pods of each set run on each node."""
+        """The pods in their order, and the number of running pods of each set on each node."""
         accepted = [draft for draft in self._drafts if not draft.pod.shape.refusals]
         reader = RelationReader([draft.given for draft in accepted], self._surroundings)
         done: dict[int, tuple[t.Any, Shape]] = {}
@@ -183,7 +183,7 @@ class WaitingPods:
         return drafts
 
     def _draft(self, pod: Object, former: _Draft | None, place: str) -> _Draft | None:
-        """What one pod says by itself; None where not even its name can be read."""
+        """The fields of one pod itself; None if not even its name can be read."""
         if former is not None and not former.pod.shape.invalid and is_copy(pod, former.given):
             name = guarded(subject_of(pod, "Pod", place), functools.partial(identity, pod))
             if not isinstance(name, Finding):
@@ -210,7 +210,7 @@ class WaitingPods:
         draft.pod = refused_pod(draft.given, finding.field)
 
     def _keep_gang(self, draft: _Draft) -> None:
-        """The others of a pod's group wait with it."""
+        """The other pods of the pod's group wait with it."""
         relations = guarded(subject_of(draft.given, "Pod"), functools.partial(gang_of, draft.given))
         if not isinstance(relations, Finding) and relations.gang:
             shape = replace(draft.pod.shape, relations=relations)
@@ -218,7 +218,7 @@ class WaitingPods:
 
 
 def _with_volumes(draft: _Draft, volumes: ClusterVolumes) -> Shape:
-    """The shape with all that depends on volumes. Raises InvalidField."""
+    """The shape with all fields from volumes. Raises InvalidField."""
     shape = draft.pod.shape
     shape = replace(
         shape, unsupported=tuple(f for f in shape.unsupported if f not in VOLUME_FIELDS)
@@ -240,7 +240,7 @@ def _with_volumes(draft: _Draft, volumes: ClusterVolumes) -> Shape:
 def _related(
     shape: Shape, relations: PodRelations, unsupported: tuple[str, ...], closed: frozenset[str]
 ) -> Shape:
-    """The shape with all that depends on other pods."""
+    """The shape with all fields about other pods."""
     if relations == _NO_RELATIONS and not unsupported and not closed:
         return shape
     return replace(

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The textfiles of all fleets' runs as one exposition in the Prometheus text format.
 
-A metric is in the files of several fleets, and the format wants all of its samples together. What
-is no such file is left out whole and counted, because half of it would be taken for all.
+A metric is in the files of several fleets, and the format requires all of its samples together. An
+invalid file is left out completely and counted, because a part of it would look complete.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
 
-# A thousand nodes take one: about ten metrics, a hundred bytes each.
+# A thousand nodes need 1 MiB: about ten metrics, a hundred bytes each.
 LARGEST_FILE = 8 * 1024 * 1024
 LARGEST_TOTAL = 64 * 1024 * 1024
 # A fleet that was deleted leaves its folder behind.
@@ -60,7 +60,7 @@ Families = dict[str, _Family]
 
 
 def collect(runs: Path, now: float, max_age_seconds: float = MAX_AGE_SECONDS) -> str:
-    """What the run folders below ``runs`` hold; never fails.
+    """The metrics of all run folders below ``runs``; never fails.
 
     Files that were not written for ``max_age_seconds`` before ``now`` (Unix time) are left out.
     """
@@ -84,7 +84,7 @@ def collect(runs: Path, now: float, max_age_seconds: float = MAX_AGE_SECONDS) ->
 
 
 def _read(path: Path, oldest: float, largest: int) -> tuple[str, Families | None]:
-    """What becomes of a file, and its content where it is served."""
+    """Outcome of a file, and its content if it is served."""
     try:
         # Runs write plain files; anything else could make this program wait or read elsewhere.
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -107,7 +107,7 @@ def _size(families: Families) -> int:
 
 
 def parse(text: str) -> Families:
-    """The metrics of one file. Raises ValueError where a line is none of the format."""
+    """The metrics of one file. Raises ValueError for a line outside of the format."""
     families: Families = {}
     for line in filter(None, text.split("\n")):
         comment, sample = _COMMENT.fullmatch(line), _SAMPLE.fullmatch(line)

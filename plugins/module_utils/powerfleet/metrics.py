@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Figures of a fleet's runs for Prometheus, beside those of its machines and its plan."""
+"""Metrics of a fleet's runs, in addition to those of its machines and its plan."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NODES = {"configured": "configured", "read": "fresh", "stale": "stale", "failin
 def write(
     run_dir: str, fleet: PowerFleet, outcome: Outcome, succeeded_at: datetime.datetime | None
 ) -> None:
-    """Replace the file of the last run. Raises InvalidInput where it cannot be written."""
+    """Replace the file of the last run. Raises InvalidInput if it cannot be written."""
     text = render(fleet, outcome, succeeded_at)
     if fleet.spec["metering"]["source"] == "none":
         _remove(metrics_folder(run_dir) / METERING_FILE)
@@ -42,7 +42,7 @@ def write(
 
 
 def write_suspended(run_dir: str, fleet: PowerFleet) -> None:
-    """Say that the fleet is suspended, and nothing of its former runs. Raises InvalidInput."""
+    """Write only that the fleet is suspended, without former runs. Raises InvalidInput."""
     folder = metrics_folder(run_dir)
     whole_files.make_folder(folder)
     for path in folder.glob("*.prom"):
@@ -63,13 +63,13 @@ def _remove(path: Path) -> None:
 def render(
     fleet: PowerFleet, outcome: Outcome, succeeded_at: datetime.datetime | None = None
 ) -> str:
-    """The figures of one run; ``succeeded_at`` is when the last run without a failure began."""
+    """The metrics of one run; ``succeeded_at`` is the begin of the last run without a failure."""
     families = [*_of_fleet(fleet), *_of_run(outcome, succeeded_at), *_of_plan(outcome)]
     return _rendered(fleet, families)
 
 
 def saved_watts(plan: Object | None) -> dict[str, float]:
-    """What a plan draws less than comparable ones that it was compared with, by their strategy."""
+    """Watts that a plan saves against comparable plans, by their strategy."""
     if plan is None:
         return {}
     return {

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which fleet a node and a waiting pod belong to, where several fleets share a cluster.
+"""Ownership of nodes and waiting pods by fleets, if several fleets share a cluster.
 
 A node belongs to the oldest fleet that selects it. A pod belongs to the fleet that its annotation
 names, and to none if there is no such fleet. Without the annotation it belongs to the oldest fleet
-that places pods of its scheduler and has a node on which it may run. A suspended fleet keeps what
-is its own. So of all fleets at most one sends a pod, and all that see the same cluster agree.
+that places pods of its scheduler and has a node on which it may run. A suspended fleet keeps its
+nodes and pods. So at most one fleet places a pod, and all runs on the same cluster state agree.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_LOADS = Loads("requests", Decimal(1), {})
 
 @dataclass(frozen=True)
 class Ownership:
-    """Fleets by node and by pod. ``selected_by`` are all fleets that select a node, oldest first."""
+    """Fleets by node and by pod. ``selected_by`` has all fleets selecting a node, oldest first."""
 
     selected_by: t.Mapping[str, tuple[str, ...]]
     fleet_of_pod: t.Mapping[Key, str]
@@ -68,16 +68,16 @@ class Ownership:
         )
 
     def lost_to_older(self, fleet: str) -> int:
-        """How many nodes the fleet selects that belong to an older one."""
+        """Number of nodes that the fleet selects but an older one owns."""
         return sum(fleet in fleets[1:] for fleets in self.selected_by.values())
 
     def kept_from_younger(self, fleet: str) -> int:
-        """How many nodes of the fleet a younger one selects too."""
+        """Number of the fleet's nodes that a younger one selects too."""
         return sum(len(fleets) > 1 and fleets[0] == fleet for fleets in self.selected_by.values())
 
 
 def selects_any(fleet: PowerFleet, nodes: t.Sequence[t.Any]) -> bool:
-    """Whether the fleet's selector names any of the nodes, which may be anything."""
+    """Whether the fleet's selector matches any of the nodes, which are unchecked."""
     return any(fleet.selector.matches(node.labels) for node in Intake().nodes(nodes).values())
 
 
@@ -86,8 +86,8 @@ def divide(
 ) -> Ownership:
     """The fleet of each node and each pod; ``fleets`` are in the order of their age.
 
-    Nodes and pods may be anything. One that cannot be read belongs to nobody, except that a pod
-    that can be named belongs to the fleet that tells it what is wrong.
+    Nodes and pods are unchecked. An unreadable one has no fleet, except that a pod with a readable
+    name belongs to the fleet that reports its defect.
     """
     sound = Intake().nodes(nodes)
     selected_by = {
@@ -117,7 +117,7 @@ class _Division:
         self.nodes = {fleet.key: [] for fleet in self.fleets}
 
     def fleet_of(self, pod: t.Any) -> tuple[Key, str] | None:
-        """A pod and its fleet; None where it has none. Raises for one that cannot be named."""
+        """A pod and its fleet; None if it has none. Raises for a pod without a readable name."""
         key = identity(pod)
         if is_finished(pod):
             return None
@@ -133,7 +133,7 @@ class _Division:
         return (key, found) if found else None
 
     def _oldest_with_node(self, pod: t.Any, fleets: t.Sequence[PowerFleet]) -> str | None:
-        """The oldest fleet with a node for the pod; the oldest one where none has any."""
+        """The oldest fleet with a node for the pod; the oldest one if none has any."""
         if len(fleets) < 2:
             return fleets[0].key if fleets else None
         read = guarded(subject_of(pod, "Pod"), functools.partial(_constraints, pod))
@@ -149,7 +149,7 @@ class _Division:
 
 
 def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:
-    """Whether a waiting pod is of the kind that the fleet sends to nodes."""
+    """Whether the fleet places a waiting pod of this kind."""
     placement, devices = fleet.spec["placement"], fleet.spec["devices"]
     spec = pod.get("spec") or {}
     is_ours = (spec.get("schedulerName") or "default-scheduler") == placement["schedulerName"]
@@ -161,6 +161,6 @@ def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:
 
 
 def _constraints(pod: t.Any) -> Constraints:
-    """What the pod demands of nodes, apart from other pods and devices. Raises InvalidField."""
+    """Constraints of the pod on nodes, apart from other pods and devices. Raises InvalidField."""
     constraints = read_pod(pod, Decimal(1), frozenset()).shape.constraints
     return replace(constraints, ports=(), anti_affinity_nodes=frozenset(), device_nodes=None)

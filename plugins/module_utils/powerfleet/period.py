@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     path_of,
 )
 
-# reconcilePeriod of operator/watches.yaml, which holds where the annotation is missing.
+# reconcilePeriod of operator/watches.yaml, the default without the annotation.
 DEFAULT_SECONDS = 60.0
 # Go's durations are 64 bits of nanoseconds.
 _LONGEST_SECONDS = 2**63 / 1e9
@@ -48,9 +48,9 @@ def is_readable(fleet: PowerFleet) -> bool:
 
 
 def keep(kube: Kube, fleet: PowerFleet, field_manager: str) -> bool:
-    """Write the annotation; whether that was done.
+    """Write the annotation; return whether it was written.
 
-    Nothing is written to a fleet that was deleted or made anew since. Raises ApiError.
+    Nothing is written to a fleet that was deleted or recreated since. Raises ApiError.
     """
     annotations = {RECONCILE_PERIOD: fleet.spec["interval"]}
     body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}

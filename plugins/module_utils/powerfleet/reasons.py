@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which changes in the cluster are a reason for a run, and for which fleets.
+"""Changes in the cluster that cause a run, and the fleets of the run.
 
-What the library itself writes is none: bindings, conditions and statuses. Neither are heartbeats,
-and a node that can take less than before: no waiting pod is helped by a run for it.
+The library's own writes cause none: bindings, conditions and statuses. Heartbeats cause none, and
+neither does a node that can take less than before, because a run would help no waiting pod.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OWN_DOMAIN = "wattwise.github.io/"
 
 @dataclass(frozen=True)
 class WaitingPod:
-    """A pod that has no node; ``content`` changes with its spec alone."""
+    """A pod without a node; ``content`` changes only with its spec."""
 
     scheduler: str
     fleet: str | None
@@ -47,7 +47,7 @@ class WaitingPod:
 
 @dataclass(frozen=True)
 class SeenNode:
-    """What a plan or a NodeConfig takes from a node, apart from what runs on it."""
+    """Fields of a node that a plan or a NodeConfig uses, apart from its pods."""
 
     labels: tuple[tuple[str, str], ...]
     is_open: bool
@@ -66,9 +66,10 @@ class SeenObject:
 
 @dataclass(frozen=True)
 class Source:
-    """A collection to watch. ``view`` and ``concerned`` say what of it is a reason for which fleets.
+    """A collection to watch.
 
-    ``reason`` is the word of the request.
+    ``view`` gives the relevant fields of an object, ``concerned`` the fleets that its change
+    concerns. ``reason`` is the word of the request.
     """
 
     path: str
@@ -83,13 +84,13 @@ class Source:
 
 
 def sources_of(fleets: Fleets) -> list[Source]:
-    """What has to be watched for these fleets; nothing that none of them acts upon."""
+    """Collections to watch for these fleets, without those that no fleet acts on."""
     active = [fleet for fleet in fleets if not fleet.is_suspended]
     found: list[Source] = []
     if active:
         found.append(Source("/api/v1/nodes", (), NODES, view_node, fleets_of_node))
     if any(fleet.spec["devices"]["enabled"] for fleet in active):
-        # A gated pod may be another scheduler's.
+        # A gated pod may belong to another scheduler.
         selectors = ["spec.nodeName="]
     else:
         schedulers = {_scheduler(one) for one in active if one.spec["placement"]["enabled"]}
@@ -127,7 +128,7 @@ def view_pod(pod: Object) -> WaitingPod | None:
 
 
 def fleets_of_pod(change: Change[WaitingPod], fleets: Fleets) -> list[str]:
-    """The fleets that may have to send the pod to a node."""
+    """The fleets that may have to place the pod."""
     pod = change.after
     if pod is None:
         return []
@@ -143,7 +144,7 @@ def _sends(fleet: PowerFleet, pod: WaitingPod) -> bool:
     if devices["enabled"] and devices["gate"] in pod.gates:
         return True
     acts = placement["enabled"] or devices["enabled"]
-    # Any other gate is somebody else's to take away first.
+    # Another controller must remove any other gate first.
     return bool(acts and pod.scheduler == _scheduler(fleet) and not pod.gates)
 
 
@@ -206,6 +207,6 @@ def _those_with(part: str) -> t.Callable[[Change[SeenObject], Fleets], list[str]
 
 
 def _digest(value: t.Any) -> str:
-    """A short text that differs where the value does: thousands of them are kept."""
+    """A short digest of the value, because thousands of them are kept."""
     text = strict_json.format_compact(value, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

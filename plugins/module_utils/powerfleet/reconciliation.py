@@ -1,10 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One run for a PowerFleet: the work of power_fleet_reconciliation.
+"""One run for a PowerFleet, the work of power_fleet_reconciliation.
 
-The resource is read here, and its values reach the steps without passing through Ansible, which
-therefore renders none of them.
+The resource is read here, and its values do not pass through Ansible, which would render them.
 """
 
 from __future__ import annotations
@@ -103,10 +102,10 @@ SPEC = KUBERNETES.merge(
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Make one run for a fleet, and tell what came of it in its status.
+    """Make one run for a fleet, and write the outcome into its status.
 
-    A step that fails is told there, and raised with ``on_error: fail``. Raises WattwiseError where
-    the fleet cannot be read or its status cannot be written.
+    A failed step is reported there, and raised with ``on_error: fail``. Raises WattwiseError if the
+    fleet cannot be read or its status cannot be written.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
@@ -123,7 +122,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 @dataclass
 class _Run:
-    """One run, and what is known so far."""
+    """One run and its state."""
 
     options: Parameters
     context: Context
@@ -131,13 +130,13 @@ class _Run:
     fleet: PowerFleet
     result: Result = field(default_factory=dict)
     failure: Failure | None = None
-    # Objects that the API server did not take, while the steps went on.
+    # Objects that the API server refused while the steps continued.
     refused: list[str] = field(default_factory=list)
     ownership: ownership.Ownership | None = None
     nodes: t.Sequence[Object] = ()
 
     def suspended(self) -> Result:
-        """Nothing but the status."""
+        """Only the status."""
         is_new = self._keep_period()
         if not self.context.check_mode:
             metrics.write_suspended(self.options["run_dir"], self.fleet)
@@ -145,7 +144,7 @@ class _Run:
         return self._told(status, {"suspended": True, "changed": is_new, "diff": []}, None)
 
     def made(self) -> Result:
-        """All steps, then the status, whatever came of them."""
+        """All steps, then the status in every case."""
         began, clock = self.context.now(), time.monotonic()
         folder = Path(self.options["run_dir"])
         whole_files.make_folder(folder)
@@ -182,7 +181,7 @@ class _Run:
         return found
 
     def _keep_period(self) -> bool:
-        """Make the interval the period of ansible-operator; whether that was another one before."""
+        """Set the interval as ansible-operator's period; return whether it was another one."""
         if period.is_kept(self.fleet):
             return False
         return self.context.check_mode or period.keep(self.kube, self.fleet, telling.FIELD_MANAGER)
@@ -190,7 +189,7 @@ class _Run:
     def _steps(
         self, log: StepLog, run: FleetRun, trigger: Trigger, fleets: t.Sequence[PowerFleet]
     ) -> list[Result]:
-        """Make the steps; those before the snapshot change what it shows."""
+        """Execute the steps; those before the snapshot change its content."""
         spec = self.fleet.spec
         self.result = {"changed": False, "diff": []}
         if spec["nodeConfigs"]["enabled"] and trigger.renders:
@@ -216,7 +215,7 @@ class _Run:
         return [*log.as_list(), *run.log.as_list()]
 
     def _leave_out_others(self, run: FleetRun, fleets: t.Sequence[PowerFleet]) -> None:
-        """Read no more of the cluster for a fleet that selects no node and has no waiting pod."""
+        """Stop reading for a fleet that selects no node and has no waiting pod."""
         nodes = run.known.objects.get("nodes")
         if nodes is None:
             nodes, findings = read_part(self.kube, SOURCES["nodes"], None)
@@ -231,7 +230,7 @@ class _Run:
             run.known = empty()
 
     def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> Object:
-        """A step before the others, which are made even where it fails; its result."""
+        """Result of a step before the others, whose failure does not stop these."""
         try:
             with log.step(name) as (step, context):
                 found = work(context)
@@ -247,13 +246,13 @@ class _Run:
         return found
 
     def _tell_refused(self, found: Object) -> None:
-        """Events of what the daemons refused."""
+        """Events about refusals of daemons."""
         statuses = found.get("statuses") or []
         if statuses and not self.context.check_mode:
             telling.tell_refused(self.kube, self.fleet, statuses, self.context)
 
     def _fail(self, step: str, error: WattwiseError) -> None:
-        """The first failure counts."""
+        """Keep the first failure."""
         self.failure = self.failure or Failure(step, str(error))
 
     def _note_refused(self, entries: t.Iterable[Object]) -> None:
@@ -319,7 +318,7 @@ class _Run:
         }
 
     def _told(self, status: Object, found: Result, heartbeat_seconds: float | None) -> Result:
-        """The result of the run, once its status is written where that is due."""
+        """The result of the run, after its status is written if it is due."""
         told = telling.write_status(
             self.kube, self.fleet, status, heartbeat_seconds, self.context, self.nodes
         )
@@ -336,7 +335,7 @@ class _Run:
 
 
 def _metering_failure(run: FleetRun) -> str:
-    """Why the step gave no watts at all; a run goes on without them."""
+    """Why the step gave no watts at all; the run continues without them."""
     details = (
         str(error["detail"])
         for step in run.log.as_list()

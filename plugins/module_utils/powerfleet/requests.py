@@ -1,21 +1,21 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""When a fleet is asked for a run: many changes become one request, and none is forgotten."""
+"""Requests for runs of fleets: many changes become one request, and none is lost."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
 
-# From the first change on: two hundred pods are made in less.
+# Delay from the first change on, in which two hundred pods are created.
 GATHERING_SECONDS = 2.0
-# Between two requests for a fleet.
+# Pause between two requests for a fleet.
 SPACING_SECONDS = 5.0
 
 
 class Request(t.NamedTuple):
-    """One fleet and why it is asked for a run."""
+    """One fleet and the reasons of its request."""
 
     fleet: str
     reasons: frozenset[str]
@@ -23,7 +23,7 @@ class Request(t.NamedTuple):
 
 @dataclass
 class _Fleet:
-    """What is wanted of a fleet, since when, and when it was last asked for each reason."""
+    """Pending reasons of a fleet, their begin, and the last request for each reason."""
 
     wanted: set[str] = field(default_factory=set)
     since: float = 0.0
@@ -38,13 +38,13 @@ class _Fleet:
 
 
 class Requests:
-    """The requests to come. Times are seconds of a clock that never goes back."""
+    """Pending requests. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self._fleets: dict[str, _Fleet] = {}
 
     def add(self, fleet: str, reason: str, now: float) -> None:
-        """Something has changed that concerns the fleet."""
+        """Note a change that concerns the fleet."""
         kept = self._fleets.setdefault(fleet, _Fleet())
         if not kept.wanted:
             kept.since = now
@@ -52,14 +52,14 @@ class Requests:
 
     @property
     def next_at(self) -> float:
-        """When the next request is due; infinite where none is to come."""
+        """Time of the next due request; infinite without one."""
         return min((kept.due for kept in self._fleets.values()), default=float("inf"))
 
     def take(self, now: float, repeat_seconds: t.Callable[[str], float]) -> list[Request]:
-        """The requests that are due, each to be sent once.
+        """The due requests, each to be sent once.
 
-        A request replaces the one before it, which may not have been served yet. So it repeats the
-        reasons of the last ``repeat_seconds`` of its fleet, within which a run begins anyway.
+        A request replaces the one before it, which may be unserved. So it repeats the reasons of
+        the last ``repeat_seconds`` of its fleet, within which a run begins anyway.
         """
         taken = []
         for fleet, kept in self._fleets.items():
@@ -75,10 +75,10 @@ class Requests:
         return taken
 
     def put_back(self, request: Request, now: float) -> None:
-        """A request that could not be sent is due again, not sooner than any other."""
+        """Make a request that could not be sent due again, after the usual pause."""
         for reason in request.reasons:
             self.add(request.fleet, reason, now)
 
     def forget(self, fleet: str) -> None:
-        """The fleet is no more."""
+        """Remove a deleted fleet."""
         self._fleets.pop(fleet, None)

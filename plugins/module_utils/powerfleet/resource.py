@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The PowerFleet as the API server stores it: names, annotations and what its spec asks for.
+"""The PowerFleet as the API server stores it: names, annotations and spec.
 
 The API server fills in every default of the definition, so all keys with a default are there.
 """
@@ -38,15 +38,15 @@ KIND = "PowerFleet"
 ROOT = f"/apis/{API_VERSION}"
 ALL = f"{ROOT}/powerfleets"
 
-# A pod names its fleet with it, as namespace/name.
+# The annotation by which a pod names its fleet, as namespace/name.
 FLEET_ANNOTATION = "wattwise.github.io/power-fleet"
-# Written by the watcher: when a run was asked for, and for what.
+# Written by the watcher: time and reasons of a request.
 REQUESTED_AT = "wattwise.github.io/requested-at"
 REQUESTED_FOR = "wattwise.github.io/requested-for"
-# Read by ansible-operator: how often it begins a run by itself.
+# Read by ansible-operator: the period of its own runs.
 RECONCILE_PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 
-# Of the status.
+# Lists of the status.
 _LISTS = ("conditions", "failing", "unplaced")
 _MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "lastRun")
 
@@ -62,19 +62,19 @@ class PowerFleet:
     selector: LabelSelector
     interval_seconds: float
     is_suspended: bool
-    # What ansible-operator takes for the interval; None without the annotation.
+    # The interval as ansible-operator reads it; None without the annotation.
     period: str | None
     spec: Object
     manifest: Object = field(compare=False, repr=False)
 
     @property
     def key(self) -> str:
-        """How pods and people name it."""
+        """Its name for pods and people."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def seniority(self) -> tuple[datetime.datetime, str, str]:
-        """By which fleets are ordered, the oldest first."""
+        """Sort key of fleets, the oldest first."""
         return self.created, self.namespace, self.name
 
     @property
@@ -94,7 +94,7 @@ class PowerFleet:
         return status
 
     def annotation(self, name: str) -> str:
-        """The text of an annotation; empty where there is none."""
+        """The text of an annotation; empty if there is none."""
         return _text(self.manifest["metadata"], name) or ""
 
 
@@ -104,14 +104,14 @@ def path_of(namespace: str, name: str) -> str:
 
 
 def parse(manifest: Object) -> PowerFleet | Finding:
-    """The fleet, or what of it cannot be read."""
+    """The fleet, or its unreadable field."""
     return guarded(subject_of(manifest, KIND), functools.partial(_parse, manifest))
 
 
 def fleets_of(manifests: t.Iterable[Object]) -> list[PowerFleet]:
     """The fleets that count, the oldest first.
 
-    One that is being deleted has let go of its nodes, and one that cannot be read has none.
+    A fleet in deletion has released its nodes, and an unreadable one has none.
     """
     alive = (each for each in manifests if not is_ending(each))
     found = [fleet for fleet in map(parse, alive) if isinstance(fleet, PowerFleet)]
@@ -119,7 +119,7 @@ def fleets_of(manifests: t.Iterable[Object]) -> list[PowerFleet]:
 
 
 def is_ending(manifest: Object) -> bool:
-    """Whether somebody has deleted it, and only a finalizer keeps it."""
+    """Whether it is deleted, and only a finalizer keeps it."""
     return bool(member(manifest.get("metadata"), "deletionTimestamp"))
 
 

@@ -1,10 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The metrics endpoint: serves over HTTP what the runs of the fleets have measured.
+"""The metrics endpoint, which serves the measurements of all fleets' runs over HTTP.
 
-ansible-operator's own endpoint takes no labels from outside, so it cannot say of which node or
-fleet a figure is.
+ansible-operator's own endpoint has no custom labels, so its metrics cannot name a node or fleet.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ex
 
 PORT = 9090
 RUNS_VARIABLE = "WATTWISE_RUNS"
-# Prometheus asks in one connection; further clients are turned away before they cost memory.
+# Prometheus uses one connection; further clients are refused before they cost memory.
 _CONNECTIONS = 8
 _CLIENT_SECONDS = 10.0
 
@@ -72,10 +71,10 @@ class MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._free.release()
 
     def handle_error(self, request: t.Any, client_address: t.Any) -> None:
-        """A client that goes away or sends nonsense is not worth a word."""
+        """Log nothing about clients that disconnect or send nonsense."""
 
     def metrics(self) -> bytes:
-        """What is served now."""
+        """The served content."""
         return exposition.collect(self.runs, time.time(), self.max_age_seconds).encode()
 
 
@@ -104,11 +103,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-        """One line a scrape says nothing."""
+        """Log nothing for each scrape."""
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:
-    """The container's program: 0 when it was told to end, 1 where it cannot listen."""
+    """The container's program: 0 after a signal to end, 1 if it cannot listen."""
     parser = argparse.ArgumentParser(prog="metrics", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--address", default="", help="where to listen (everywhere)")
     parser.add_argument("--port", type=int, default=PORT, help="%(default)s")
@@ -127,7 +126,7 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
         return _complain(f"Cannot listen on port {chosen.port} of {chosen.address!r}: {reason}")
 
     def end(_number: int, _frame: t.Any) -> None:
-        # From a thread, because it waits for the loop that this signal interrupts.
+        # In a thread, because it waits for the loop that this signal interrupts.
         threading.Thread(target=server.shutdown).start()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From a fleet's spec to the options of the steps: whose names they have, the spec camelCase ones."""
+"""Options of the steps from a fleet's spec, which has camelCase names."""
 
 from __future__ import annotations
 
@@ -105,25 +105,25 @@ _DAEMONS = {
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
 _CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
 _LONGEST_CREDENTIAL = 1_000_000
-# Those of the credential for metering, whose file url says where it may be sent.
+# Keys of the metering credential; its file url restricts the destination.
 _METERING_CREDENTIAL = {**_CREDENTIAL, "token": "token", "url": "url"}
 _METERING_KEY = "metering"
-# A request is for pods that wait: a machine without a valid reading gets no more than this.
+# A request is for waiting pods: a machine without a valid reading gets at most this time.
 _PATIENCE_WITH_MACHINES = 3.0
 _METRICS = "metrics"
 METERING_FILE = "metering.prom"
 
 
 def metrics_folder(run_dir: str) -> Path:
-    """Where the metrics of a fleet's runs are."""
+    """Folder of the metrics of a fleet's runs."""
     return Path(run_dir) / _METRICS
 
 
 def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
-    """The steps of the run through the fleet, in the words of fleet_reconciliation."""
+    """The steps of the run, by the names of fleet_reconciliation."""
     placement, steps = fleet.spec["placement"], ["snapshot", "read", "merge", "statuses"]
     source = fleet.spec["metering"]["source"]
-    # A request waits for pods: one Prometheus is asked for them, but not each Kepler.
+    # Pods wait for a request: it queries one Prometheus, but not each Kepler.
     if source == "prometheus" or (source == "kepler" and trigger.is_whole):
         steps.append("meter")
     if placement["enabled"]:
@@ -179,9 +179,9 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
 
 
 def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:
-    """The ConfigMap of the fleet's last binding; None where it binds nothing or may have none.
+    """The ConfigMap of the fleet's last binding; None if it binds nothing or may have none.
 
-    Its name has the fleet's uid, so that a new fleet takes over nothing of an old one.
+    Its name has the fleet's uid, so that a new fleet inherits nothing from an old one.
     """
     placement = fleet.spec["placement"]
     if not (placement["enabled"] and placement["bind"]):
@@ -192,7 +192,7 @@ def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:
 
 
 def publication_of(fleet: PowerFleet, options: Parameters) -> Record | None:
-    """The ConfigMap of the fleet's curves and plan for extenders; None where it may have none."""
+    """The ConfigMap of the fleet's curves and plan for extenders; None if it may have none."""
     if not fleet.spec["placement"]["enabled"]:
         return None
     if fleet.namespace not in options["publish_namespaces"]:
@@ -222,7 +222,7 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
     taken = _taken(observe, _READ)
     if not trigger.is_whole:
         taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
-        # A model holds as long as the readings; who registers another one waits for a whole run.
+        # A model is valid as long as the readings; a newly registered one waits for a full run.
         taken["model_max_age"] = max(600.0, float(observe["maxAgeSeconds"]))
     return {
         **taken,
@@ -232,7 +232,7 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
 
 
 def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
-    """The writer of a spec chooses the URL, so the credential itself says where it may be sent."""
+    """The credential restricts its own destination, because writers of specs choose the URL."""
     taken, observe = _taken(fleet.spec["metering"], _METER), fleet.spec["observe"]
     taken["labels"] = {one["name"]: one["value"] for one in fleet.spec["metering"]["labels"]}
     taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
@@ -266,7 +266,7 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
     for file_name, key in keys.items():
         path = Path(folder) / file_name
         try:
-            # kubelet keeps the bytes of the Secret, which editors end with a line break.
+            # kubelet keeps the bytes of the Secret; editors add a final line break.
             entry[key] = path.read_bytes()[:_LONGEST_CREDENTIAL].decode().rstrip("\r\n")
         except FileNotFoundError:
             continue
@@ -279,5 +279,5 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
 
 
 def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """Options by name; what has no default in the definition may be missing."""
+    """Options by name; keys without a default in the definition may be missing."""
     return {name: given[key] for name, key in names.items() if key in given}

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a PowerFleet: what came of a run, and whether that is worth a write.
+"""The status of a PowerFleet: the outcome of a run, and the decision whether to write it.
 
-A status that says the same as the stored one is written only as a heartbeat. Measured values move
-all the time, so they count as the same until they have moved notably.
+An unchanged status is written only as a heartbeat. Measured values vary all the time, so they count
+as unchanged within a tolerance.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MOST_LISTED = 20
-# By how much a value must move to count as another one: a share of the stored one, or so many units.
+# Tolerances of a value: a share of the stored one, or a number of units.
 _NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
 
 
@@ -46,19 +46,19 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """As a reason of a condition: NodeConfigsFailed, ReadFailed."""
+        """Reason for a condition: NodeConfigsFailed, ReadFailed."""
         return "".join(part.capitalize() for part in self.step.split("_")) + "Failed"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did. ``summary`` is that of the fleet's run; None: it did not come so far.
+    """Outcome of a run.
 
-    ``unbound`` has the pods that had a node in the plan and are not bound, by namespace and name, with
-    the reasons; None: nothing was bound, or the run did not come so far.
-    ``refused`` has a sentence for each object that the API server did not take, in steps that went on.
-    ``metered`` is None without step ``meter``, and where that gave nothing, ``metering_failure`` is the
-    reason.
+    ``summary`` is that of the fleet's run; None: the run ended before. ``unbound`` has the pods
+    with a node in the plan that are not bound, by namespace and name, with the reasons; None:
+    nothing was bound, or the run ended before. ``refused`` has a sentence for each object that the
+    API server refused, in steps that continued. ``metered`` is None without step ``meter``; if that
+    gave nothing, ``metering_failure`` is the reason.
     """
 
     trigger: str
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def suspended_status(fleet: PowerFleet) -> Status:
-    """The stored status of a fleet that is suspended, which says so."""
+    """The stored status with the condition of a suspended fleet."""
     sentence = "The fleet is suspended: nothing is read, placed or written until suspend is false."
     return {
         **_kept(fleet),
@@ -92,7 +92,7 @@ def suspended_status(fleet: PowerFleet) -> Status:
 
 
 def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
-    """The status after a run; parts that it did not reach are as they were."""
+    """The status after a run; parts that it did not reach are unchanged."""
     parts = {
         "nodes": _nodes(fleet, outcome),
         "curves": _curves(fleet, outcome),
@@ -127,9 +127,9 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
 def is_due(
     status: Object, stored: Object, heartbeat_seconds: float | None, now: datetime.datetime
 ) -> bool:
-    """Whether a status is to be written: it tells something new, or the heartbeat is due.
+    """Whether a status is due: it has a change, or the heartbeat is due.
 
-    ``heartbeat_seconds`` is None where there was no run whose heart could beat.
+    ``heartbeat_seconds`` is None if there was no run.
     """
     if _essence(status, stored) != _essence(stored, stored):
         return True
@@ -143,14 +143,14 @@ def is_due(
 
 
 def _essence(status: Object, stored: Object) -> Status:
-    """What of a status is new if it changes."""
+    """The part of a status whose change causes a write."""
     essence = {
         name: status.get(name) or None
         for name in ("observedGeneration", "nodes", "curves", "failing", "unplaced")
     }
     told = {"pods": dict(status.get("pods") or {})}
     if not told["pods"].get("bound"):
-        # That a run found nothing to bind is no news.
+        # A run without bindings causes no write.
         told["pods"]["bound"] = member(stored, "pods", "bound") or 0
     watts = status.get("watts") or {}
     told["watts"] = {
@@ -173,7 +173,7 @@ def _essence(status: Object, stored: Object) -> Status:
 
 
 def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> float | None:
-    """The stored value where the new one is not notably another."""
+    """The stored value if the new one is within the tolerance."""
     new, old = number(value), number(stored)
     if new is None or old is None:
         return new
@@ -181,7 +181,7 @@ def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> f
 
 
 def _conditions(status: Object) -> list[dict[str, t.Any]]:
-    """Our conditions of a stored status, without what cannot be read; others have theirs beside."""
+    """Our readable conditions of a stored status, without those of other writers."""
     names = ("type", "status", "reason", "message")
     return [
         dict(one)
@@ -192,7 +192,7 @@ def _conditions(status: Object) -> list[dict[str, t.Any]]:
 
 
 def _kept(fleet: PowerFleet) -> Status:
-    """The stored parts, which are all of ours but the conditions."""
+    """The stored parts: all of ours except the conditions."""
     names = (
         *("nodes", "curves", "watts", "metering", "hottestInlet"),
         *("pods", "failing", "unplaced", "lastRun"),
@@ -288,7 +288,7 @@ def _pods(fleet: PowerFleet, outcome: Outcome) -> Status:
 
 
 def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
-    """One sentence for each node of which something failed, in the order of names."""
+    """One sentence for each node with a failure, in the order of names."""
     if outcome.errors is None:
         return list(member(fleet.status, "failing") or [])
     sentences: dict[str, str] = {}
@@ -405,7 +405,7 @@ def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
 
 
 def _not_reached(fleet: PowerFleet, name: str) -> Status:
-    """As it was; a run that ended before it says nothing about it."""
+    """The condition unchanged, because the run ended before it."""
     for stored in _conditions(fleet.status):
         if stored["type"] == name:
             parts = (stored["status"], stored["reason"], stored["message"])

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Writing the status of a PowerFleet, and Events for what people must see of it."""
+"""Writes of a PowerFleet's status, and Events for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Told = tuple[Object, str]
 FIELD_MANAGER = "wattwise-power-fleet"
 _REPORTER = "wattwise.github.io/power-fleet"
 _MOST_NAMED = 3
-# A hall without power must not become a thousand Events; that of the fleet counts them.
+# A power failure must not cause a thousand Events; the fleet's Event has the number.
 _MOST_EVENTS = MOST_LISTED
 
 
@@ -44,8 +44,8 @@ def write_status(
 ) -> Result:
     """Write a status that is due, with its Events; the result has changed, written and diff.
 
-    ``nodes`` are those of the cluster; each one whose machine is lost gets an Event as well.
-    Nothing is written where the fleet was deleted or replaced meanwhile. Raises WattwiseError.
+    ``nodes`` are the cluster's nodes; each one with a lost machine gets an Event as well. Nothing
+    is written if the fleet was deleted or replaced meanwhile. Raises WattwiseError.
     """
     if not is_due(status, fleet.status, heartbeat_seconds, context.now()):
         return {"changed": False, "written": False, "diff": []}
@@ -67,7 +67,7 @@ def write_status(
 def tell(
     kube: Kube, fleet: PowerFleet, reason: str, note: str, context: Context, is_bad: bool = True
 ) -> None:
-    """An Event about the fleet; a run is as good without, so a refusal is a warning."""
+    """An Event about the fleet; it is optional, so a refusal is a warning."""
     event = events.Event("Warning" if is_bad else "Normal", reason, "Reconciling", _REPORTER)
     try:
         events.tell_again(kube, context, {**fleet.manifest, "kind": KIND}, note, event)
@@ -78,9 +78,9 @@ def tell(
 def tell_refused(
     kube: Kube, fleet: PowerFleet, statuses: t.Iterable[Object], context: Context
 ) -> None:
-    """Events about RmdWorkloads that are not carried out, and one about the fleet.
+    """Events about failed RmdWorkloads, and one about the fleet.
 
-    ``statuses`` are manifests of those that changed.
+    ``statuses`` are manifests of changed statuses.
     """
     refused = [
         (one, f"{condition['reason']}: {condition['message']}")
@@ -108,7 +108,7 @@ def _tell_each(
             if member(obj, "metadata", "uid"):
                 events.tell_again(kube, context, dict(obj), note, event)
         except ApiError as error:
-            # The namespace of one of them may be ending; the others are told.
+            # The namespace of one object may be terminating; the others still get their Events.
             refusals.append(f"{obj['kind']} {_key(obj)}: {error}")
     if refusals:
         context.warn(
@@ -142,9 +142,9 @@ def _tell_lost(
     nodes: t.Sequence[Object],
     context: Context,
 ) -> None:
-    """Tell of machines that fail now and did not before; both lists have the first by name."""
+    """Write Events about newly failing machines; both lists have the first by name."""
     stored = [one.get("node") or "" for one in fleet.status.get("failing") or []]
-    # Behind the end of a full list nobody knows which have failed before.
+    # Former failures beyond the end of a full list are unknown.
     last = max(stored) if len(stored) >= MOST_LISTED else None
     lost = {
         one["node"]: one["message"]

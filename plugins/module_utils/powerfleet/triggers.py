@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a run takes place, and what of the run before it must be known for that.
+"""Reason of a run, and the state of the run before it.
 
-The watcher asks for a run by annotations, and ansible-operator begins one every interval. The
-annotation of a request stays, so the run folder remembers which request was served; a folder that
-was lost makes the next run a whole one, and nothing else.
+The watcher requests a run by annotations, and ansible-operator begins one every interval. The
+annotation of a request stays, so the run folder remembers the served request. A lost folder only
+makes the next run a full one.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
 )
 
 START, SPEC_CHANGED, INTERVAL = "start", "spec", "interval"
-# What a request may be for; several are separated by commas.
+# Reasons of a request, separated by commas.
 REQUESTS = ("pods", "nodes", "node-configs", "rmd")
 _NODE_CONFIG_REQUESTS = frozenset({"nodes", "node-configs"})
-# Requests that follow one another closely must not keep the machines from being read.
+# Frequent requests must not prevent the reading of machines.
 _LONGEST_WITHOUT_READING = 2.0
 _FILE = "power-fleet.json"
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """Why a run takes place. ``requests`` is empty where everything is to be done."""
+    """Reason of a run. ``requests`` is empty for a full run."""
 
     name: str
     requests: frozenset[str] = frozenset()
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything is done, and every machine is read whose fetchInterval is over."""
+        """Whether the run is full, and reads every machine whose fetchInterval is over."""
         return not self.requests
 
     @property
     def renders(self) -> bool:
-        """Whether NodeConfigs are made of their templates."""
+        """Whether NodeConfigs are rendered from their templates."""
         return self.is_whole or bool(self.requests & _NODE_CONFIG_REQUESTS)
 
     @property
     def refreshes_rmd(self) -> bool:
-        """Whether RmdWorkloads are brought to their daemons."""
+        """Whether RmdWorkloads are written to their daemons."""
         return self.is_whole or "rmd" in self.requests
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What the run folder remembers; empty where there was no run, or one for another fleet."""
+    """State in the run folder; empty without a former run for this fleet."""
 
     uid: str = ""
     generation: int = 0
@@ -72,7 +72,7 @@ class Memory:
 
     @classmethod
     def read(cls, folder: Path) -> Memory:
-        """Never fails: a file that cannot be read is none."""
+        """Never fails: an unreadable file counts as missing."""
         try:
             stored = json.loads((folder / _FILE).read_text(encoding="utf-8"))
             return cls(
@@ -86,7 +86,7 @@ class Memory:
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Raises InvalidInput where the folder cannot be written."""
+        """Raises InvalidInput if the folder cannot be written."""
         moments = {"whole_at": self.whole_at, "succeeded_at": self.succeeded_at}
         content = {
             **vars(self),
@@ -102,7 +102,7 @@ class Memory:
     def after(
         self, fleet: PowerFleet, trigger: Trigger, now: datetime.datetime, succeeded: bool
     ) -> Memory:
-        """What is to be remembered once a run for the fleet was made."""
+        """The state to remember after a run for the fleet."""
         last = self.succeeded_at if self.uid == fleet.uid else None
         return Memory(
             uid=fleet.uid,
@@ -114,7 +114,7 @@ class Memory:
 
 
 def trigger_of(fleet: PowerFleet, memory: Memory, now: datetime.datetime) -> Trigger:
-    """Why the run that begins now takes place."""
+    """Reason of the run that begins now."""
     if memory.uid != fleet.uid or memory.whole_at is None:
         return Trigger(START)
     if memory.generation != fleet.generation:

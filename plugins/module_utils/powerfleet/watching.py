@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The watcher: asks for a run of a fleet when something in the cluster changes that it acts upon.
+"""The watcher: requests a run of a fleet after a relevant change in the cluster.
 
 A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher also
-replaces a reconcile period that ansible-operator cannot read, because that keeps all runs from
-beginning. It writes nothing else, decides nothing, and keeps nothing: a run reads for itself what
-is to be done. What changes while no watcher runs is found by the next run of the interval; only
-waiting pods, which people wait for, are asked for anew when it starts.
+replaces a reconcile period that ansible-operator cannot read, because it prevents all runs. It
+writes nothing else, decides nothing, and keeps nothing: a run reads the cluster itself. The next
+run of the interval finds changes during an absence of the watcher; only waiting pods, which are
+urgent, are requested again at its start.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Watcher:
         self._requests = Requests()
         # Guards both, and is notified of every change to them.
         self._changed = threading.Condition()
-        # Fleets without runs, because ansible-operator cannot read their period; when to write it.
+        # Fleets whose period ansible-operator cannot read, and the times to write it.
         self._stuck: dict[str, float] = {}
         self._watches: dict[reasons.Source, threading.Event] = {}
         self._crash: BaseException | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Watch and ask until ``stop`` is set. Raises what ended a thread that may not end."""
+        """Watch and request until ``stop`` is set. Raises the error of a failed thread."""
         fleets = Collection(
             self._kube, resource.ALL, view_fleet, self._fleet_changed, say=self._say
         )
@@ -75,7 +75,7 @@ class Watcher:
         while not stop.is_set() and self._crash is None:
             with self._changed:
                 left = self._requests.next_at - time.monotonic()
-                # A signal is seen in between: the standard library cannot wait for both.
+                # Polling handles signals, because the standard library cannot wait for both.
                 self._changed.wait(min(max(left, 0.0), 0.5))
                 due = self._requests.take(time.monotonic(), self._interval_of)
                 fleets_now = dict(self._fleets)
@@ -129,7 +129,7 @@ class Watcher:
             self._changed.notify_all()
 
     def _take_stuck(self, now: float) -> list[PowerFleet]:
-        """Each again and again, until a change of the fleet shows that its period is readable."""
+        """Repeat each write until a change of the fleet shows a readable period."""
         due = [key for key, at in self._stuck.items() if at <= now]
         self._stuck.update(dict.fromkeys(due, now + _REPEAT_SECONDS))
         return [self._fleets[key] for key in due]
@@ -150,7 +150,7 @@ class Watcher:
             return
         names = ",".join(sorted(request.reasons))
         annotations = {resource.REQUESTED_AT: _now(), resource.REQUESTED_FOR: names}
-        # The uid, so that a new fleet of the same name is not asked for the old one's sake.
+        # The uid, so that a new fleet of the same name gets no request of the old one.
         body = {"metadata": {"uid": fleet.uid, "annotations": annotations}}
         path = resource.path_of(fleet.namespace, fleet.name)
         query = {"fieldManager": FIELD_MANAGER}
@@ -166,7 +166,7 @@ class Watcher:
 
 
 def view_fleet(manifest: Object) -> PowerFleet | None:
-    """None for a fleet that is being deleted or cannot be read, which its own runs tell."""
+    """None for a fleet that is being deleted or unreadable, which its own runs report."""
     if resource.is_ending(manifest):
         return None
     fleet = resource.parse(manifest)
@@ -183,9 +183,9 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """The container's program: 0 when it was told to end, 1 with one sentence when it cannot go on.
+    """The container's program: 0 after a signal to end, 1 with one sentence if it fails.
 
-    The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it asks its own.
+    The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it uses its own.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

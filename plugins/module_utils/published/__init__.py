@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Published measurements of servers: ``curves.match`` finds the nearest ones of a server.
 
-Room ``published`` imports ``base`` alone.
+Room ``published`` imports only ``base``.
 """

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The published measurements that are nearest to a server, as one curve of shares of its load.
+"""The nearest published measurements of a server, as one curve of shares of its load.
 
 The nearest is the same processor; then its series, then a neighbouring generation; then the series
-that the vendor's model of the server tells. Watts are scaled by the number of cores.
+that the vendor's server model implies. Watts are scaled by the number of cores.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Match = t.Literal["processor", "series", "generation", "model"]
 # From the nearest to the farthest.
 MATCHES: tuple[Match, ...] = ("processor", "series", "generation", "model")
 
-# Generations farther apart, and servers that are larger or smaller by more, are not alike.
+# Limits of similar generations and server sizes.
 _MOST_GENERATIONS = 2
 _MOST_DOUBLINGS = 2.0
-# Of watts by cores of a processor. Left out one by one, the table's servers are off by 18.5 % on
-# average; by 20.5 % with watts in proportion to cores.
+# Exponent of watts by cores of a processor. The leave-one-out error over the table is 18.5 % on
+# average; 20.5 % with watts in proportion to cores.
 _EXPONENT = 0.5
 _NUMBER = re.compile(r"\d|_max")
 _THREADS = 2
-# Weights of a generation, of another line of it, and of doubling cores a chip and chips.
+# Weights of a generation, of another line of it, and of doubling cores per chip and chips.
 _GENERATION, _VARIANT, _CORES, _CHIPS = 2.0, 0.5, 1.0, 0.5
-# Single measurements differ by the server around the processor, so that several are averaged.
+# Single measurements differ by the server around the processor, so several are averaged.
 _MOST_ROWS = 3
 _AS_NEAR = 0.75
 
@@ -76,10 +76,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Published:
-    """The watts of a server at 0, 10, … 100 % load, and the measurements that they come from.
+    """The watts of a server at 0, 10, … 100 % load, and their measurements.
 
-    ``scale`` is the number of its cores by that of the measured ones, ``generations`` how many
-    generations apart they are.
+    ``scale`` is the ratio of its cores to the measured ones, ``generations`` their distance in
+    generations.
     """
 
     watts: tuple[float, ...]
@@ -100,29 +100,29 @@ def table() -> tuple[Row, ...]:
 
 
 def rows_of(processor: str, rows: t.Sequence[Row] | None = None) -> list[Row]:
-    """The measurements of a processor, as firmware writes its model."""
+    """The measurements of a processor by firmware's name of its model."""
     name = processor_name(processor)
-    if not _NUMBER.search(name):  # "Intel Xeon" is every one of them
+    if not _NUMBER.search(name):  # "Intel Xeon" would match all of them
         return []
     known = table() if rows is None else rows
     bare = without_tier(name)
     return (
         [row for row in known if row.processor == name]
         or [row for row in known if without_tier(row.processor) == bare]
-        # Firmware leaves the end away: "Altra Max" of M128-30.
+        # Firmware omits the end: "Altra Max" of M128-30.
         or [row for row in known if row.processor.startswith(f"{name}_")]
     )
 
 
 def cores_of(system: System, cpu_capacity: float, *, is_arm: bool = False) -> float:
-    """Cores of the server; if unknown, its CPUs, of which x86 servers run two a core."""
+    """Cores of the server; if unknown, from its CPUs, two per core on x86."""
     return float(system.cores or 0) or cpu_capacity / (1 if is_arm else _THREADS)
 
 
 def match(
     system: System, cpu_capacity: float, rows: t.Sequence[Row] | None = None
 ) -> Published | str:
-    """The nearest published measurements, or why there are none.
+    """The nearest published measurements, or the reason of none.
 
     ``rows`` are all measurements, the shipped ones if None.
     """
@@ -133,7 +133,7 @@ def match(
     same = _of_like_size(rows_of(processor, known), cores)
     if same:
         nearest = min(_doublings(row.cores, cores) for row in same)
-        # The same processor, but another number of it, is scaled too.
+        # The same processor with another count is scaled too.
         chosen = [row for row in same if _doublings(row.cores, cores) == nearest]
         return _published("processor", chosen, system.sockets, cores, 0)
     if series is not None:
@@ -150,12 +150,12 @@ def _of_like_size(rows: t.Iterable[Row], cores: float) -> list[Row]:
 
 
 def _doublings(one: float, other: float) -> float:
-    """How often the smaller must be doubled to have the larger."""
+    """Number of doublings from the smaller to the larger."""
     return abs(math.log2(one / other))
 
 
 class _Candidate(t.NamedTuple):
-    """A measurement of a series, and how far it is from the server."""
+    """A measurement of a series, and its distance from the server."""
 
     distance: float
     generations: int
@@ -215,10 +215,10 @@ def _published(
 
 
 def _scaled(row: Row, sockets: int | None, cores: float) -> list[float]:
-    """Watts of a server with so many processors and cores, by the row.
+    """Watts of a server with these processors and cores, by the row.
 
-    Processors of a series with more cores have slower ones. Idle watts are in part those of the
-    server around the processors.
+    Processors of a series with more cores have slower ones. Idle watts come in part from the server
+    around the processors.
     """
     on_a_chip = row.cores / row.sockets
     chips = (sockets or max(1, round(cores / on_a_chip))) / row.sockets

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names of processors as firmware writes them, and the generation that a name tells.
+"""Processor names from firmware, and their generations.
 
 Generations count per maker, so that neighbours are one apart: EPYC by Zen, Xeon from E5 v1 on.
 """
@@ -32,9 +32,9 @@ _XEON_SIX = 10
 
 
 class Series(t.NamedTuple):
-    """Maker, line and generation; only servers of the same maker and line are alike.
+    """Maker, line and generation; only servers of the same maker and line are similar.
 
-    ``variant`` tells lines of one generation apart that are less alike than others.
+    ``variant`` distinguishes less similar lines of one generation.
     """
 
     maker: str
@@ -44,26 +44,26 @@ class Series(t.NamedTuple):
 
 
 def processor_name(model: str) -> str:
-    """A model as firmware writes it, as the table writes it: ``intel_xeon_e5_2670v2``."""
+    """Firmware's name of a model in the table's form: ``intel_xeon_e5_2670v2``."""
     bare = _MARKS.sub(" ", model[:_LONGEST_MODEL].lower())
     return _VERSION.sub(r"\1", _SEPARATORS.sub("_", bare).strip("_"))
 
 
 def without_tier(name: str) -> str:
-    """The name without Platinum, Gold, Silver and Bronze, which not everybody writes."""
+    """The name without Platinum, Gold, Silver and Bronze, which are often omitted."""
     return _TIER.sub("intel_xeon_", name)
 
 
 @functools.lru_cache(maxsize=1024)
 def series_of(name: str) -> Series | None:
-    """The series of a processor's name; None if the name tells none."""
+    """The series of a processor's name; None without one."""
     found = _EPYC.match(name)
     if found:
         return Series("AMD", "EPYC", int(found["generation"]), found["line"])
     if _SIX.match(name):
         return Series("Intel", "Xeon", _XEON_SIX)
     found = _SCALABLE.match(name)
-    # Without its tier, only a number from 8000 on is not one of the years before 2010.
+    # Without its tier, a number below 8000 may belong to the years before 2010.
     if found and (_TIER.match(name) or name.startswith("intel_xeon_8")):
         return Series("Intel", "Xeon", _BEFORE_SCALABLE + int(found["generation"]))
     found = _E_VERSION.match(name)

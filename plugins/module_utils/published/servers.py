@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Generation of processors that a vendor's model of a server tells.
+"""Generation of processors by a vendor's server model.
 
-Vendors number generations: a PowerEdge R650 is of the 15th, and its last digit says Intel.
+Vendors number generations: a PowerEdge R650 is of the 15th, and its last digit means Intel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PRO_LIANT = re.compile(
 _THINK_SYSTEM = re.compile(r"\bs[rtdn]\d\d(?P<last>\d)(?:\s*v(?P<version>\d))?\b")
 _PLUS = re.compile(r"gen\s*10\s*plus")
 
-# Generations of the series by those of the servers; several where a server takes several.
+# Generations of the series by those of the servers; several if a server supports several.
 _DELL_INTEL = {2: (1, 2), 3: (3, 4), 4: (5, 6), 5: (7,), 6: (8, 9), 7: (10,)}
 _DELL_AMD = {4: (1,), 5: (2, 3), 6: (4,), 7: (5,)}
 _HPE_INTEL = {8: (1, 2), 9: (3, 4), 10: (5, 6), 11: (8, 9), 12: (10,)}
@@ -32,7 +32,7 @@ _AMD_DIGIT = "5"
 
 
 def series_of_server(manufacturer: str, model: str) -> tuple[Series, ...]:
-    """The series that a server of this model has; empty if the model tells none."""
+    """The possible series of a server of this model; empty if unknown."""
     vendor, text = manufacturer[:_LONGEST_MODEL].lower(), model[:_LONGEST_MODEL].lower()
     text = re.sub(r"[_-]+", " ", text)
     if "dell" in vendor or "poweredge" in text:

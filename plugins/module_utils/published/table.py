@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Published watts of servers by processor: medians of measurements at eleven loads.
 
-Source: the regressions that the Kepler project publishes in kepler-model-db
-(models/v0.7/specpower-0.7.11, Copyright: The Kepler Contributors, Apache-2.0), which were fitted on
-published SPECpower_ssj2008 results. The numbers are used under LICENSES/Apache-2.0.txt. A test holds
-them against the table of the lab.
+Source: the regressions of the Kepler project in kepler-model-db (models/v0.7/specpower-0.7.11,
+Copyright: The Kepler Contributors, Apache-2.0), which were fitted on published SPECpower_ssj2008
+results. The numbers are used under LICENSES/Apache-2.0.txt. A test compares them with the table of
+the lab.
 """
 
 from __future__ import annotations

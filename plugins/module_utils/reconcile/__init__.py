@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Several steps of the library as the work of one task: what roles do without documents between.
+"""Several steps of the library in one task of a role, without documents between them.
 
-Room ``reconcile`` imports rooms below it and decides only their order.
+Room ``reconcile`` imports the rooms of the steps and decides only their order.
 """

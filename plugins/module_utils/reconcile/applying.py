@@ -19,10 +19,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 
 
 class Applying:
-    """One connection for all steps, and what they did so far.
+    """One connection for all steps, and their results so far.
 
     ``result`` has ``changed``, ``diff``, ``results`` and ``pruned`` of all steps, in their order.
-    A step that fails raises its error with those of the steps before it.
+    A failed step raises its error with the results of the steps before it.
     """
 
     def __init__(self, kube: Kube, context: Context, assume: t.Sequence[t.Any]) -> None:
@@ -51,5 +51,5 @@ class Applying:
 
 
 def running(images: t.Sequence[str], part: str) -> str:
-    """The images of controllers with this text in their name; empty where there is none."""
+    """The images of controllers with this text in their name; empty if there is none."""
     return ", ".join(image for image in images if part in image)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Secrets of certificates that the library issued for Kepler, taken back once nobody mounts them."""
+"""Removal of the library's certificate Secrets for Kepler after no pod mounts them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.na
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 
-# By it cert-manager marks a Secret that it fills.
+# cert-manager's mark of its Secrets.
 _OF_CERT_MANAGER = "cert-manager.io/certificate-name"
 
 
 @dataclass(frozen=True)
 class Issued:
-    """Names of Secrets, and the labels by which the library's are known."""
+    """Names of Secrets, and the labels of the library's."""
 
     namespace: str
     secrets: t.Sequence[str]
@@ -33,9 +33,10 @@ class Issued:
 
 
 def take_back(applying: Applying, issued: Issued, context: Context) -> None:
-    """Remove the Secrets that are the library's. Those of people and of cert-manager stay.
+    """Remove the library's Secrets.
 
-    A Kepler that runs could not start again without them, so they stay while it mounts one.
+    Secrets of administrators and of cert-manager stay. A running Kepler could not restart without
+    them, so they stay while it mounts one.
     """
     kube = applying.kube
     own = [name for name in issued.secrets if _is_own(kube, issued.namespace, name, issued.labels)]
@@ -59,7 +60,7 @@ def _is_own(kube: Kube, namespace: str, name: str, labels: t.Mapping[str, str]) 
         found = kube.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
     except ApiError as error:
         if error.status == 403:
-            return False  # who may not look has not made it
+            return False  # an account without the right to read has not made it
         raise
     metadata = member(found, "metadata")
     given, annotations = member(metadata, "labels") or {}, member(metadata, "annotations") or {}
@@ -67,7 +68,7 @@ def _is_own(kube: Kube, namespace: str, name: str, labels: t.Mapping[str, str]) 
 
 
 def _mounting(kube: Kube, namespace: str, secrets: t.Collection[str]) -> str:
-    """A DaemonSet of Kepler that mounts one of the Secrets and is there to stay; else nothing."""
+    """A DaemonSet of Kepler that mounts one of the Secrets and will stay; else nothing."""
     if not secrets:
         return ""
     path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
@@ -80,7 +81,7 @@ def _mounting(kube: Kube, namespace: str, secrets: t.Collection[str]) -> str:
 
 
 def _is_ending(kube: Kube, namespace: str, item: t.Mapping[str, t.Any]) -> bool:
-    """Whether it is being deleted, or its owner is gone and the garbage collector is to come."""
+    """Whether it is being deleted, or will be garbage collected because its owner is gone."""
     if member(item, "metadata", "deletionTimestamp"):
         return True
     owners = objects(member(item, "metadata", "ownerReferences"))
@@ -95,7 +96,7 @@ def _is_there(kube: Kube, namespace: str, owner: t.Mapping[str, t.Any]) -> bool:
         return False
     except ApiError as error:
         if error.status == 403:
-            return True  # nobody may remove a Secret because he may not look
+            return True  # a missing right to read must not lead to a removal
         raise
     is_same = member(found, "metadata", "uid") == owner["uid"]
     return is_same and not member(found, "metadata", "deletionTimestamp")

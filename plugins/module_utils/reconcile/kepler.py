@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kepler on the nodes of a cluster: judged, installed and told in one task."""
+"""Kepler on the nodes of a cluster: verdicts, installation and status in one task."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ SPEC = KUBERNETES.merge(
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Run Kepler on every node that can be metered, by ``spec`` or by a KeplerSystem.
 
-    Raises WattwiseError, with what was done so far. A KeplerSystem is told the error first; with
-    ``on_error: report`` the error is in its status and in the result alone.
+    Raises WattwiseError, with the results so far. A KeplerSystem gets the error in its status
+    first; with ``on_error: report`` it is only there and in the result.
     """
     given = SPEC.complete(parameters)
     kube = Kube.connect(given)
@@ -96,7 +96,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 @dataclass
 class _Run:
-    """One run, and what is known so far. ``resource`` is the KeplerSystem, if there is one."""
+    """One run and its state. ``resource`` is the KeplerSystem, if there is one."""
 
     kube: Kube
     given: Parameters
@@ -143,7 +143,7 @@ class _Run:
         if not found:
             return
         told = rivals.sentence(found, takes_force=self.resource is None)
-        # Whoever may create a Deployment could stop an installed Kepler from being kept up.
+        # Otherwise any creator of a Deployment could stop the upkeep of an installed Kepler.
         if not member(self.resource, "status", "appliedGeneration"):
             raise Failed("AnotherKepler", told)
         self.context.warn(told)
@@ -204,7 +204,7 @@ class _Run:
         self._write(unwanted, state="absent")
 
     def result(self, failure: Failure | None) -> Result:
-        """What was done and what is there now, as the status of a KeplerSystem has it."""
+        """The changes and the present state, in the form of a KeplerSystem's status."""
         told = status.status_of(
             self._seen(failure), generation_of(self.resource), stored_status(self.resource)
         )
@@ -235,9 +235,9 @@ class _Run:
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
-    """Remove the owner, with it all that it owns, and everything outside of the namespace.
+    """Remove the owner with its objects, and everything outside of the namespace.
 
-    The namespace, Secrets and a KeplerSystem are people's, and stay.
+    The namespace, Secrets and a KeplerSystem belong to people, and stay.
     """
     applying = Applying(kube, context, ())
     namespace, name = given["namespace"], given["name"]
@@ -248,7 +248,7 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
 
 
 def _exists(kube: Kube, manifest: Object) -> bool:
-    """Whether an object is there. Who may not look has not made it."""
+    """Whether an object exists. An account without the right to read has not made it."""
     try:
         place = kube.resource(manifest["apiVersion"], manifest["kind"])
         return kube.find(place.path(manifest["metadata"]["name"])) is not None
@@ -282,7 +282,7 @@ def _identity(item: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _workload(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Of a workload its labels, the images of its pods and their node selector."""
+    """Labels of a workload, the images of its pods and their node selector."""
     metadata = item.get("metadata") or {}
     pod = member(item, "spec", "template", "spec")
     return {
@@ -294,7 +294,7 @@ def _workload(item: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _node(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Of a Node what verdicts stand on."""
+    """Fields of a Node for verdicts."""
     return {
         "metadata": item.get("metadata"),
         "spec": {"providerID": member(item, "spec", "providerID")},

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Add-ons of Kepler: rendered for what the cluster serves, applied as one set, and told."""
+"""Add-ons of Kepler: rendered for the served kinds, applied as one set, with a status."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ SPEC = KUBERNETES.merge(
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Apply the add-ons of Kepler, by ``spec`` or by KeplerAddons.
 
-    Raises WattwiseError, with what was done so far. KeplerAddons are told the error first; with
-    ``on_error: report`` the error is in their status and in the result alone.
+    Raises WattwiseError, with the results so far. KeplerAddons get the error in their status first;
+    with ``on_error: report`` it is only there and in the result.
     """
     given = SPEC.complete(parameters)
     kube = Kube.connect(given)
@@ -98,9 +98,10 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 @dataclass
 class _Run:
-    """One run, and what is known so far. ``resource`` are the KeplerAddons, if there are any.
+    """One run and its state.
 
-    ``failures`` have the sentences of steps that failed for one add-on, by its condition.
+    ``resource`` are the KeplerAddons, if there are any. ``failures`` have the sentences of failed
+    steps of one add-on, by its condition.
     """
 
     kube: Kube
@@ -135,7 +136,7 @@ class _Run:
         self._raise_problems()
 
     def _raise_problems(self) -> None:
-        """Raise Failed if anything failed; by now all that does not depend on it is done."""
+        """Raise Failed if anything failed; all independent steps are done by now."""
         keys = {status.identity(each) for part in self.parts for each in part.manifests}
         refused = [
             each["error"]
@@ -152,12 +153,12 @@ class _Run:
     def _apply(self, wanted: Addons) -> None:
         self._label_namespace(wanted)
         self._write_objects(wanted)
-        # Certificates of cert-manager are pruned by now, so that it does not issue again.
+        # cert-manager's Certificates are pruned by now, so that it does not issue again.
         if wanted.certificates is not None and self._is_of_library(wanted):
             self._keep_certificates(wanted, wanted.certificates)
 
     def _label_namespace(self, wanted: Addons) -> None:
-        """Make the namespace. Labels that are somebody else's are a failure of the mesh alone."""
+        """Make the namespace. Labels of other owners are a failure of the mesh only."""
         has = {part.condition for part in self.parts if part.manifests}
         own = telemetry.namespace_labels(has_collectors="Logging" in has)
         of_mesh = mesh.namespace_labels(wanted.mesh if "ServiceMesh" in has else None)
@@ -186,7 +187,7 @@ class _Run:
                 {"api_version": version, "kind": kind, "namespace": wanted.namespace}
                 for version, kind in (*known, *kinds.OWN_KINDS)
             ],
-            # The spec alone says what is wanted, and not how much of the cluster could be read.
+            # Only the spec decides, independent of the readable part of the cluster.
             prune_max=1.0,
             on_error="report",
         )
@@ -195,7 +196,7 @@ class _Run:
         self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
 
     def _keep_certificates(self, addons: Addons, wanted: Certificates) -> None:
-        """Certificates without cert-manager. No other add-on waits for them."""
+        """Certificates without cert-manager, independent of other add-ons."""
         try:
             self._refuse_two_issuers(addons)
             self._issue(addons, wanted)
@@ -204,7 +205,7 @@ class _Run:
             self.failures["Certificates"] = str(error)
 
     def _refuse_two_issuers(self, addons: Addons) -> None:
-        """Two issuers of one Secret would replace each other's certificates without end."""
+        """Two issuers of one Secret would replace each other's certificates forever."""
         if "Certificate" not in self.served or self.context.check_mode:
             return
         secrets = set(certificates.certificate_names(addons).values())
@@ -238,11 +239,11 @@ class _Run:
             },
             "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
         }
-        # As the certificates themselves: cert-manager may have had the Secret before.
+        # Like the certificates themselves: cert-manager may have had the Secret before.
         self._write([secret], force_conflicts=True)
 
     def result(self, failure: Failure | None) -> Result:
-        """What was done and what is there now, as the status of KeplerAddons has it."""
+        """The changes and the present state, in the form of KeplerAddons' status."""
         told = status.status_of(
             self._seen(failure), generation_of(self.resource), stored_status(self.resource)
         )
@@ -284,7 +285,7 @@ class _Run:
         return found
 
     def _unready(self, addons: Addons) -> str:
-        """Why cert-manager's certificates are not ready; empty where others issue."""
+        """Why cert-manager's certificates are not ready; empty for other issuers."""
         wanted = addons.certificates
         is_issued_there = wanted is not None and certificates.is_of_cert_manager(
             wanted, self.served
@@ -302,9 +303,9 @@ class _Run:
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
-    """Remove the owner, with it all that it owns, labels of the namespace and own Secrets.
+    """Remove the owner with its objects, labels of the namespace and own Secrets.
 
-    Namespaces and KeplerAddons stay. The option ``spec`` gives names of Secrets alone.
+    Namespaces and KeplerAddons stay. The option ``spec`` only gives names of Secrets.
     """
     applying = Applying(kube, context, ())
     namespace = given["namespace"]
@@ -333,7 +334,7 @@ def _issued_by(given: Parameters) -> issued_secrets.Issued:
 
 
 def _label_manager(name: str) -> str:
-    """Two KeplerAddons of one namespace never undo each other's labels."""
+    """Field manager of labels; KeplerAddons of one namespace do not undo each other's labels."""
     return f"{FIELD_MANAGER}-{name}"
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""NodeConfigs of a cluster kept equal to their templates, in one task."""
+"""NodeConfigs of a cluster, rendered and applied from their templates in one task."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
     trim_node_config,
 )
 
-# ConfigMap that owns Secrets and templates of the inventory, and their ApplySet.
+# ConfigMap that owns the inventory's Secrets and templates, and their ApplySet.
 INVENTORY = "wattwise-inventory"
 
 SPEC = KUBERNETES.merge(
@@ -95,10 +95,10 @@ SPEC = KUBERNETES.merge(
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Apply Secrets and templates, and of all templates a NodeConfig for each node they select.
+    """Apply Secrets and templates, and a NodeConfig for each node that a template selects.
 
-    Raises WattwiseError, with the results of all steps so far, where a step fails; a NodeConfig or
-    a status that the API server refuses is the failure of that object alone.
+    Raises WattwiseError, with the results of all steps so far, if a step fails; a NodeConfig or a
+    status that the API server refuses is a failure of that object only.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
@@ -114,17 +114,17 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 class Followed(t.NamedTuple):
-    """The result of ``follow_templates``, and parts of the cluster that are as it read them."""
+    """The result of ``follow_templates``, and the unchanged parts of the cluster that it read."""
 
     result: Result
     parts: Parts
 
 
 def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
-    """Of all templates of the cluster apply a NodeConfig for each node that they select.
+    """Apply a NodeConfig for each node that a template of the cluster selects.
 
-    Nothing that an inventory applied is touched: its Secrets and templates stay as they are, and so
-    do the certificates that it pinned. Raises as ``reconcile`` does.
+    Objects of an inventory are not touched: its Secrets, templates and pinned certificates stay.
+    Raises as ``reconcile`` does.
     """
     options = SPEC.complete({})
     cluster = _read(kube, context, force=False)
@@ -142,8 +142,8 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
         if pin is not None:
             annotations = {TLS_FINGERPRINT_ANNOTATION: pin, **(metadata.get("annotations") or {})}
             metadata["annotations"] = annotations
-    # Nobody repeats this run by hand, so a value of another writer would stay for ever. NodeConfigs
-    # that come from no template are not rendered.
+    # This run is automatic, so another writer's value would stay forever. NodeConfigs without a
+    # template are not rendered.
     applying = Applying(kube, context, ())
     result = _applied(applying, options, rendered, cluster.live, force=True)
     is_as_read = all(one["action"] == "unchanged" for one in result["results"])
@@ -151,7 +151,7 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
 
 
 class _Cluster(t.NamedTuple):
-    """What templates are rendered for, with the NodeConfigs also as the API server has them."""
+    """The input of rendering, with the NodeConfigs as stored by the API server as well."""
 
     parts: Parts
     live: LiveObjects
@@ -290,7 +290,7 @@ def _secret(given: Parameters, options: Parameters) -> Manifest:
 
 
 def _of_inventory(options: Parameters) -> Result:
-    """The step that brings Secrets and templates to what the inventory names."""
+    """The step that applies Secrets and templates of the inventory."""
     namespace = options["namespace"]
     kinds = [("v1", "Secret"), (f"{options['wao_group']}/v1beta1", "NodeConfigTemplate")]
     return {
@@ -313,7 +313,7 @@ def _of_inventory(options: Parameters) -> Result:
 
 def _of_templates(options: Parameters, node_configs: t.Sequence[Manifest]) -> Result:
     """The step that applies NodeConfigs and removes those without a node."""
-    # Templates that people made may be of the other group.
+    # Templates made by people may be of the other group.
     versions = [f"{options['wao_group']}/v1beta1", *(each["apiVersion"] for each in node_configs)]
     return {
         "manifests": list(node_configs),

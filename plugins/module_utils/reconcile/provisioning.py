@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Provisionings in a cluster: hosts reserved, the installer followed, agents kept, all told."""
+"""Provisionings in a cluster: reservation of hosts, installer, agents and status."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ Object = t.Mapping[str, t.Any]
 FIELD_MANAGER = "wattwise-provisioning"
 _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
 LEASE_NAME = "wattwise-provisioning"
-# How often hosts may be lost to others in one run; the next run then goes on.
+# Limit of attempts after hosts were lost to others; the next run then continues.
 _ATTEMPTS = 8
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/"
@@ -125,10 +125,10 @@ SPEC = KUBERNETES.merge(
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Reserve hosts for a Provisioning, follow its installer, keep its agents, and tell of it.
+    """Reserve hosts for a Provisioning, follow its installer, keep its agents, write its status.
 
-    Raises WattwiseError, with what was done so far. The status tells the error first; with
-    ``on_error: report`` the error is in the status and in the result alone.
+    Raises WattwiseError, with the results so far. The status gets the error first; with ``on_error:
+    report`` it is only there and in the result.
     """
     given = SPEC.complete(parameters)
     kube = Kube.connect(given)
@@ -149,13 +149,13 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         return _KIND.told(run, given["on_error"])
 
     if not given["hardware"]:
-        # Versions of BareMetalHosts decide who gets a host; no other run need wait.
+        # Versions of BareMetalHosts resolve conflicts over a host; no other run has to wait.
         return work(None)
     return alone(kube, given, context, work, LEASE_NAME)
 
 
 def _namespace(given: Parameters) -> Object:
-    """The namespace, which in check mode a task before this one may not have made."""
+    """The namespace, which may be missing in check mode."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": given["namespace"]}}
 
 
@@ -169,14 +169,14 @@ def _written(applying: Applying, given: Parameters, is_check_mode: bool) -> Obje
     applying.apply({"manifests": [manifest], "field_manager": FIELD_MANAGER})
     found = _KIND.find(applying.kube, given)
     if found is None:
-        # In check mode it may not exist yet; otherwise somebody is deleting it.
+        # In check mode it may not exist yet; otherwise it is being deleted.
         return manifest if is_check_mode else None
     return {**found, "spec": given["spec"]}
 
 
 @dataclass
 class _Run:
-    """One run, and what is known so far."""
+    """One run and its state."""
 
     kube: Kube
     given: Parameters
@@ -197,7 +197,7 @@ class _Run:
         self.applying = Applying(self.kube, self.context, [_namespace(self.given)])
 
     def steps(self) -> None:
-        """Read, reserve, write what comes out, install, keep the agents."""
+        """Read, reserve, write the outputs, install, keep the agents."""
         self._read()
         wanted = t.cast("Wanted", self.wanted)
         self._reserve(wanted)
@@ -230,7 +230,7 @@ class _Run:
             )
 
     def _reserve(self, wanted: Wanted) -> None:
-        """Assign, and mark the hosts; a host that somebody else changed leads to a new choice."""
+        """Assign and mark the hosts; a host that another client changed leads to a new choice."""
         for _attempt in range(_ATTEMPTS):
             self._read_hosts()
             answer = self._assigned(wanted)
@@ -252,7 +252,7 @@ class _Run:
         objects: t.Sequence[t.Any] = ()
         told: t.Sequence[t.Any] = ()
         version, kind = bare_metal_host.API_VERSION, bare_metal_host.KIND
-        # Hosts that Redfish alone tells need no Metal3.
+        # Hosts known only from Redfish need no Metal3.
         if not hardware or self.kube.serves(version, kind):
             objects = bare_metal_host.list_objects(self.kube, namespaces)
             told = host_hardware.list_objects(self.kube, namespaces)
@@ -287,9 +287,9 @@ class _Run:
         raise failure
 
     def _store_reservation(self) -> None:
-        """Reserve hosts without BareMetalHost, which the status alone reserves.
+        """Reserve hosts without BareMetalHost, for which only the status is a reservation.
 
-        Nothing may happen to them before: a run that is cut off would leave them to others.
+        It must come first, because an interrupted run would leave them to others.
         """
         answer = t.cast("Answer", self.answer)
         if not self.given["hardware"]:
@@ -377,7 +377,7 @@ class _Run:
         self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
 
     def _install(self, wanted: Wanted) -> None:
-        """Start the installer once for equal inputs, and follow it."""
+        """Start the installer once for equal inputs, and track it."""
         image, unknown = self.given["installer_image"], self.outputs["hosts_without_key"]
         if not image:
             return
@@ -407,7 +407,7 @@ class _Run:
         place = (wanted.cluster, self.given["namespace"])
         job = cluster_objects.installer_job(wanted.request, *place, self.given["installer_image"])
         job["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
-        # Pods of a Job cannot be changed: one that has ended is replaced.
+        # Pods of a Job are immutable: an ended Job is replaced.
         job["spec"]["template"]["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
         data = cluster_objects.installer_files(*place, files["hosts_ini"], files["known_hosts"])
         self._apply([data, job], owner=self._owner(), foreign="refuse", recreate=True)
@@ -436,7 +436,7 @@ class _Run:
         self.agents = Agents(replicas, bool(image), living)
 
     def result(self, failure: Failure | None) -> Result:
-        """What was found and written so far, and the status."""
+        """The findings and writes so far, and the status."""
         seen = Seen(self.answer, self.installation, self.obstacle, self.agents, failure)
         status = status_of(seen, generation_of(self.resource), stored_status(self.resource))
         found = role_assignment.describe(self.answer) if self.answer is not None else {}
@@ -472,8 +472,8 @@ def older_with_cluster(
 ) -> str:
     """The oldest Provisioning of this cluster as namespace/name; empty if it is the own one.
 
-    ConfigMap and Job have the name of the cluster in their namespace. Labels of hosts have no
-    namespace: Cluster API would give the hosts of one such cluster to the other.
+    ConfigMap and Job are named by the cluster in their namespace. Labels of hosts have no
+    namespace, so Cluster API would confuse hosts of two clusters with one name.
     """
     mine = own["metadata"]["namespace"], own["metadata"]["name"]
     alike = [
@@ -496,7 +496,7 @@ def _cluster_of(resource: Object) -> str:
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
     """Delete the Provisioning, and release its hosts; its objects go with it.
 
-    The operator calls this for one that is being deleted. A host whose release is refused is read
+    The operator calls this for a Provisioning in deletion. A host whose release is refused is read
     again, and an error keeps the operator's finalizer.
     """
     applying = Applying(kube, context, ())
@@ -526,7 +526,7 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
 
 
 def _provisioning(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Of a Provisioning its identity and its hosts."""
+    """Identity and hosts of a Provisioning."""
     metadata = item.get("metadata") or {}
     names = ("name", "namespace", "labels", "creationTimestamp")
     return {

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs by options or by a resource: its spec is read, its status is written, whatever came of it."""
+"""Runs by options or by a resource, whose status is written in every case."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gone(WattwiseError):
 
 
 class Run(t.Protocol):
-    """One run: ``steps`` do the work, ``result`` says what was done and holds the status."""
+    """One run: ``steps`` do the work, ``result`` has the changes and the status."""
 
     applying: Applying
 
@@ -51,17 +51,17 @@ class Run(t.Protocol):
         """The resource; None for a run by options."""
 
     def steps(self) -> None:
-        """Everything. Raises WattwiseError."""
+        """Execute all steps. Raises WattwiseError."""
 
     def result(self, failure: Failure | None) -> Result:
-        """What was done so far, with ``status``."""
+        """The results so far, with ``status``."""
 
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of resource that describes what a run is to do.
+    """A kind of resource that describes a run.
 
-    ``options`` have the words of its spec; None for a kind whose spec has words of its own.
+    ``options`` have the names of its spec; None for a kind whose spec has other names.
     """
 
     api_version: str
@@ -81,13 +81,13 @@ class ResourceKind:
         return self.told(run_of(resource), given["on_error"])
 
     def find(self, kube: Kube, given: Parameters) -> Object | None:
-        """The resource of a run; None where there is none, or where it is being deleted."""
+        """The resource of a run; None if it is missing or being deleted."""
         place = self.resource_path(kube, given["namespace"], given["name"])
         found = kube.find(place)
         return None if member(found, "metadata", "deletionTimestamp") else found
 
     def resource_path(self, kube: Kube, namespace: str, name: str) -> str:
-        """Path of a resource. Raises UnknownKind where its definition is missing."""
+        """Path of a resource. Raises UnknownKind if its definition is missing."""
         return kube.resource(self.api_version, self.kind).path(name, namespace)
 
     def read(
@@ -147,7 +147,7 @@ class ResourceKind:
         run.applying.apply(how)
 
     def owner(self, run: Run, namespace: str, name: str, config_map: str) -> dict[str, str]:
-        """What owns the objects: the resource, else a ConfigMap."""
+        """Owner of the objects: the resource, else a ConfigMap."""
         if run.resource is not None:
             owner = {"api_version": self.api_version, "kind": self.kind, "name": name}
             return {**owner, "namespace": namespace}
@@ -158,9 +158,9 @@ class ResourceKind:
 
 
 def is_new_spec(resource: Object | None) -> bool:
-    """Whether somebody changed the resource since it was carried out the last time.
+    """Whether the resource changed since its last run.
 
-    Then its old objects are not wanted, however many they are. Without a change only the cluster
+    Then its old objects are unwanted, regardless of their number. Without a change only the cluster
     can have changed, perhaps by mistake.
     """
     applied = member(resource, "status", "appliedGeneration")
@@ -174,13 +174,13 @@ def generation_of(resource: Object | None) -> int:
 
 
 def stored_status(resource: Object | None) -> dict[str, t.Any]:
-    """The status that a run before has written."""
+    """The status of the run before."""
     found = member(resource, "status")
     return found if isinstance(found, dict) else {}
 
 
 def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -> str:
-    """Which keys a Secret that others make lacks, as a sentence; empty where it lacks none."""
+    """Missing keys of an external Secret, as a sentence; empty if there are none."""
     found = kube.read_secret(namespace, name)
     missing = [key for key in keys if found is None or not found[0].get(key)]
     if not missing:

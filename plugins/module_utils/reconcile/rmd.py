@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""RmdWorkloads of a cluster and its RMD daemons: read, reconciled and told in one task."""
+"""RmdWorkloads of a cluster and its RMD daemons, reconciled with statuses in one task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
 
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"
-# Role rmd labels the namespace as wattwise-rmd, and would lose its labels to an equal name.
+# Role rmd labels the namespace as wattwise-rmd; an equal name would remove its labels.
 FIELD_MANAGER = "wattwise-rmd-workloads"
 _PARTS = ("rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods")
 # The Deployment of rmd-operator has no label that every version keeps.
@@ -66,10 +66,10 @@ SPEC = KUBERNETES.merge(
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Bring all daemons to what the RmdWorkloads want, and write node states and statuses.
+    """Reconcile all daemons with the RmdWorkloads, and write node states and statuses.
 
-    A cluster without anything of RMD costs one look. Where too few daemons answered, the error is
-    raised after everything that came of the others has been written.
+    A cluster without RMD costs one read. If too few daemons answered, the error is raised after the
+    results of the others are written.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
@@ -106,11 +106,11 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def _reconciled(parameters: Parameters, context: Context) -> tuple[Result, WattwiseError | None]:
-    """What came of the daemons, and the error where too few of them answered."""
+    """Results of the daemons, and the error if too few of them answered."""
     try:
         return reconciliation.reconcile(parameters, context), None
     except WattwiseError as error:
-        if "path" not in error.fields:  # it ended before it knew anything of the daemons
+        if "path" not in error.fields:  # it ended before any answer of a daemon
             raise
         return error.fields, error
 
@@ -133,7 +133,7 @@ def _of_daemons(options: Parameters, snapshot: str, document: str) -> dict[str, 
 def _write(
     applying: Applying, options: Parameters, document: str, context: Context
 ) -> list[Manifest]:
-    """Keep one RmdNodeState for each daemon, and tell what became of workloads and daemons.
+    """Keep one RmdNodeState for each daemon, and write the results of workloads and daemons.
 
     Returns the statuses.
     """

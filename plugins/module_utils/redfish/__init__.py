@@ -3,5 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Redfish: inlet temperature, power and machine learning models, from any vendor's tree.
 
-``thermal.read_thermal`` and ``models.read_models`` are the doors, ``bmc.read`` for both at once.
+Entry points are ``thermal.read_thermal``, ``models.read_models``, and ``bmc.read`` for both at
+once.
 """

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """One visit of each BMC: inlet temperature, power and models on one connection.
 
-A BMC takes few sessions, a TLS handshake costs it most of a second, and a password that it refused
-for the temperature is not tried again for the models.
+A BMC has few sessions, and a TLS handshake takes most of a second. A password that it refused for
+the temperature is not tried again for the models.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def read(
 ) -> BmcResults:
     """Read temperature, power and models of every BMC that the targets name.
 
-    The options are those of redfish_thermal_info. Raises WattwiseError where they ask for more
-    success than there was.
+    The options are those of redfish_thermal_info. Raises WattwiseError if too few targets
+    succeeded.
     """
     now = context.now()
     inlets = poll_targets(targets, "inlet_temp")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which chassis of a BMC is the whole server, and which of its other chassis may stand in.
+"""Discovery of the chassis of the whole server, and of possible substitutes.
 
 The server is the outermost chassis that holds the ComputerSystem. Enclosures, drive bays, boards
 and accelerators are chassis too, often come first in the collection, and are warmer.
@@ -46,14 +46,14 @@ _OUTER_TYPES = frozenset(
 )
 _INNER_TYPES = frozenset({"card", "cartridge", "component", "module", "storageenclosure", "zone"})
 
-# Of services so reduced that they have no Chassis collection: iDRAC, most others, AMI, OpenBMC,
+# Usual chassis of reduced services without a Chassis collection: iDRAC, most others, AMI, OpenBMC,
 # DMTF's mockups.
 _USUAL_CHASSIS = ("System.Embedded.1", "1", "Self", "chassis", "1U")
 
 
 @dataclass(frozen=True)
 class Chassis:
-    """One chassis; ``body`` is empty where only its URI is known."""
+    """One chassis; ``body`` is empty if only its URI is known."""
 
     uri: str
     body: Object
@@ -71,13 +71,13 @@ class Chassis:
         return bool(links(_link_member(self.body, "ComputerSystems")))
 
     def link(self, name: str) -> str:
-        """The URI of a subordinate resource; where the chassis itself is unreadable, the usual."""
+        """The URI of a subordinate resource; the usual one if the chassis is unreadable."""
         return link(self.body.get(name)) if self.body else f"{identity(self.uri)}/{name}"
 
 
 @dataclass
 class Survey:
-    """The chassis of one BMC in three groups, of which the later ones are read only if needed."""
+    """The chassis of one BMC in three groups; later ones are read only if needed."""
 
     tree: Tree
     whole: list[Chassis]
@@ -88,9 +88,9 @@ class Survey:
     system: dict[str, t.Any]
 
     async def inner(self) -> list[Chassis]:
-        """Chassis that may answer where the whole server does not.
+        """Chassis that may substitute the whole server.
 
-        Raises TargetFailure where any chassis is out of order: it could be the server's.
+        Raises TargetFailure if any chassis is defective, because it could be the server's.
         """
         known = {identity(chassis.uri) for chassis in self.whole}
         found = await self._all()
@@ -99,7 +99,7 @@ class Survey:
         return [item for item in found if item.body and identity(item.uri) not in known]
 
     async def unreadable(self) -> list[Chassis]:
-        """Chassis that are listed (or usual) but absent themselves; parts of them may be there."""
+        """Chassis that are listed (or usual) but absent themselves; parts of them may exist."""
         return [item for item in await self._all() if not item.body][:_MOST_PROBED]
 
     async def _all(self) -> list[Chassis]:
@@ -109,7 +109,7 @@ class Survey:
 
 
 async def survey(tree: Tree) -> Survey:
-    """Find the chassis of the whole server. Raises TargetFailure where the BMC is out of order."""
+    """Find the chassis of the whole server. Raises TargetFailure for a defective BMC."""
     root = await tree.require(ROOT) or {}
     features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
     tree.can_expand = member(features, "NoLinks") is True
@@ -143,7 +143,7 @@ async def _systems(tree: Tree, uri: str) -> list[Object]:
 
 
 async def _linked_chassis(tree: Tree, systems: t.Sequence[Object]) -> list[Chassis]:
-    """The chassis that systems link to. Raises TargetFailure where one of them is out of order."""
+    """The chassis that systems link to. Raises TargetFailure for a defective one."""
     uris = {identity(uri): uri for body in systems for uri in links(_link_member(body, "Chassis"))}
     bodies = [(uri, await tree.require(uri)) for uri in _possible_servers(list(uris.values()))]
     return [Chassis(uri, body) for uri, body in bodies if body]
@@ -161,7 +161,7 @@ async def _read_all(tree: Tree, uris: t.Sequence[str]) -> list[Chassis]:
 
 
 def _outermost(candidates: t.Sequence[Chassis]) -> list[Chassis]:
-    """Those that no other candidate contains, and whose type is not that of a part."""
+    """The outermost candidates whose type is not that of a part."""
     uris = {identity(chassis.uri) for chassis in candidates}
     outer = [chassis for chassis in candidates if chassis.container not in uris]
     wholes = [chassis for chassis in outer if chassis.chassis_type not in _INNER_TYPES]
@@ -171,7 +171,7 @@ def _outermost(candidates: t.Sequence[Chassis]) -> list[Chassis]:
 
 
 def _possible_servers(uris: list[str]) -> list[str]:
-    """Without the accelerators, drive bays and the like, unless there is nothing else."""
+    """The chassis without accelerators, drive bays and the like, unless there are no others."""
     return [uri for uri in uris if not words.is_elsewhere(last_segment(identity(uri)))] or uris
 
 
@@ -181,7 +181,7 @@ def _link_member(body: Object, name: str) -> t.Any:
 
 
 def _identity(systems: t.Sequence[Object]) -> dict[str, t.Any]:
-    """Manufacturer, model and processors of the server, as far as its systems tell them."""
+    """Manufacturer, model and processors of the server, as far as its systems report them."""
     told = [body for body in systems if name_of(member(body, "ProcessorSummary", "Model"))]
     body = next(iter([*told, *systems]), {})
     summary = member(body, "ProcessorSummary")
@@ -202,7 +202,7 @@ def _vendor(root: Object, bodies: t.Sequence[Object]) -> str | None:
 
 
 def nothing_found(tree: Tree, what: str, reason: TargetReason = "no_sensor") -> TargetFailure:
-    """Why a walk found nothing: what was out of order on the way, else that there is nothing."""
+    """Why a walk found nothing: the defects on the way, else the absence."""
     if tree.failures:
         return tree.failures[0]
     if not tree.has_answered:

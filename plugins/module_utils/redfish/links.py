@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""References between Redfish resources, as BMCs really write them."""
+"""References between Redfish resources, in the forms of real BMCs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
 
-# As much of a URI and of a name as the status of a NodeConfig holds.
+# Limits of a URI and of a name in the status of a NodeConfig.
 LONGEST_URI = 2048
 LONGEST_NAME = 256
 _DIGITS_OR_NOT = re.compile(r"(\d+)", re.ASCII)
@@ -23,7 +23,7 @@ def link(value: t.Any) -> str:
 
 
 def is_uri(value: t.Any) -> bool:
-    """Whether this may be the URI of a resource: printable, and not longer than is kept of one."""
+    """Whether this may be the URI of a resource: printable, and within the length limit."""
     return isinstance(value, str) and len(value) <= LONGEST_URI and value.strip().isprintable()
 
 
@@ -34,7 +34,7 @@ def links(value: t.Any) -> list[str]:
 
 
 def identity(uri: str) -> str:
-    """The URI by which a resource is recognised: without fragment and trailing slash."""
+    """The canonical URI of a resource, without fragment and trailing slash."""
     return uri.partition("#")[0].rstrip("/")
 
 

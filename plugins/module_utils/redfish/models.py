@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The models that BMCs name (MachineLearningModel): the work of redfish_ml_model_info.
+"""Models named by BMCs (MachineLearningModel), the work of redfish_ml_model_info.
 
 Source: NEDO Machine Learning Model Management API 0.2.0, as served beside a BMC's ComputerSystem.
 """
@@ -73,14 +73,14 @@ SPEC = reading_spec().merge(
 
 REDFISH = "Redfish"
 _LONGEST_URL = 2048
-# Members of a model, and how long each may be: names as Kubernetes has them.
+# Members of a model with their length limits; names have Kubernetes' limits.
 _MEMBERS = {"name": 253, "url": _LONGEST_URL, "type": 63, "version": 253}
 _MOST_SYSTEMS = 16
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model as a BMC names it; ``endpoint`` is the URL to POST a prediction to."""
+    """One model from a BMC; ``endpoint`` is the URL to POST a prediction to."""
 
     name: str
     url: str
@@ -109,9 +109,9 @@ Models = dict[str, Result]
 
 
 def read_models(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read the models of every BMC, as redfish_ml_model_info documents it.
+    """Read the models of every BMC, with the result of redfish_ml_model_info.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, REDFISH, "power_consumption_endpoint_provider")
@@ -130,15 +130,15 @@ def read(
 ) -> Result:
     """Read the models of every BMC; ``models``, ``authentication`` and ``errors``.
 
-    ``previous`` are the models of the last run; those of a BMC that are at most ``max_age`` seconds
-    old are kept, and it is not asked. Raises as ``read_models`` does.
+    ``previous`` are the models of the last run; models of a BMC that are at most ``max_age``
+    seconds old are kept, and it is not read. Raises like ``read_models``.
     """
     reading = ModelReading.plan(found, options, previous, max_age, context.now())
     return reading.conclude(poll(reading.jobs, options, context, secrets), options)
 
 
 def previous_models(path: str | None) -> list[t.Any]:
-    """Models of the last run; none where there was none or its file is unusable."""
+    """Models of the last run; none without one or with an unusable file."""
     if path is None or not Path(path).exists():
         return []
     try:
@@ -149,7 +149,7 @@ def previous_models(path: str | None) -> list[t.Any]:
 
 @dataclass(frozen=True)
 class ModelReading:
-    """Which BMCs are asked for their models, and the result that is made of their answers."""
+    """The BMCs to read, and the result from their answers."""
 
     found: t.Sequence[PollTarget]
     kept: t.Mapping[str, Result]
@@ -164,7 +164,7 @@ class ModelReading:
         max_age: float,
         now: datetime.datetime,
     ) -> ModelReading:
-        """Which models are kept; none at all with ``refresh``."""
+        """The kept models; none with ``refresh``."""
         if options["refresh"]:
             return cls(found, {}, now)
         former = {entry.get("name"): entry for entry in objects(list(previous))}
@@ -177,16 +177,16 @@ class ModelReading:
 
     @property
     def due(self) -> list[PollTarget]:
-        """The BMCs that are asked."""
+        """The BMCs to read."""
         return [target for target in self.found if target.name not in self.kept]
 
     @property
     def jobs(self) -> list[Job[t.Any]]:
-        """One for each BMC that is asked."""
+        """One job for each BMC to read."""
         return [Job(target, REDFISH, _work, _FAKE) for target in self.due]
 
     def conclude(self, polled: Polled[t.Any], options: Parameters) -> Result:
-        """The result of the jobs' answers. Raises WattwiseError where too few targets succeeded."""
+        """The result of the jobs' answers. Raises WattwiseError if too few targets succeeded."""
         answers = list(zip(self.due, polled.results))
         errors = [answer for _target, answer in answers if isinstance(answer, TargetError)]
         models = {
@@ -204,7 +204,7 @@ class ModelReading:
         return conclude(options, len(self.found), errors, result)
 
     def _as_result(self, target: PollTarget, models: Models) -> Result:
-        """The models with the BMC that named them, and when: another BMC may name others."""
+        """The models with their BMC and time, because another BMC may name others."""
         told = {"bmc": redacted(target.endpoint), "time": format_time(self.now)}
         return {"name": target.name, **models, **told}
 
@@ -212,7 +212,7 @@ class ModelReading:
 def _is_kept(
     target: PollTarget, former: Object | None, max_age: float, now: datetime.datetime
 ) -> bool:
-    """Whether models that this very BMC named are young enough."""
+    """Whether this BMC's models are young enough."""
     if former is None or target.kind != REDFISH or target.problem is not None:
         return False
     if former.get("bmc") != redacted(target.endpoint):
@@ -251,7 +251,7 @@ async def _work(client: Client, _target: PollTarget) -> Models:
 
 
 async def _resource(tree: Tree, system: str) -> Object | None:
-    """The system's resource, at its usual place, else where the system links to it."""
+    """The system's resource, at its usual place, else by the system's link."""
     body = await tree.read(f"{identity(system)}/MachineLearningModel")
     if body is not None:
         return body
@@ -259,9 +259,9 @@ async def _resource(tree: Tree, system: str) -> Object | None:
 
 
 def _models(body: Object) -> Models:
-    """The models of a resource; that of the response time only where it is whole.
+    """The models of a resource; that of the response time only if it is complete.
 
-    Raises TargetFailure where the one of the power is not.
+    Raises TargetFailure if the power model is incomplete.
     """
     members = _lower(body)
     power = members.get("powerconsumptionmodel")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The watts that a whole server takes, from the resources of its chassis. Asks no machine.
+"""Watts of a whole server, from the resources of its chassis, without requests.
 
 ``ThermalMetrics.PowerWatts`` is the power of the fans and is never used.
 """
@@ -33,7 +33,7 @@ class Power(t.NamedTuple):
 
     @property
     def is_plausible(self) -> bool:
-        """0 W is what several BMCs say when they measure nothing."""
+        """Several BMCs report 0 W if they measure nothing."""
         return 0 < self.watts <= MOST_WATTS
 
 
@@ -43,7 +43,7 @@ def of_environment(uri: str, body: Object) -> Power | None:
 
 
 def sensor_of_environment(body: Object) -> str:
-    """The URI of the sensor that an EnvironmentMetrics resource names in place of a reading."""
+    """The URI of the sensor that an EnvironmentMetrics resource names instead of a reading."""
     return link(member(body, "PowerWatts", "DataSourceUri"))
 
 
@@ -56,7 +56,7 @@ def of_sensor(uri: str, body: Object) -> Power | None:
 
 
 def of_power(uri: str, body: Object) -> Power | None:
-    """The reading of a Power resource: what its control consumes, else the sum of its supplies."""
+    """The reading of a Power resource: consumption of its control, else the sum of its supplies."""
     controls = objects(body.get("PowerControl"))
     named = [item for item in controls if _WHOLE_SERVER.search(text(item.get("Name")))]
     for control in [*named, *([] if named else controls[:1])]:

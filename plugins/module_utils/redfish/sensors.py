@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which of a chassis's temperatures is the inlet air. Nothing here asks a machine.
+"""Choice of the inlet temperature among a chassis's temperatures, without requests.
 
-Source of the order: Redfish schemas ThermalMetrics, Sensor and Thermal, and what BMCs of nine
-vendors really answer.
+Source of the order: Redfish schemas ThermalMetrics, Sensor and Thermal, and real answers of nine
+vendors' BMCs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import
 COLDEST_CELSIUS = -20.0
 HOTTEST_CELSIUS = 70.0
 NOTABLE_SPREAD_CELSIUS = 5.0
-# As many temperatures of one resource are looked at; the largest of real ones has 94.
+# Limit of temperatures of one resource; the largest real one has 94.
 MOST_ENTRIES = 1000
 _MOST_RELATED = 20
 
@@ -51,7 +51,7 @@ _USELESS_STATES = frozenset({"absent", "disabled", "unavailableoffline"})
 _CELSIUS = frozenset({"cel", "c", "°c", "degc", "celsius"})
 _FAHRENHEIT = frozenset({"[degf]", "degf", "f", "°f", "fahrenheit"})
 _KELVIN = frozenset({"k", "kel", "kelvin"})
-# CPU is not among them: some boards say it of every sensor.
+# CPU is not among them, because some boards use it for every sensor.
 _OTHER_CONTEXTS = frozenset(
     {
         *("accelerator", "asic", "exhaust", "fpga", "gpu", "gpusubsystem", "liquidinlet"),
@@ -63,10 +63,10 @@ _OTHER_CONTEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Temperature:
-    """One temperature that a BMC lists, in °C; None where it has no usable reading now.
+    """One listed temperature, in °C; None without a usable reading now.
 
-    ``uri`` is the resource to read for it, ``names`` all that its place and meaning can be told
-    from, ``order`` its identifier among equals.
+    ``uri`` is the resource to read for it, ``names`` all texts about its place and meaning,
+    ``order`` its identifier among equals.
     """
 
     source: Source
@@ -81,14 +81,14 @@ class Temperature:
 
     @functools.cached_property
     def air_rank(self) -> int | None:
-        """The best fit of its names to inlet air; less is better."""
+        """Rank of its names for inlet air; less is better."""
         ranks = [rank for name in self.names for rank in [words.air_rank(name)] if rank is not None]
         return min(ranks, default=None)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The temperature that was chosen and why; ``spread`` is that among its equals, in °C."""
+    """The chosen temperature and the rule; ``spread`` is the spread of its equals, in °C."""
 
     temperature: Temperature
     rule: Rule
@@ -128,7 +128,7 @@ def of_thermal(uri: str, body: Object) -> list[Temperature]:
 
 
 def of_sensor(uri: str, body: Object) -> list[Temperature]:
-    """The temperature of a Sensor resource; none where it measures something else."""
+    """The temperature of a Sensor resource; none if it measures something else."""
     name = name_of(body.get("Name")) or name_of(last_segment(identity(uri)))
     reading_type = text(body.get("ReadingType")).lower()
     units = text(body.get("ReadingUnits")).lower()
@@ -140,7 +140,7 @@ def of_sensor(uri: str, body: Object) -> list[Temperature]:
 
 
 def _says_temperature(units: str, name: str, body: Object) -> bool:
-    """Whether a sensor without ReadingType is a temperature all the same."""
+    """Whether a sensor without ReadingType is a temperature."""
     if units:
         return units in _CELSIUS | _FAHRENHEIT | _KELVIN
     if words.is_other_quantity(name):
@@ -157,7 +157,7 @@ def _temperature(
     context = text(entry.get("PhysicalContext")).lower()
     celsius, problem = _usable(reading, units, entry)
     names = tuple(filter(None, (name, identifier)))
-    # Sensors of inner parts are repeated outside; there only the path tells.
+    # Sensors of inner parts are repeated outside, where only the path identifies them.
     home = identity(uri).partition("/ThermalSubsystem")[0] + "/"
     path = data_source[len(home) :] if data_source.startswith(home) else data_source
     items = links(entry.get("RelatedItem"))[:_MOST_RELATED]
@@ -177,7 +177,7 @@ def _temperature(
 
 
 def _identifier(source: Source, uri: str, name: str, entry: Object) -> str:
-    """What tells a temperature from others of its kind, wherever it stands in a list."""
+    """Identity of a temperature, independent of its position in a list."""
     if source == "sensor":
         return name_of(entry.get("Id")) or last_segment(identity(uri))
     if source == "thermal":
@@ -187,7 +187,7 @@ def _identifier(source: Source, uri: str, name: str, entry: Object) -> str:
 
 
 def _usable(reading: t.Any, units: str, entry: Object) -> tuple[float | None, str]:
-    """The reading in °C and an empty text, or None and why there is none."""
+    """The reading in °C and an empty text, or None and the reason."""
     state = text(member(entry, "Status", "State"))
     value = number(reading)
     if state.lower() in _USELESS_STATES:
@@ -222,8 +222,8 @@ def _is_summary(place: str) -> t.Callable[[Temperature], bool]:
     return lambda item: item.source == "summary" and item.name == place
 
 
-# The first that yields a usable reading wins. The steps say which resources a level needs, so that
-# a BMC is asked for no more than that.
+# The first one with a usable reading counts. The steps name the resources of a level, so that only
+# these are read.
 METRICS_LEVELS = (
     _Level("thermal_metrics_intake", _is_summary("Intake")),
     _Level("thermal_metrics_intake", _is_intake("metrics")),
@@ -237,15 +237,14 @@ THERMAL_LEVELS = (
     _Level("sensor_name", _is_summary("Ambient")),
 )
 ALL_LEVELS = (*METRICS_LEVELS, *SENSOR_LEVELS, *THERMAL_LEVELS)
-# Air of the room counts only where there is no sensor that is nearer, not even a broken one.
+# Room air counts only if there is no nearer sensor, not even a broken one.
 ROOM_LEVELS = (
     _Level("sensor_name", lambda item: item.context == "room" and item.air_rank is not None),
 )
 
 
 def choose(levels: t.Sequence[_Level], temperatures: t.Sequence[Temperature]) -> Choice | None:
-    """The inlet by the first level that yields a usable one; the order of the list is of no
-    account."""
+    """The inlet by the first level with a usable one, independent of the order of the list."""
     for level in levels:
         usable = sorted(
             (item for item in candidates((level,), temperatures) if item.celsius is not None),
@@ -260,7 +259,7 @@ def choose(levels: t.Sequence[_Level], temperatures: t.Sequence[Temperature]) ->
 def candidates(
     levels: t.Sequence[_Level], temperatures: t.Sequence[Temperature]
 ) -> list[Temperature]:
-    """Temperatures that would count by one of the levels, usable now or not."""
+    """Temperatures that count by one of the levels, usable now or not."""
     return [
         item
         for level in levels
@@ -270,6 +269,6 @@ def candidates(
 
 
 def _preference(item: Temperature) -> tuple[t.Any, ...]:
-    # Names decide only among names: an Intake is one whatever it is called.
+    # Names decide only among names: an Intake counts regardless of its name.
     rank = 0 if item.context == "intake" or item.air_rank is None else item.air_rank
     return (rank, natural_order(item.order), natural_order(item.name), item.uri, item.celsius)

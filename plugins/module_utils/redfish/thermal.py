@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Inlet temperature and power of many BMCs: the work of redfish_thermal_info."""
+"""Inlet temperature and power of many BMCs, the work of redfish_thermal_info."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ SPEC = reading_spec(sensors={"type": "dict"}).merge(
 )
 
 _QUANTITIES = {"inlet": "inlet_celsius", "power": "power_watts"}
-# A sensor that gave nothing for so long is looked for anew.
+# A sensor without a reading for this time is searched again.
 _DOUBT_AFTER = datetime.timedelta(minutes=15)
-# Failures of the machine: it is of no use to ask it for the other quantity.
+# Failures of the machine, after which the other quantity is not read.
 _OF_THE_MACHINE = frozenset({"unreachable", "timeout", "tls", "unauthorized", "forbidden"})
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one BMC gave; a quantity that it did not give has its failure."""
+    """Readings of one BMC; a missing quantity has its failure."""
 
     known: Known
     inlet: Choice | None = None
@@ -93,14 +93,14 @@ class Reading:
     failures: tuple[TargetFailure, ...] = ()
 
 
-# Of a BMC all of whose values are kept.
+# The result of a BMC with only kept values.
 _NOT_ASKED = Reading(Known())
 
 
 def read_thermal(parameters: Parameters, context: Context = Context()) -> Result:
-    """Read every BMC once, as redfish_thermal_info documents it.
+    """Read every BMC once, with the result of redfish_thermal_info.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, "Redfish", "inlet_temp", own_options=("sensors",))
@@ -116,7 +116,7 @@ def read(
 ) -> Result:
     """Read every BMC once; ``readings``, ``sensors``, ``authentication`` and ``errors``.
 
-    ``previous`` are the readings of the last observation by node. Raises as ``read_thermal`` does.
+    ``previous`` are the readings of the last observation by node. Raises like ``read_thermal``.
     """
     reading = ThermalReading.plan(found, options, previous, context.now())
     polled = poll(reading.jobs, options, context, secrets)
@@ -125,7 +125,7 @@ def read(
 
 @dataclass(frozen=True)
 class ThermalReading:
-    """What to read of the BMCs: the jobs to poll, and the result that is made of their answers."""
+    """The jobs to poll at BMCs, and the result from their answers."""
 
     found: t.Sequence[PollTarget]
     gather: frozenset[str]
@@ -140,7 +140,7 @@ class ThermalReading:
         previous: Object,
         now: datetime.datetime,
     ) -> ThermalReading:
-        """Raises InvalidInput where nothing is to be gathered."""
+        """Raises InvalidInput if no quantity is wanted."""
         gather = frozenset(options["gather"])
         if not gather:
             raise InvalidInput("gather: nothing is requested; write inlet, power or both")
@@ -150,12 +150,12 @@ class ThermalReading:
 
     @property
     def due(self) -> list[PollTarget]:
-        """The BMCs that are asked for something."""
+        """The BMCs to read."""
         return [item for item in self.found if len(self.kept[item.name]) < len(self.gather)]
 
     @property
     def jobs(self) -> list[Job[t.Any]]:
-        """One for each BMC that is asked."""
+        """One job for each BMC to read."""
         return [Job(target, "Redfish", self._work, None) for target in self.due]
 
     async def _work(self, client: Client, target: PollTarget) -> Reading:
@@ -163,7 +163,7 @@ class ThermalReading:
         return await _read_bmc(client, _known(target.extra, self.now), frozenset(here))
 
     def conclude(self, polled: Polled[t.Any], options: Parameters, context: Context) -> Result:
-        """The result of the jobs' answers. Raises WattwiseError where too few targets succeeded."""
+        """The result of the jobs' answers. Raises WattwiseError if too few targets succeeded."""
         answers = list(zip(self.due, polled.results))
         read = [(item, answer) for item, answer in answers if isinstance(answer, Reading)]
         _warn_of_spread(read, context)
@@ -207,7 +207,7 @@ async def _read_bmc(client: Client, known: Known, gather: frozenset[str]) -> Rea
 
 
 def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
-    """From the target's ``sensors``, as an earlier result gave them, or its NodeConfig's status."""
+    """From the target's ``sensors`` of an earlier result, or its NodeConfig's status."""
     status = extra.get("status")
     if status is None:
         given = extra.get("sensors") or {}
@@ -246,7 +246,7 @@ def _as_result(
     kept: t.Mapping[str, Kept],
     now: datetime.datetime,
 ) -> Result:
-    """What was read now, and in place of what was not asked for, what was read before."""
+    """The new readings, and earlier ones of quantities that were not read."""
     if answer is None:
         return _as_fake(target)
     known = _known(target.extra, now)
@@ -287,7 +287,7 @@ def _as_read(target: PollTarget, reading: Reading) -> Result:
 
 
 def _as_sensors(target: PollTarget, reading: Reading) -> Result:
-    """To give back next time. What is known stays known while its sensor only pauses."""
+    """Sensors for the next run; known ones stay while they only pause."""
     inlet, power, known = reading.inlet, reading.power, reading.known
     return {
         "name": target.name,

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading a BMC's tree: each resource once, and going on where one of them is out of order."""
+"""Reader of a BMC's tree: each resource once, with defects that do not end the walk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_PAGES = 50
 MOST_MEMBERS = 500
 _EXPAND_SECONDS = 5.0
 
-# What concerns a resource; all other reasons concern the machine.
+# Reasons about a resource; all others concern the machine.
 _OF_ONE_RESOURCE = frozenset({"not_found", "malformed", "server_error", "throttled"})
 
 
 class Tree:
-    """One BMC. ``failures`` are those of resources that should have answered."""
+    """One BMC. ``failures`` are failures of resources that should have answered."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -39,9 +39,9 @@ class Tree:
         return any(body is not None for body in self._known.values())
 
     async def read(self, uri: str) -> Object | None:
-        """The resource, or None where it is absent or out of order.
+        """The resource, or None if it is absent or defective.
 
-        Raises TargetFailure where the machine does not answer or refuses the account.
+        Raises TargetFailure if the machine does not answer or refuses the account.
         """
         place = identity(uri)
         if not place:
@@ -51,14 +51,14 @@ class Tree:
         return self._known[place]
 
     async def require(self, uri: str) -> Object | None:
-        """As ``read``, but raises the failure of a resource that is there and out of order."""
+        """Like ``read``, but raises the failure of an existing but defective resource."""
         body = await self.read(uri)
         if identity(uri) in self._failed:
             raise self._failed[identity(uri)]
         return body
 
     async def members(self, uri: str, *, required: bool = False) -> list[str] | None:
-        """The URIs of a collection's members over all its pages; None where there is none."""
+        """The URIs of a collection's members over all its pages; None without a collection."""
         entries = await self.entries(uri, "Members", required=required)
         if entries is None:
             return None
@@ -68,10 +68,10 @@ class Tree:
     async def entries(
         self, uri: str, name: str, *, required: bool = False, expand: bool = False
     ) -> list[t.Any] | None:
-        """The items of a list that may go on in further pages; None where there is none.
+        """The items of a list over all its pages; None without a list.
 
-        With ``expand`` the BMC is asked for contents in place of links, if it says that it can;
-        what it leaves as links stays links. Circles and endless lists end.
+        With ``expand`` the request is for contents instead of links, if the BMC supports it;
+        remaining links stay links. Cycles and endless lists end.
         """
         body = await self._expanded(uri) if expand else None
         if body is None:
@@ -91,7 +91,7 @@ class Tree:
         return found
 
     async def _expanded(self, uri: str) -> Object | None:
-        """The first page of a collection with its members' contents; None where that fails."""
+        """The first page of a collection with its members' contents; None if that fails."""
         if not self.can_expand or "?" in uri:
             return None
         query = "?$expand=.($levels=1)"

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Finding the inlet temperature and the power of one BMC by walking its tree, or by what is known.
+"""Inlet temperature and power of one BMC, from known sensors or by a walk of its tree.
 
-A walk asks for no resource before it matters: the levels of ``sensors`` are tried in their order,
-and the first that yields a usable reading ends it.
+A walk reads each resource only when needed: the levels of ``sensors`` are tried in their order, and
+the first with a usable reading ends it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MOST_SENSORS = 200
 
 @dataclass(frozen=True)
 class Known:
-    """Where an earlier walk found the readings; empty where none did.
+    """Places of the readings from an earlier walk; empty without one.
 
-    ``is_doubtful`` says that the inlet sensor has not given a reading for long.
+    ``is_doubtful`` means that the inlet sensor has had no reading for long.
     """
 
     inlet_uri: str = ""
@@ -52,7 +52,7 @@ class Known:
 
 
 class Walk:
-    """One BMC's readings. Failures are TargetFailures: of the machine, or of one quantity."""
+    """One BMC's readings. Failures are TargetFailures of the machine or of one quantity."""
 
     def __init__(self, tree: Tree, known: Known) -> None:
         self._tree = tree
@@ -78,7 +78,7 @@ class Walk:
         return await self._search_inlet(await self._surveyed())
 
     async def read_power(self) -> power.Power:
-        """The server's power. Raises TargetFailure; where 0 W was read, it has a field ``uri``."""
+        """The server's power. Raises TargetFailure, with a field ``uri`` after a reading of 0 W."""
         known = await self._known_power()
         if known is not None:
             if known.is_plausible:
@@ -144,7 +144,7 @@ class Walk:
     async def _search_chassis(
         self, group: t.Sequence[Chassis]
     ) -> tuple[list[Temperature], Choice | None]:
-        """All temperatures that had to be looked at, and the one that was chosen."""
+        """All temperatures that were read, and the chosen one."""
         seen: list[Temperature] = []
         steps = (
             (self._metrics, sensors.METRICS_LEVELS),
@@ -215,7 +215,7 @@ class Walk:
 
 
 def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:
-    """Those members of a Sensors collection whose names do not say that they cannot matter."""
+    """Members of a Sensors collection whose names do not exclude them."""
     named = [(last_segment(identity(link(body))), link(body), body) for body in members]
     chosen = [
         (natural_order(name), uri, body)
@@ -227,7 +227,7 @@ def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:
 
 
 def _unusable(temperatures: t.Sequence[Temperature]) -> TargetFailure:
-    """The failure for sensors that are there but give nothing; an absurd reading says the most."""
+    """The failure of existing sensors without a reading; an absurd reading is the best reason."""
     absurd = [item for item in temperatures if item.problem.startswith("reads")]
     item = (absurd or list(temperatures))[0]
     place = f"the sensor {item.name!r} at {identity(item.uri)}"

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the name of a sensor says: inlet air, something else that is warm, or no temperature at all.
+"""Meaning of a sensor's name: inlet air, another temperature, or no temperature at all.
 
-Vendors glue and abbreviate names (SystemBoardInletTemp, FP_TEMP_SENSOR, INLET_TMP) and localise
-them. Short words count only where a word begins; long ones anywhere.
+Vendors join and abbreviate names (SystemBoardInletTemp, FP_TEMP_SENSOR, INLET_TMP) and localise
+them. Short words count only at the begin of a word; long ones anywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 import re
 import typing as t
 
-# Air or water that another part has already heated, and air that leaves.
+# Air or water that another part has already heated, and exhaust air.
 _NEVER_WITHIN = (
     *("powersuppl", "p/s", "riser", "pcie", "hgx", "processormodule", "mlom", "backplane", "nvme"),
     *("drive", "water", "coolant", "liquid", "loop", "outlet", "exhaust"),
@@ -85,7 +85,7 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def _parts(name: str) -> list[str]:
-    """Words of a name in lower case, divided where its case or kind of character changes."""
+    """Words of a name in lower case, split at changes of case or kind of character."""
     return [part.lower() for part in _PART.findall(name)]
 
 
@@ -93,10 +93,10 @@ def _begins(parts: t.Sequence[str], words: tuple[str, ...]) -> bool:
     return any(part.startswith(words) for part in parts)
 
 
-# Machines of one model have the same names.
+# Cached, because machines of one model have the same names.
 @functools.lru_cache(maxsize=4096)
 def is_elsewhere(name: str) -> bool:
-    """Whether the name is of a part inside, of a power supply, of a liquid or of the exhaust."""
+    """Whether the name is that of an inner part, a power supply, a liquid or the exhaust."""
     squeezed = re.sub(r"[\s_.-]", "", name).lower()
     parts = _parts(name)
     return (
@@ -108,7 +108,7 @@ def is_elsewhere(name: str) -> bool:
 
 
 def air_rank(name: str) -> int | None:
-    """How well the name fits the air that enters a server; less is better, None is not at all.
+    """Rank of the name for inlet air; less is better, None is no match.
 
     0 inlet and ambient, 1 inlet or intake, 2 ambient, 3 front.
     """
@@ -127,6 +127,6 @@ def air_rank(name: str) -> int | None:
 
 
 def is_other_quantity(name: str) -> bool:
-    """Whether the name of a sensor says that it measures something else than a temperature."""
+    """Whether the name of a sensor excludes a temperature."""
     parts = _parts(name)
     return _begins(parts, _OTHER_QUANTITIES) and not _begins(parts, _TEMPERATURE_BEGINNING)

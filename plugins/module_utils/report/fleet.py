@@ -40,8 +40,8 @@ class Node:
 
     ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` and ``published`` are
     the evidence of such a curve. ``measured_before`` was read for the plan, ``measured_after``
-    after its pods had settled, ``baseline`` under another scheduler. ``expected`` are the quantities
-    that something is configured to read: none without a NodeConfig, and None if that is not known.
+    after its pods had settled, ``baseline`` under another scheduler. ``expected`` are the
+    quantities that are configured to be read: none without a NodeConfig, and None if unknown.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Node:
 
     @property
     def added_cores(self) -> float:
-        """Cores that the pods add; 0 if not known."""
+        """Cores that the pods add; 0 if unknown."""
         if self.cpu_after is None:
             return 0.0
         return self.cpu_after - (self.cpu_before or 0.0)
@@ -87,8 +87,8 @@ class Node:
 class Fleet:
     """All nodes by name, the plan of the report, and the state of that plan.
 
-    ``placements`` are those of the plan, or the bound ones once the plan was bound; ``not_bound``
-    are the others then.
+    ``placements`` are those of the plan, or only the bound ones after the plan was bound;
+    ``not_bound`` are the others then.
     """
 
     sources: Sources
@@ -97,7 +97,7 @@ class Fleet:
     plan: Document | None
     bound_at: datetime.datetime | None
     findings: tuple[Finding, ...] = ()
-    # Why nodes without a power curve have none.
+    # Reasons of nodes without a power curve.
     lacking: t.Mapping[str, str] = field(default_factory=dict)
     placements: tuple[Document, ...] = ()
     not_bound: tuple[Document, ...] = ()
@@ -109,7 +109,7 @@ class Fleet:
         return None if settled_at is None else format_time(settled_at)
 
 
-# A BMC tells both its quantities.
+# A BMC has both of its quantities.
 _OF_ENDPOINT = {
     "inlet_temp": ("inlet_celsius", "power_watts"),
     "delta_p": ("delta_p_pascal",),
@@ -176,7 +176,7 @@ def join(sources: Sources) -> Fleet:
 def _split(
     plan: Document | None, bindings: Document | None
 ) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
-    """The placements that count, and those of a bound plan that were not bound."""
+    """The placements that count, and the unbound placements of a bound plan."""
     planned = (plan or {}).get("placements") or ()
     if bindings is None:
         return tuple(planned), ()
@@ -337,9 +337,10 @@ class _Joiner:
         )
 
     def _plan_of(self, name: str) -> Document:
-        """The plan's entry of a node, as far as it applies to the pods that were bound there.
+        """The plan's entry of a node, if it applies to the bound pods.
 
-        The entry has one sum for all planned pods, so a node with a part of them has no prediction.
+        The entry has one sum for all planned pods, so a node with only a part of them has no
+        prediction.
         """
         entry = self.planned.get(name) or {}
         if name not in self.lacking_pods:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Publication of a report that was made: to a ConfigMap, to URLs, and to a folder of a web server."""
+"""Publication of an existing report to a ConfigMap, to URLs, and to a folder of a web server."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class _Files:
 def publish(parameters: Parameters, context: Context = Context()) -> Result:
     """Publish the files of a run folder to every place that ``parameters`` (of SPEC) name.
 
-    A place that fails does not stop the others. Raises WattwiseError with ``published`` then, and
-    InvalidInput before the first publication for uploads that cannot be right.
+    A failed place does not stop the others. Raises WattwiseError with ``published`` then, and
+    InvalidInput before the first publication for invalid uploads.
     """
     options = SPEC.complete(parameters)
     folder = Path(options["run_dir"]).expanduser()

@@ -4,8 +4,7 @@
 """Watts of the fleet, summed over the same nodes for every quantity, and the saving.
 
 Sums over different nodes are not comparable. So a node counts only if all shown quantities are
-known, and a quantity is shown only if it is known for at least half of the nodes that are
-configured.
+known, and a quantity is shown only if it is known for at least half of the configured nodes.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def saving(fleet: Fleet, totals: Totals) -> Saving | None:
     scheduler does.
     """
     if fleet.state not in ("planned", "pending", "measured") or fleet.not_bound:
-        # Another scheduler placed the pods that were not bound, too.
+        # The other scheduler placed the unbound pods too.
         return None
     added, theirs = totals.our_added, totals.added("baseline")
     if added is not None and theirs is not None:

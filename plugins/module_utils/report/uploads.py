@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Files of a report, sent by HTTP PUT: to presigned URLs of an object store, or with headers.
 
-The query and the headers may be secrets, so messages have the scheme, host, port and path alone.
+The query and the headers may be secrets, so messages have only the scheme, host, port and path.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Upload:
 
 
 def check(upload: Upload, *, allow_plain_http: bool) -> None:
-    """Raise InvalidInput for a URL or a header that is not sent."""
+    """Raise InvalidInput for an invalid URL or header."""
     origin = origin_of(upload.url)
     if origin is None:
         raise InvalidInput(
@@ -80,7 +80,7 @@ def check(upload: Upload, *, allow_plain_http: bool) -> None:
 
 
 def send(uploads: t.Sequence[Upload], trust: Trust, timeout: float) -> list[TargetError | None]:
-    """Send all files at once; None for each that its server took."""
+    """Send all files concurrently; None for each accepted file."""
     targets = [
         Target(upload.label, upload.place, None, trust, {"upload": upload}) for upload in uploads
     ]

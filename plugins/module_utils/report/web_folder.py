@@ -39,7 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.section impor
 _INDEX = "index.html"
 _SUMMARY = ".summary.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-# Whoever runs the web server reads them.
+# The user of the web server reads them.
 _MODE = 0o644
 _LIMITS = strict_json.JsonLimits(size=1_000_000, members=10_000)
 _COLUMNS = (
@@ -51,7 +51,7 @@ _COLUMNS = (
 
 
 def publish(folder: Path, name: str, page: bytes, summary: bytes, *, check_mode: bool) -> bool:
-    """Replace page and summary of this cluster, and the index; whether a file changed.
+    """Replace page and summary of this cluster, and the index; return whether a file changed.
 
     The index has every cluster whose summary is in the folder. Raises InvalidInput.
     """
@@ -81,7 +81,7 @@ def _is_name(name: str) -> bool:
 
 
 def _different(folder: Path, files: t.Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files that the folder lacks or has with another content."""
+    """Files that are missing in the folder or differ."""
     return {name: content for name, content in files.items() if _read(folder / name) != content}
 
 

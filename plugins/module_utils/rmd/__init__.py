@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Intel RMD: workloads that get cache ways, memory bandwidth and P-states, on many machines.
 
-Source: the REST API of RMD v0.2 and v0.3, as its code has it.
+Source: the REST API in the code of RMD v0.2 and v0.3.
 """

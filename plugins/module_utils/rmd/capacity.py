@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many cache ways a node offers to pods: the extended resource ``intel.com/l3_cache_ways``.
+"""Cache ways that a node offers to pods: the extended resource ``intel.com/l3_cache_ways``.
 
-It is the ways of the guaranteed pools of all caches, less those of workloads that no pod asked
-for. Ways of pods' workloads stay in it, because the scheduler itself subtracts what pods ask for.
+It is the ways of the guaranteed pools of all caches, less those of workloads without a pod. Ways of
+pods' workloads stay in it, because the scheduler itself subtracts the requests of pods.
 rmd-operator wrote the mask of the ways as a number, once.
 """
 
@@ -20,9 +20,9 @@ Object = t.Mapping[str, t.Any]
 
 
 def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
-    """The number of ways, where ``of_pods`` are uuids of workloads that pods own.
+    """The number of ways; ``of_pods`` are uuids of workloads that pods own.
 
-    0 where the daemon did not answer, or told no caches: nothing can be promised then.
+    0 if the daemon did not answer or has no caches, because nothing can be promised then.
     """
     if visit.run is None:
         return 0
@@ -34,20 +34,20 @@ def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
         if stored.uuid in of_pods and most == least:
             cpus = stored.cpus or frozenset()
             ways += most * sum(1 for cache in caches if cache.cpus & cpus)
-    # A daemon may say that workloads have more than there is.
+    # A daemon may report workloads with more ways than exist.
     return min(ways, there)
 
 
 def is_of_pod(workload: Object) -> bool:
-    """Whether a pod owns the RmdWorkload, so that the garbage collector ends both."""
+    """Whether a pod owns the RmdWorkload, so that the garbage collector deletes both."""
     references = workload["metadata"].get("ownerReferences") or []
     return any(each.get("kind") == "Pod" and each.get("controller") for each in references)
 
 
 def node_capacity(node: Object, ways: int) -> dict[str, t.Any] | None:
-    """The Node's status to write; None where it says so, or has none and needs none.
+    """The Node's status to write; None if it is equal, or missing and not needed.
 
-    Kubelet derives what is allocatable from the capacity; without one, nobody does, so both are
+    The kubelet derives allocatable from the capacity; without a kubelet nothing does, so both are
     written.
     """
     status = node.get("status") or {}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What each daemon holds, for the document ``rmd``: its caches with their ways, its workloads."""
+"""Content of each daemon for the document ``rmd``: its caches with their ways, its workloads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _workload(stored: Stored, workload: Object | None) -> dict[str, t.Any]:
 
 
 def _pod(workload: Object) -> dict[str, str]:
-    """The pod that owns the RmdWorkload, if one does."""
+    """The pod that owns the RmdWorkload, if any."""
     metadata = workload["metadata"]
     owners = metadata.get("ownerReferences") or []
     names = [owner["name"] for owner in owners if owner.get("kind") == "Pod"]

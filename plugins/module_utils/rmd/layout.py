@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which way of a cache is whose: concluded from what a daemon tells, as it tells no masks.
+"""Owners of cache ways, inferred from a daemon's answers, which have no masks.
 
-A daemon says which ways of each pool are free, and how many ways a workload asked for. It does not
-say which ones a workload has, nor where a pool begins. Both follow from how RMD works: pools lie
-side by side, from the lowest way on the operating system's, guaranteed, best effort, shared; all
-caches have pools of one size; a workload gets the highest run that is free. As long as no workload
-went, the conclusion is exact; later, workloads with equally many ways may be exchanged. Where the
-best-effort pool and the shared one are both in use, and no cache shows where one ends, their
+A daemon reports the free ways of each pool, and the number of ways that a workload requested. It
+reports neither the ways of a workload nor the begin of a pool. Both follow from RMD's algorithm:
+pools are contiguous, from the lowest way on the operating system's, guaranteed, best effort,
+shared; all caches have pools of one size; a workload gets the highest free run. The inference is
+exact until a workload is deleted; later, workloads with equal numbers of ways may be exchanged. If
+the best-effort pool and the shared one are both in use, and no cache shows their border, their
 workloads have these ways together.
 
 Source: Intel RMD v0.2, ``modules/cache`` and ``modules/workload``.
@@ -36,10 +36,10 @@ Use = t.Literal["free", "held", "unknown", "system", "unused"]
 
 @dataclass(frozen=True)
 class Share:
-    """Ways side by side that are alike.
+    """A run of ways with equal use.
 
-    ``use`` is ``free``, ``held`` by the workloads with these ids, ``unknown`` where no workload
-    accounts for ways that are not free, ``system``, or ``unused`` where they are in no pool.
+    ``use`` is ``free``, ``held`` by the workloads with these ids, ``unknown`` for allocated ways
+    without a known workload, ``system``, or ``unused`` for ways outside of all pools.
     """
 
     first: int
@@ -56,7 +56,7 @@ class Share:
 
 
 def pool_of(stored: Stored) -> str:
-    """The pool that a workload takes ways of; none where it asked for no cache."""
+    """The pool of a workload's ways; none without a cache request."""
     if stored.settings.cache is None:
         return NO_POOL
     most, least = stored.settings.cache
@@ -79,7 +79,7 @@ def layout(caches: t.Sequence[Cache], stored: t.Sequence[Stored]) -> dict[int, t
 
 
 def _holders(cache: Cache, stored: t.Sequence[Stored]) -> dict[str, list[Stored]]:
-    """The workloads that have ways of the cache, by pool, in the order in which they came."""
+    """The workloads with ways of the cache, by pool, in the order of creation."""
     found: dict[str, list[Stored]] = {pool: [] for pool in POOLS}
     for item in sorted(stored, key=lambda item: (len(item.id), item.id)):
         pool = pool_of(item)
@@ -92,9 +92,9 @@ def _holders(cache: Cache, stored: t.Sequence[Stored]) -> dict[str, list[Stored]
 def _pool_sizes(
     caches: t.Sequence[Cache], holders: t.Mapping[int, t.Mapping[str, t.Sequence[Stored]]]
 ) -> dict[str, int | None]:
-    """How many ways each pool has: what is free of it and what its workloads have.
+    """Size of each pool: its free ways and those of its workloads.
 
-    None where that cannot be known: a best-effort workload may have less than it asked for.
+    None if unknown, because a best-effort workload may have fewer ways than requested.
     """
     sizes: dict[str, int | None] = {}
     for pool in POOLS:
@@ -138,9 +138,9 @@ def _shares(
 
 
 def _pools(cache: Cache, sizes: t.Mapping[str, int | None]) -> dict[int, str]:
-    """The pool of each way: each begins where the one below ends, and holds its free ways.
+    """The pool of each way: each begins at the end of the one below, and contains its free ways.
 
-    A pool of unknown size takes all ways that are taken up to the next that is known.
+    A pool of unknown size takes all allocated ways up to the next known one.
     """
     found = dict.fromkeys(cache.free.get(SYSTEM, ()), SYSTEM)
     begin = max(found, default=-1) + 1
@@ -160,7 +160,7 @@ def _pools(cache: Cache, sizes: t.Mapping[str, int | None]) -> dict[int, str]:
 
 
 def _end_of_taken(cache: Cache, begin: int) -> int:
-    """Where the ways end that are taken from ``begin`` on."""
+    """End of the allocated ways from ``begin`` on."""
     free = cache.available_ways.union(*(cache.free.get(pool, frozenset()) for pool in POOLS))
     return next((way for way in range(begin, cache.ways) if way in free), cache.ways)
 
@@ -168,7 +168,7 @@ def _end_of_taken(cache: Cache, begin: int) -> int:
 def _owners(
     cache: Cache, holders: t.Mapping[str, t.Sequence[Stored]], pools: t.Mapping[int, str]
 ) -> dict[int, tuple[str, ...]]:
-    """The ids of the workloads that have each way."""
+    """The ids of the workloads of each way."""
     taken: dict[str, set[int]] = {pool: set() for pool in POOLS}
     for way, pool in pools.items():
         if pool in taken and way not in cache.free.get(pool, ()):
@@ -190,7 +190,7 @@ def _owners(
 
 
 def _highest_run(ways: t.Collection[int], most: int, least: int) -> list[int]:
-    """The top of the highest run that gives the most of what was asked for; empty if none does."""
+    """The top of the highest run that gives the most of the request; empty if none does."""
     lying = runs(ways)
     length = min(most, max(map(len, lying), default=0))
     if not length or length < least:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The resources of rmd-operator, as they are in a cluster: what is wanted, where, of which daemon.
+"""Readers of rmd-operator's resources: wanted workloads, nodes and daemons.
 
 The shapes of v0.1.1 (``cache``, ``pstate``) and of v0.3 (``rdt``, ``plugins``) mean the same.
 """
@@ -43,7 +43,7 @@ DEFAULT_SELECTOR = {"feature.node.kubernetes.io/cpu-rdt.RDTL3CA": "true"}
 
 @dataclass(frozen=True)
 class Daemon:
-    """A node's daemon; without an endpoint ``problem`` says why it cannot be asked."""
+    """A node's daemon; without an endpoint ``problem`` is the reason."""
 
     node: str
     endpoint: str = ""
@@ -51,7 +51,7 @@ class Daemon:
 
 
 def desired_of_manifest(workload: Object) -> Desired:
-    """What an RmdWorkload wants. Raises InvalidInput, which names the field."""
+    """The desired workload of an RmdWorkload. Raises InvalidInput, which names the field."""
     metadata, spec = workload["metadata"], workload.get("spec") or {}
     all_cores = spec.get("allCores") or False
     if not isinstance(all_cores, bool):
@@ -73,9 +73,9 @@ def desired_of_manifest(workload: Object) -> Desired:
 
 
 def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Object]) -> list[str]:
-    """The nodes that an RmdWorkload is for: those it selects, else those it names.
+    """The nodes of an RmdWorkload: those it selects, else those it names.
 
-    A selector works together with that of RmdConfig; nodes that are named are beside it.
+    A selector is combined with that of RmdConfig; named nodes are independent of it.
     """
     spec = workload.get("spec") or {}
     selector = spec.get("nodeSelector") or {}
@@ -91,7 +91,7 @@ def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Ob
 
 
 def labels_of(value: t.Any, where: str) -> t.Mapping[str, str]:
-    """Labels with which nodes are selected; none where there are none. Raises InvalidField."""
+    """Labels that select nodes; empty without any. Raises InvalidField."""
     labels = value or {}
     if not isinstance(labels, dict) or not all(isinstance(each, str) for each in labels.values()):
         raise InvalidField(where, f"{shown(value)} does not hold labels")
@@ -118,10 +118,10 @@ def daemons_of(
     endpoints: t.Mapping[str, str],
     namespace: str,
 ) -> dict[str, Daemon]:
-    """The daemon of each node that has one: as ``endpoints`` say, else by its pod.
+    """The daemon of each node that has one, by ``endpoints``, else by its pod.
 
-    Only pods of ``namespace`` count: anybody may give a pod the label, and its owner references.
-    A pod that cannot be read is a daemon that cannot be asked, where its node is known.
+    Only pods of ``namespace`` count, because any user can set the label and owner references of a
+    pod. An unreadable pod with a known node is a daemon without an endpoint.
     """
     names = {node["metadata"]["name"] for node in nodes}
     found: dict[str, Daemon] = {}
@@ -142,7 +142,7 @@ def daemons_of(
 
 
 def _daemon_of_pod(node: str, pod: Object) -> Daemon:
-    """Address and first port of a pod that is ready; port 8443 speaks TLS."""
+    """Address and first port of a ready pod; port 8443 uses TLS."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
     ready = any(
         item.get("type") == "Ready" and item.get("status") == "True"
@@ -173,7 +173,7 @@ def _host(address: t.Any) -> str:
 
 
 def told_caches(state: Object) -> list[Object]:
-    """The caches in an RmdNodeState; none where its daemon did not answer when last asked."""
+    """The caches in an RmdNodeState; none if its daemon did not answer the last time."""
     lost = any(
         item.get("type") == "Reachable" and item.get("status") != "True"
         for item in objects(member(state, "status", "conditions"))
@@ -190,7 +190,7 @@ def managed_of(state: Object | None) -> list[str]:
 
 
 def known_of(state: Object | None) -> list[Known]:
-    """Workloads of ours that a node's daemon had when it was last asked."""
+    """Our workloads on a node's daemon at its last answer."""
     shown = member(state, "status", "workloads") or {}
     found: list[Known] = []
     for uuid in managed_of(state):

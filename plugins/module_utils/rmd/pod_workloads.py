@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pods that ask for cache ways, in a cluster: their RmdWorkloads, and what they are told.
+"""RmdWorkloads, conditions and events of a cluster's pods that request cache ways.
 
-A RmdWorkload is owned by its pod, so the cluster's garbage collector ends it with the pod. That of
-a pod that has ended goes at once: kubelet gives its CPUs to others while the pod can still be seen.
+An RmdWorkload is owned by its pod, so the garbage collector deletes it with the pod. The
+RmdWorkload of an ended pod is deleted at once, because the kubelet gives its CPUs to others while
+the pod still exists.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ CONDITION = "wattwise.github.io/CacheWays"
 _REPORTER = "wattwise.github.io/rmd"
 _REFUSED = Event("Warning", "CacheWaysRefused", "Configuring", _REPORTER)
 _GRANTED = Event("Normal", "CacheWaysGranted", "Configuring", _REPORTER)
-# From so many workloads on, one list costs less than a request for each.
+# From this number of workloads on, one list costs less than a request for each.
 _LIST_FROM = 20
 _ENDED = ("Succeeded", "Failed")
 _NAME = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
@@ -82,9 +83,9 @@ T = t.TypeVar("T")
 
 
 def read_pods(parameters: Parameters, context: Context = Context()) -> Result:
-    """``pods`` by node, those that run and ask for cache ways, cut down to what a node needs.
+    """``pods`` by node that run and request cache ways, reduced to the fields for a node.
 
-    A pod that cannot be read is in ``findings`` and stops no other.
+    An unreadable pod is in ``findings`` and stops no other.
     """
     options = INFO_SPEC.complete(parameters)
     asking = _Asking.of(Kube.connect(options), options["node_names"], "status.phase=Running")
@@ -97,10 +98,10 @@ def read_pods(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def configure_pods(parameters: Parameters, context: Context = Context()) -> Result:
-    """Create, change and end the RmdWorkloads of pods; tell the pods that get no cache ways.
+    """Create, change and delete the RmdWorkloads of pods; mark the pods without cache ways.
 
-    A pod that cannot be read is in ``findings`` and stops no other. Raises WattwiseError where the
-    API refuses a request for another reason than the workload.
+    An unreadable pod is in ``findings`` and stops no other. Raises WattwiseError if the API refuses
+    a request for another reason than the workload.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
@@ -129,14 +130,14 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
 
 @dataclass
 class _Asking:
-    """Pods that ask for cache ways; each is read within a boundary of its own."""
+    """Pods that request cache ways, each read within a separate boundary."""
 
     pods: list[Object]
     findings: list[Finding] = field(default_factory=list)
 
     @classmethod
     def of(cls, kube: Kube, node_names: t.Sequence[str] | None, selector: str) -> _Asking:
-        """Those on the nodes; of one node the API server itself gives no others."""
+        """The pods on the nodes; for one node the API server filters them."""
         if node_names is not None and len(node_names) == 1:
             selector += f",spec.nodeName={node_names[0]}"
 
@@ -162,12 +163,12 @@ class _Asking:
     def each(
         self, pods: t.Sequence[Object], read: t.Callable[[Object], T]
     ) -> t.Iterator[tuple[Object, T]]:
-        """The pods that can be read, with what was read of them; the others are findings."""
+        """The readable pods with their content; the others are findings."""
         return read_each(pods, "Pod", read, self.findings)
 
 
 def _check_identity(pod: Object) -> None:
-    """Raise InvalidField unless the pod can be named to the API, and told something."""
+    """Raise InvalidField unless the pod has a usable identity and status."""
     for field_name in ("namespace", "name", "uid"):
         value = pod["metadata"].get(field_name)
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
@@ -185,7 +186,7 @@ def _phase_of(pod: Object) -> list[tuple[str, t.Any]]:
 
 
 def _cut_down(pod: Object) -> Object:
-    """Only what says which containers have CPUs of their own, and where these are read."""
+    """Only the fields that decide about exclusive CPUs and their place."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     parts = {
         part: [
@@ -210,7 +211,7 @@ def _cut_down(pod: Object) -> Object:
 
 @dataclass(frozen=True)
 class _Existing:
-    """A stored RmdWorkload: its owner (None where people made it), and what daemons said of it."""
+    """A stored RmdWorkload: its owner (None if people made it), and the daemons' answers."""
 
     owner: Object | None
     spec: Object
@@ -218,14 +219,14 @@ class _Existing:
     said: str
 
     def response(self, workload: Object) -> str:
-        """The daemon's answer to what is wanted now; empty where that has changed since."""
+        """The daemon's answer to the present spec; empty if the spec has changed since."""
         if any(self.spec.get(key) != value for key, value in workload["spec"].items()):
             return ""
         [node] = workload["spec"]["nodes"]
         return str((self.responses.get(node) or {}).get("response") or "")
 
     def explained(self, node: str) -> str:
-        """What the refusal means, as role rmd_workloads says it of the workload's only node."""
+        """Meaning of the refusal, in role rmd_workloads' words for the workload's only node."""
         return self.said.partition(f"{node}: ")[2]
 
 
@@ -246,7 +247,7 @@ def _read_existing(workload: Object) -> _Existing:
 def _existing_workloads(
     kube: Kube, workloads: t.Sequence[Object]
 ) -> dict[PodKey, _Existing | Finding]:
-    """Those of the workloads that are there; a few are asked for one by one, many as one list."""
+    """The existing ones of the workloads; a few are read one by one, many as one list."""
     resource = kube.resource(API_VERSION, "RmdWorkload")
     if len(workloads) >= _LIST_FROM:
         found: list[Object | None] = [*kube.list(resource.collection())]
@@ -264,7 +265,7 @@ def _existing_workloads(
 
 
 def _remove_workloads(kube: Kube, asking: _Asking, context: Context) -> list[dict[str, str]]:
-    """Delete the RmdWorkloads that pods own that have ended; returns which these were."""
+    """Delete the RmdWorkloads of ended pods; return them."""
     ended = asking.ended
     if not ended:
         return []
@@ -297,7 +298,7 @@ def _key(obj: Object) -> PodKey:
 def _desired(
     asking: _Asking, cpusets: t.Sequence[t.Mapping[str, t.Any]]
 ) -> tuple[list[Object], list[Refusal]]:
-    """The workloads of all pods, and the containers that can have none."""
+    """The workloads of all pods, and the refused containers."""
     cpus = _by_pod(cpusets)
     wanted: list[Object] = []
     refusals: list[Refusal] = []
@@ -333,7 +334,7 @@ def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, l
 def _without_those_of_others(
     workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
 ) -> tuple[list[Object], list[Refusal]]:
-    """The workloads that may be written, and refusals of those whose names people have taken."""
+    """The workloads to write, and refusals of those whose names people have used."""
     ours: list[Object] = []
     refusals: list[Refusal] = []
     for workload in workloads:
@@ -348,7 +349,7 @@ def _without_those_of_others(
         elif (stored.owner or {}).get("kind") != "Pod":
             message = f"RmdWorkload {name} exists and is not this pod's; rename or delete it"
             refusals.append(_refusal_of(workload, message))
-        # Else a pod of this name was replaced; the garbage collector ends its workload soon.
+        # Else a pod of this name was replaced; the garbage collector deletes its workload soon.
     return ours, refusals
 
 
@@ -380,7 +381,7 @@ def _refusal_of(workload: Object, message: str) -> Refusal:
 def _refused_by_daemons(
     workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
 ) -> list[Refusal]:
-    """What came of workloads that are as they were when the daemons were asked."""
+    """Outcomes of workloads that are unchanged since the daemons' answers."""
     refusals = []
     for workload in workloads:
         stored = existing.get(_key(workload))
@@ -407,14 +408,14 @@ def _shown(refusal: Refusal) -> dict[str, str]:
 
 @dataclass
 class _Teller:
-    """Writes conditions and events of pods, each only where it is news."""
+    """Writes conditions and events of pods, only if new."""
 
     kube: Kube
     context: Context
     pods: t.Sequence[Object]
 
     def refusals(self, refusals: t.Sequence[Refusal]) -> int:
-        """How many pods were told something new; all refusals of a pod make one sentence."""
+        """Number of newly marked pods; all refusals of a pod make one sentence."""
         messages: dict[str, list[str]] = defaultdict(list)
         for each in refusals:
             messages[each.pod_uid].append(each.message)
@@ -431,7 +432,7 @@ class _Teller:
         workloads: t.Sequence[Object],
         existing: t.Mapping[PodKey, _Existing | Finding],
     ) -> int:
-        """Take a refusal back from pods whose workloads all succeeded."""
+        """Clear the refusal of pods whose workloads all succeeded."""
         owned: dict[str, list[str]] = defaultdict(list)
         for workload in workloads:
             [owner] = workload["metadata"]["ownerReferences"]
@@ -446,7 +447,7 @@ class _Teller:
         return told
 
     def end(self, refusals: t.Sequence[Refusal]) -> list[dict[str, str]]:
-        """Delete the pods whose workloads daemons refused: those very pods, and no other."""
+        """Delete exactly the pods whose workloads daemons refused."""
         refused = {each.pod_uid for each in refusals}
         ended = []
         for pod in self.pods:

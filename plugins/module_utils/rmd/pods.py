@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""RmdWorkloads for pods that ask for cache ways: what their containers and annotations say.
+"""RmdWorkloads for pods that request cache ways, from their containers and annotations.
 
-A container asks by a limit of ``intel.com/l3_cache_ways``. Annotations of the pod that begin with
-the container's name and an underscore say more: ``nginx1_policy``, ``nginx1_cache_min``,
-``nginx1_pstate_ratio``, ``nginx1_pstate_monitoring``, ``nginx1_mba_percentage`` and
-``nginx1_mba_mbps``. Source: rmd-operator v0.1.1 (names, annotations) and v0.2 (bandwidth, several
-containers).
+A container requests them by a limit of ``intel.com/l3_cache_ways``. Annotations of the pod that
+begin with the container's name and an underscore are further settings: ``nginx1_policy``,
+``nginx1_cache_min``, ``nginx1_pstate_ratio``, ``nginx1_pstate_monitoring``,
+``nginx1_mba_percentage`` and ``nginx1_mba_mbps``. Source: rmd-operator v0.1.1 (names, annotations)
+and v0.2 (bandwidth, several containers).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A container that asked for ways and gets none, and why."""
+    """A container that requested ways and gets none, with the reason."""
 
     namespace: str
     pod: str
@@ -60,7 +60,7 @@ def asks_for_ways(pod: Json) -> bool:
 
 
 def workload_names(pod: Json) -> list[str]:
-    """Names that RmdWorkloads of the pod's containers have, where they have any."""
+    """Possible names of RmdWorkloads of the pod's containers."""
     asking = _asking(pod)
     alone = len(asking) == 1
     return [workload_name(pod["metadata"]["name"], each["name"], alone) for each in asking]
@@ -69,11 +69,11 @@ def workload_names(pod: Json) -> list[str]:
 def workloads_of_pod(
     pod: Json, cpus: t.Mapping[str, t.Sequence[int]]
 ) -> tuple[list[Object], list[Refusal]]:
-    """RmdWorkloads of the pod's containers, and those that are refused.
+    """RmdWorkloads of the pod's containers, and refused containers.
 
-    ``cpus`` has the exclusive CPUs by container name. A container that is missing there, because
-    it has not been started or could not be read, gives neither. Raises InvalidInput for a pod
-    without name or UID.
+    ``cpus`` has the exclusive CPUs by container name. A container that is missing there, because it
+    was not started or could not be read, gives neither. Raises InvalidInput for a pod without name
+    or UID.
     """
     asking = _asking(pod)
     exclusive = {each.name: each for each in exclusive_containers(pod)}
@@ -153,7 +153,7 @@ def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
 
 
 def workload_name(pod: str, container: str, alone: bool) -> str:
-    """The name of the RmdWorkload of a container; ``alone``: no other of its pod asks for ways."""
+    """The name of a container's RmdWorkload; ``alone``: no other of its pod requests ways."""
     return f"rmd-workload-{pod}" if alone else f"{pod}{_SEPARATOR}{container}"
 
 
@@ -169,7 +169,7 @@ def _owner(container: ExclusiveContainer) -> Object:
 
 
 def _annotations(pod: Json, container: str) -> dict[str, str]:
-    """What the pod's annotations say of this container, by the rest of their names."""
+    """The pod's annotations about this container, by the rest of their names."""
     given = (pod.get("metadata") or {}).get("annotations") or {}
     names = ("policy", "cache_min", "pstate_ratio", "pstate_monitoring")
     found = {}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading many objects, each within a boundary of its own."""
+"""Reading of many objects, each within a separate boundary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_each(
     read: t.Callable[[t.Any], T],
     findings: list[Finding],
 ) -> t.Iterator[tuple[t.Any, T]]:
-    """The objects that can be read, with what was read; of each other one a finding is added."""
+    """The readable objects with their content; each other one adds a finding."""
     for index, each in enumerate(objects):
         subject = subject_of(each, kind, f"{kind}[{index}]")
         found = guarded(subject, functools.partial(read, each))
@@ -34,5 +34,5 @@ def read_each(
 
 
 def said(finding: Finding) -> str:
-    """A finding for those who look at the object: its field and its problem."""
+    """A finding as text for the object itself: its field and its problem."""
     return f"{finding.field}: {finding.problem}" if finding.field else finding.problem

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""All RmdWorkloads of a cluster against all its daemons: the work of rmd_reconciliation."""
+"""Reconciliation of a cluster's RmdWorkloads with its daemons, the work of rmd_reconciliation."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ SPEC = ArgumentSpec(
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Bring every daemon to what the RmdWorkloads want of it, and say what came of each.
+    """Reconcile every daemon with the RmdWorkloads, and return each outcome.
 
     ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply,
-    and under ``daemons`` what each of them holds now.
-    Raises InvalidInput, and WattwiseError with all results where too few daemons answered.
+    and under ``daemons`` the present content of each. Raises InvalidInput, and WattwiseError with
+    all results if too few daemons answered.
     """
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
@@ -119,7 +119,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         options["path"], manifests, cluster.inventories(visits), errors, made_from
     )
     warn_of(cluster.findings, context)
-    # What somebody asks for in vain is told on that RmdWorkload, and is no failure of the daemon.
+    # An impossible request is reported on its RmdWorkload, and is no failure of the daemon.
     return conclude(
         options,
         len(cluster.daemons),
@@ -137,7 +137,7 @@ def _handed_over(
     errors: t.Sequence[TargetError],
     made_from: documents.MadeFrom,
 ) -> Result:
-    """The manifests by path, in a document, or as they are."""
+    """The manifests, in a document at ``path`` or as values."""
     if path is None:
         return manifests
     told = [error.as_dict() for error in errors]
@@ -147,9 +147,9 @@ def _handed_over(
 
 @dataclass(frozen=True)
 class _Workload:
-    """An RmdWorkload as it was read; without ``desired`` ``problem`` says why.
+    """An RmdWorkload as read; without ``desired`` ``problem`` is the reason.
 
-    ``nodes`` is None where it cannot be told for which nodes it is.
+    ``nodes`` is None if its nodes are unknown.
     """
 
     manifest: Object
@@ -162,7 +162,7 @@ class _Workload:
 
 @dataclass(frozen=True)
 class _State:
-    """A stored RmdNodeState, and the workloads that were ours on its node."""
+    """A stored RmdNodeState, and our former workloads on its node."""
 
     manifest: Object | None = None
     managed: t.Sequence[str] = ()
@@ -177,7 +177,7 @@ def _read_node(node: Object) -> str:
 
 
 def _read_config(config: Object) -> str:
-    """Its key; its selector is one that can be compared with labels."""
+    """Its key; its selector is checked."""
     labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
     return _text(key_of(config))
 
@@ -195,7 +195,7 @@ def _text(value: t.Any) -> str:
 
 @dataclass
 class _Cluster:
-    """What the snapshot says, joined: which workloads go to which daemons."""
+    """The joined snapshot: workloads by daemon."""
 
     namespace: str
     nodes: t.Mapping[str, Object]
@@ -209,7 +209,7 @@ class _Cluster:
 
     @functools.cached_property
     def uuids(self) -> frozenset[str]:
-        """Under which the RmdWorkloads stand in daemons, wherever they are for."""
+        """UUIDs of the RmdWorkloads on daemons, for all nodes."""
         return frozenset(workload.uuid for workload in self.workloads.values())
 
     @classmethod
@@ -250,7 +250,7 @@ class _Cluster:
         )  # fmt: skip
 
     def counts(self) -> Result:
-        """How much there is to reconcile, and what of it cannot be used as it is."""
+        """Counts of objects, and unusable ones among them."""
         return {
             "daemons": len(self.daemons),
             "workloads": len(self.workloads),
@@ -258,9 +258,9 @@ class _Cluster:
         }
 
     def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
-        """What the node's daemon shall have, and which of our workloads it shall lose.
+        """Wanted workloads of the node's daemon, and our workloads to delete there.
 
-        One that cannot be understood is left as it is where it is.
+        An unreadable one stays unchanged.
         """
         desired = self.on_node.get(node, ())
         here = {item.uuid for item in desired}
@@ -284,7 +284,7 @@ class _Cluster:
     def report(
         self, visits: t.Mapping[str, Visit]
     ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-        """Statuses that are new, of all that have one here, and all node states."""
+        """New statuses of all resources, and all node states."""
         outcomes = {
             (name, outcome.step.uuid): outcome
             for name, visit in visits.items()
@@ -304,7 +304,7 @@ class _Cluster:
         of_pods = {item.uuid for item in self.workloads.values() if item.is_of_pod}
 
         def capacity(node: Object) -> dict[str, t.Any] | None:
-            """Its status where the number of ways is another now; 0 where no daemon is."""
+            """Its status if the number of ways changed; 0 without a daemon."""
             visit = visits.get(node["metadata"]["name"])
             return node_capacity(node, ways_for_pods(visit, of_pods) if visit else 0)
 
@@ -342,7 +342,7 @@ class _Cluster:
         return node_status(state, self.states.get(name, _State()).manifest, visit, wanted)
 
     def inventories(self, visits: t.Sequence[Visit]) -> dict[str, t.Any]:
-        """What each daemon that answered holds, by node."""
+        """Content of each daemon that answered, by node."""
         by_uuid = {item.uuid: item.manifest for item in self.workloads.values()}
         of_node = {visit.target.name: visit.run for visit in visits if visit.run is not None}
 
@@ -357,7 +357,7 @@ class _Cluster:
         }
 
     def _config(self, config: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
-        """The status of an RmdConfig: which nodes it selects, and which of them lack a daemon."""
+        """The status of an RmdConfig: its selected nodes, and those without a daemon."""
         selected = nodes_of_config(config, list(self.nodes.values()))
         failures = []
         for name in selected:
@@ -392,7 +392,7 @@ def _read_workload(
     findings: list[Finding],
     item: Object,
 ) -> _Workload:
-    """An RmdWorkload; where only its spec cannot be read, it keeps its place and says why."""
+    """An RmdWorkload; one with only an unreadable spec is kept with the reason."""
     uuid = _uuid(item)
     of_pod = is_of_pod(item)
 
@@ -413,7 +413,7 @@ def _read_workload(
 def _with_daemons(
     workload: Object, names: t.Sequence[str], daemons: t.Mapping[str, Daemon]
 ) -> list[str]:
-    """Nodes that are selected without having a daemon are not meant; named ones are."""
+    """The nodes: selected ones need a daemon, named ones do not."""
     is_selected = bool((workload.get("spec") or {}).get("nodeSelector"))
     return [name for name in names if name in daemons or not is_selected]
 

@@ -32,7 +32,7 @@ _SHOWN_FAILURES = 3
 
 @dataclass
 class Report:
-    """What became of one RmdWorkload: a state by node, and why it is not ready, if it is not."""
+    """Outcome of one RmdWorkload: a state by node, and the reason if it is not ready."""
 
     workload: Object
     states: dict[str, dict[str, t.Any]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Report:
     conflicts: list[str] = field(default_factory=list)
 
     def note(self, node: str, visit: Visit, outcome: Outcome | None) -> None:
-        """What the visit of a node's daemon brought."""
+        """Result of the visit of a node's daemon."""
         if outcome is None:
             if visit.error is not None:
                 self.fail(node, visit.error.reason, visit.error.detail)
@@ -55,13 +55,13 @@ class Report:
             self.failures.append((node, outcome.problem.reason, outcome.problem.detail))
 
     def fail(self, node: str, reason: str, detail: str) -> None:
-        """The daemon was not asked, or did not answer; what was known of it stays."""
+        """The daemon was not visited, or did not answer; its known state stays."""
         stored = ((self.workload.get("status") or {}).get("workloadStates") or {}).get(node) or {}
         self.states[node] = {**stored, "response": FAILED_RESPONSE + detail}
         self.failures.append((node, reason, detail))
 
     def manifest(self, problem: str = "") -> dict[str, t.Any] | None:
-        """The status to write; None where the stored one says the same."""
+        """The status to write; None if the stored one is equal."""
         metadata = self.workload["metadata"]
         status: dict[str, t.Any] = {
             "observedGeneration": metadata.get("generation") or 0,
@@ -93,7 +93,7 @@ class Report:
 
 
 def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
-    """The RmdNodeState of a node, which goes with the node."""
+    """The RmdNodeState of a node, which is deleted with the node."""
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
     return {
@@ -115,10 +115,10 @@ def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
 def node_status(
     manifest: Object, stored: Object | None, visit: Visit, wanted: t.Collection[str]
 ) -> dict[str, t.Any] | None:
-    """The status of an RmdNodeState; None where the stored one says the same.
+    """The status of an RmdNodeState; None if the stored one is equal.
 
-    Of a daemon that does not answer the last state stays. ``wanted`` are the uuids that our
-    workloads have on this node.
+    The last state of a daemon without an answer stays. ``wanted`` are the uuids that our workloads
+    have on this node.
     """
     before = dict((stored or {}).get("status") or {})
     before.pop("conditions", None)
@@ -148,10 +148,10 @@ def node_status(
 def config_status(
     config: Object, nodes: t.Sequence[str], failures: t.Sequence[tuple[str, str, str]]
 ) -> dict[str, t.Any] | None:
-    """The status of an RmdConfig; None where the stored one says the same.
+    """The status of an RmdConfig; None if the stored one is equal.
 
-    ``nodes`` are those that it selects; ``failures`` has node, reason and detail of those among
-    them whose daemon does not answer.
+    ``nodes`` are its selected nodes; ``failures`` has node, reason and detail of those whose daemon
+    does not answer.
     """
     metadata = config["metadata"]
     if not nodes:
@@ -176,7 +176,7 @@ def config_status(
 
 
 def shown(stored: Stored) -> dict[str, str]:
-    """A workload in upstream's words; what is empty is left out."""
+    """A workload in upstream's terms, without empty members."""
     settings = stored.settings
     most, least = settings.cache or (None, None)
     words = {
@@ -203,7 +203,7 @@ def _key(stored: Stored) -> str:
 
 def _state(outcome: Outcome) -> dict[str, t.Any]:
     stored = outcome.stored
-    # Upstream says 201 at first and 200 from its second pass on; one that lasts moves nothing.
+    # Upstream has 201 at first and 200 from its second pass on; a constant code causes no write.
     response = outcome.response.replace("Success: 201", "Success: 200")
     state: dict[str, t.Any] = {"response": response}
     if stored is None:
@@ -249,12 +249,12 @@ def _cache(cache: Cache) -> dict[str, t.Any]:
 
 
 def _filled(**members: t.Any) -> dict[str, t.Any]:
-    """Without what is empty: server-side apply makes null of a map that becomes empty."""
+    """The value without empty members, because server-side apply turns an emptied map into null."""
     return {name: value for name, value in members.items() if value}
 
 
 def _unready(failures: t.Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """The condition for what failed on some nodes: the first reason, and the first few details."""
+    """The condition of failures on some nodes: the first reason, and the first few details."""
     shown_first = [f"{node}: {detail}" for node, _reason, detail in failures[:_SHOWN_FAILURES]]
     more = len(failures) - _SHOWN_FAILURES
     text = "; ".join(shown_first) + (f"; and {more} more" if more > 0 else "")
@@ -268,7 +268,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, s
 
 
 def _says_the_same(stored: Object, status: Object) -> bool:
-    """Whether writing would move nothing but times of transition."""
+    """Whether a write would change only times of transition."""
     known = {item["type"]: item for item in stored.get("conditions") or []}
     for condition in status["conditions"]:
         before = known.get(condition["type"], {})

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What kube-scheduler decides about one pod and one node: their fields, feasibility, topology.
+"""Rules of kube-scheduler for one pod and one node: their fields, feasibility, topology.
 
 Room ``scheduling`` imports ``base``, ``kube`` and ``rmd``.
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Amounts of resources that pods ask for and nodes have, in integer units."""
+"""Amounts of resources of pods and nodes, in integer units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def amount(resource: str, value: t.Any, path: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _amount_of_text(resource: str, value: str, path: str) -> int:
-    """Fleets repeat few amounts many times."""
+    """Cached, because fleets repeat few amounts many times."""
     return _amount(resource, value, path)
 
 

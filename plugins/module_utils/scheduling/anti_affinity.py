@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes that running pods keep a new pod away from, by their required anti-affinity.
+"""Nodes that the required anti-affinity of running pods closes to a new pod.
 
-A new pod must respect it, whatever it demands itself. Source:
+It applies regardless of the new pod's own rules. Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 """
 
@@ -36,7 +36,7 @@ _PATH = f"spec.affinity.podAntiAffinity.{_REQUIRED}"
 
 @dataclass
 class _Term:
-    """One anti-affinity term with the domains of its topology key where pods demand it."""
+    """One anti-affinity term with the domains of its topology key in which pods have it."""
 
     selection: Selection
     topology_key: str
@@ -62,7 +62,7 @@ class RunningAntiAffinity:
                 self._add(pod, required)
 
     def nodes_closed_to(self, pod: Object) -> frozenset[str]:
-        """Names of the nodes that the terms of running pods close to this pod."""
+        """Names of the nodes that running pods' terms close to this pod."""
         if not self._terms:
             return _NOBODY
         facts = pod_facts(pod)
@@ -105,7 +105,7 @@ def anti_affinity_terms(pod: Object) -> t.Sequence[Object]:
 
 
 def check_anti_affinity(pod: Object, facts: PodFacts, namespaces: Namespaces) -> None:
-    """Raise InvalidField where the required anti-affinity of a running pod cannot be read."""
+    """Raise InvalidField if the required anti-affinity of a running pod cannot be read."""
     for index, term in enumerate(anti_affinity_terms(pod)):
         path = f"{_PATH}[{index}]"
         _selection(term, facts, namespaces, path)
@@ -116,8 +116,7 @@ def check_anti_affinity(pod: Object, facts: PodFacts, namespaces: Namespaces) ->
 def _selection(
     term: Object, facts: PodFacts, namespaces: Namespaces, path: str
 ) -> tuple[Selection, str]:
-    """A namespace selector whose labels are not known stands for every namespace: to refuse a node
-    is the safe mistake."""
+    """A namespace selector with unknown labels stands for every namespace, for safety."""
     try:
         return read_selection(term, facts, namespaces, path)
     except UnknownNamespaces:

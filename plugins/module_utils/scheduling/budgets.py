@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many pods PodDisruptionBudgets let go.
+"""Disruptions that PodDisruptionBudgets allow.
 
 Sources: https://kubernetes.io/docs/tasks/run-application/configure-pdb/ (in policy/v1 an empty
-selector takes every pod of the namespace, none takes none) and
+selector selects every pod of the namespace, a missing one none) and
 https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/.
 """
 
@@ -41,10 +41,10 @@ class _Budget:
 
 
 class Budgets:
-    """What each budget lets go; one without a status lets nobody go.
+    """Allowed disruptions of each budget; 0 without a status.
 
-    A budget that cannot be read covers its whole namespace and lets nobody go: to leave a pod where
-    it is is the safe mistake. ``findings`` has these.
+    An unreadable budget covers its whole namespace and allows none, because keeping a pod is the
+    safe error. ``findings`` has these.
     """
 
     def __init__(self, given: t.Sequence[t.Any] = ()) -> None:
@@ -59,7 +59,7 @@ class Budgets:
             self._budgets.append(read)
 
     def refusal(self, pods: t.Iterable[PodFacts]) -> str | None:
-        """Why the API would not let the last of these pods go after those before; None if it would.
+        """Why the API would refuse to evict the last of these pods after the others, if it would.
 
         It refuses a pod that several budgets cover.
         """
@@ -76,11 +76,11 @@ class Budgets:
         return None
 
     def budget_of(self, pod: PodFacts) -> int | None:
-        """The number of the budget that covers a pod that may go alone; None without any."""
+        """The index of the budget of a pod that may be evicted alone; None without a budget."""
         return next(iter(self._covering(pod)), None)
 
     def allowed(self) -> list[int]:
-        """How many pods each budget lets go."""
+        """Allowed disruptions of each budget."""
         return [budget.allowed for budget in self._budgets]
 
     def _covering(self, pod: PodFacts) -> list[int]:

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Cache ways that pods ask for, and the free runs of ways that a node's caches have.
+"""Cache ways that pods request, and the free runs of ways of a node's caches.
 
-RMD gives a container its ways in one row on one cache, so the extended resource
-``intel.com/l3_cache_ways``, a sum over all caches of a node, does not say whether there are any.
-The free ways are those of the node's RmdNodeState, less the ways of pods that are bound to it and
-have no workload yet. On which cache a pod's CPUs lie, kubelet decides.
+RMD gives a container contiguous ways on one cache, so the extended resource
+``intel.com/l3_cache_ways``, a sum over all caches of a node, is not sufficient. The free ways are
+those of the node's RmdNodeState, less the ways of bound pods without a workload yet. The kubelet
+decides the cache of a pod's CPUs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
 BEST_EFFORT = "besteffort"
 MORE_THAN_ENOUGH = 1 << 30
 _POOLS = (GUARANTEED, BEST_EFFORT)
-# A cache has at most so many ways: a bit of a register each.
+# Largest number of ways of a cache, one bit of a register each.
 _MOST_WAYS = 64
 _LONGEST_NUMBER = 9
 
@@ -52,11 +52,11 @@ Lengths = tuple[int, ...]
 
 
 def runs_of_pod(pod: Object) -> tuple[CacheRun, ...]:
-    """The runs that a pod's containers ask for, the longest first. Raises InvalidField.
+    """The runs that a pod's containers request, the longest first.
 
-    A container with the annotation ``<container>_cache_min`` takes fewer ways where there are not
-    as many, of the pool for best effort. Policies are known to the daemon alone; a container with
-    one counts with the ways that it requests.
+    Raises InvalidField. A container with the annotation ``<container>_cache_min`` takes fewer ways
+    of the best-effort pool if there are not enough. Only the daemon knows policies; a container
+    with one counts with its requested ways.
     """
     found = [_run(pod, container, ways) for container, ways in _asking(pod)]
     return tuple(sorted(found, reverse=True))
@@ -68,8 +68,7 @@ def _run(pod: Object, container: Object, ways: int) -> CacheRun:
 
 
 def _asking(pod: Object) -> list[tuple[Object, int]]:
-    """Containers and sidecars that ask for ways, and for how many; other init containers get none
-    of their own."""
+    """Requested ways of containers and sidecars; other init containers get no ways."""
     spec = mapping(pod.get("spec"), "spec")
     found = []
     for part in ("initContainers", "containers"):
@@ -82,7 +81,7 @@ def _asking(pod: Object) -> list[tuple[Object, int]]:
 
 
 def least_annotation(container: Object) -> str:
-    """The annotation of a pod that says how few ways a container takes."""
+    """The annotation of a pod with the minimum ways of a container."""
     return f"{container.get('name')}_cache_min"
 
 
@@ -113,7 +112,7 @@ class NodeCaches:
 
 
 def read_caches(state: Object) -> NodeCaches | None:
-    """The caches of an RmdNodeState; None where they were never read. Raises InvalidField."""
+    """The caches of an RmdNodeState; None if they were never read. Raises InvalidField."""
     spec, status = (mapping(state.get(part), part) for part in ("spec", "status"))
     node = required_text(spec.get("node"), "spec.node")
     caches = mappings(status.get("caches"), "status.caches")
@@ -146,9 +145,9 @@ def pools_by_node(
 
 
 def _held_ways(workloads: Object) -> dict[str, int]:
-    """The ways that workloads hold by pool, whichever caches they are of.
+    """The ways that workloads hold by pool, over all caches.
 
-    A workload stands in the status in the words that people read, each a text.
+    A workload in the status has the form for people, with texts.
     """
     held = dict.fromkeys(_POOLS, 0)
     for uuid, workload in workloads.items():
@@ -176,7 +175,7 @@ def _is_number(given: str) -> bool:
 
 
 def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:
-    """With ``held`` ways come free, each cache may have one run of all of them at the most."""
+    """Runs after ``held`` ways are released: each cache may have at most one run of all of them."""
     lengths: list[int] = []
     for index, cache in enumerate(caches):
         path = f"status.caches[{index}]"

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
 
-# Beyond any machine. All curves are one table, in which one absurd curve would blur the others.
+# Beyond any machine. All curves are one table, in which one absurd curve would reduce the precision
+# of the others.
 _MOST_POINTS = 1_000
 _MOST_CORES = 100_000
 _MOST_WATTS = 1_000_000
@@ -27,7 +28,7 @@ class Curve:
     watts: tuple[float, ...]
 
     def watts_at(self, cores: float) -> float:
-        """Interpolated watts; beyond either end those of the end."""
+        """Interpolated watts, clamped at both ends."""
         if not self.covers(cores):
             return self.watts[0] if cores < self.cores[0] else self.watts[-1]
         right = min(max(bisect.bisect_right(self.cores, cores), 1), len(self.cores) - 1)
@@ -36,7 +37,7 @@ class Curve:
         return left_watts + share * (self.watts[right] - left_watts)
 
     def covers(self, cores: float) -> bool:
-        """Whether the curve says anything about this CPU use."""
+        """Whether the curve covers this CPU use."""
         return self.cores[0] <= cores <= self.cores[-1]
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which nodes a pod may run on, as kube-scheduler's filters decide it and word it.
+"""Feasible nodes of a pod, by the rules and in the words of kube-scheduler's filters.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/ and the pages below it.
 """
@@ -50,9 +50,9 @@ _DIGITS_OF_INT64 = 19
 
 
 def obstacle(constraints: Constraints, node: Node) -> str | None:
-    """Why the pod may not run on the node, resources aside; None where it may.
+    """Why the pod may not run on the node, apart from resources; None if it may.
 
-    PreferNoSchedule is a preference and keeps nothing away.
+    PreferNoSchedule is a preference and excludes nothing.
     """
     if not node.eligible:
         return NOT_ELIGIBLE
@@ -77,7 +77,7 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
 
 
 def volume_obstacles(constraints: Constraints, node: Node) -> list[str]:
-    """Why the pod's volumes keep it from the node: the reasons of the first filter that rejects."""
+    """Why the pod's volumes exclude the node: the reasons of the first filter that rejects."""
     if any(are_apart(disk, taken) for disk in constraints.disks for taken in node.disks):
         return [DISK_TAKEN]
     missed = [
@@ -98,7 +98,7 @@ def _filter_of(reason: str) -> int:
 
 
 def shortages(requests: t.Iterable[tuple[str, int]], free: Quantities) -> list[str]:
-    """What the node has too little of; a request of nothing always fits."""
+    """Resources that the node lacks; a request of 0 always fits."""
     missing = [name for name, amount in requests if amount > 0 and amount > free.get(name, 0)]
     return list(dict.fromkeys(_shortage(name) for name in missing))
 
@@ -110,7 +110,7 @@ def _shortage(resource: str) -> str:
 
 
 def in_each_others_way(first: HostPort, second: HostPort) -> bool:
-    """Whether two ports of a node's host cannot both be open."""
+    """Whether two host ports conflict."""
     return first[:2] == second[:2] and (
         first.address == second.address or EVERY_ADDRESS in (first.address, second.address)
     )
@@ -122,19 +122,19 @@ def are_apart(first: DiskUse, second: DiskUse) -> bool:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether the toleration lets a pod pass the taint."""
+    """Whether the toleration matches the taint."""
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.key not in ("", taint.key):
         return False
     if toleration.operator == "Exists":
         return True
-    # An empty key stands for all keys only together with Exists.
+    # An empty key stands for all keys only with Exists.
     return toleration.key == taint.key and toleration.value == taint.value
 
 
 def matches(expression: Expression, labels: Labels) -> bool:
-    """Whether the labels meet the demand. Gt and Lt compare whole numbers of 64 bits."""
+    """Whether the labels meet the requirement. Gt and Lt compare integers of 64 bits."""
     value = labels.get(expression.key)
     operator, values = expression.operator, expression.values
     if operator == "In":
@@ -154,7 +154,7 @@ def matches(expression: Expression, labels: Labels) -> bool:
 
 
 def _int64(text: str) -> int | None:
-    """A number as Go's ParseInt reads it into 64 bits; None for a text that is none."""
+    """A number as read by Go's ParseInt with 64 bits; None for any other text."""
     digits = text[1:].lstrip("0") if text[:1] in ("+", "-") else text.lstrip("0")
     if len(digits) > _DIGITS_OF_INT64 or _INTEGER.fullmatch(text) is None:
         return None
@@ -184,7 +184,7 @@ def is_selected(constraints: Constraints, node: Node) -> bool:
 
 
 def meets(node: Node, term: NodeTerm) -> bool:
-    """Whether a node meets all demands of a term."""
+    """Whether a node meets all requirements of a term."""
     if not term.labels and not term.fields:
         return False
     fields = {"metadata.name": node.name}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A placement task in neutral terms: nodes, pods and rules, with nothing of where they came from.
+"""A placement task in neutral terms: nodes, pods and rules, independent of their source.
 
 Quantities are integers: ``cpu`` in millicores, every other resource in its whole unit (bytes,
 pods, devices). CPU *use* is in microcores, because 80 % of 33m is not a whole millicore.
@@ -42,7 +42,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """What lets a pod pass a taint; an empty ``key`` or ``effect`` stands for all."""
+    """A toleration of taints; an empty ``key`` or ``effect`` stands for all."""
 
     key: str
     operator: str
@@ -52,7 +52,7 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Expression:
-    """One demand on a label, or on a field where it stands in ``NodeTerm.fields``."""
+    """One requirement on a label, or on a field within ``NodeTerm.fields``."""
 
     key: str
     operator: str
@@ -61,14 +61,14 @@ class Expression:
 
 @dataclass(frozen=True)
 class NodeTerm:
-    """Demands on a node that must all be met; a term without any is met by no node."""
+    """Requirements on a node, all of which must be met; no node meets an empty term."""
 
     labels: tuple[Expression, ...] = ()
     fields: tuple[Expression, ...] = ()
 
 
 class HostPort(t.NamedTuple):
-    """A port of the node itself; the address 0.0.0.0 stands for all of its addresses."""
+    """A host port; the address 0.0.0.0 stands for all addresses of the node."""
 
     protocol: str
     port: int
@@ -76,8 +76,7 @@ class HostPort(t.NamedTuple):
 
 
 class CacheRun(t.NamedTuple):
-    """Cache ways side by side that a container asks for: ``most``, or of the pool for best effort
-    fewer, down to ``least``."""
+    """Contiguous cache ways of a container: ``most``, or best-effort ones down to ``least``."""
 
     pool: str
     most: int
@@ -86,8 +85,8 @@ class CacheRun(t.NamedTuple):
 
 @dataclass(frozen=True)
 class CachePools:
-    """Lengths of the free runs of a node's caches by pool, longest first; of these, ``promised``
-    is for pods that are bound already. ``empty`` are the most that there could be if nothing ran.
+    """Lengths of the free runs of a node's caches by pool, longest first; ``promised`` is the part
+    for pods that are bound already. ``empty`` is the upper bound on an empty node.
     """
 
     free: tuple[tuple[str, tuple[int, ...]], ...]
@@ -96,21 +95,21 @@ class CachePools:
 
 
 class VolumeDemand(t.NamedTuple):
-    """One of ``terms`` must be met by a node for the volumes of a pod; without any, none is."""
+    """A node must meet one of ``terms`` for the volumes of a pod; no node meets an empty list."""
 
     reason: str
     terms: tuple[NodeTerm, ...] = ()
 
 
 class Disk(t.NamedTuple):
-    """A volume that a driver attaches, however many pods use it."""
+    """A volume that a driver attaches once for all of its pods."""
 
     driver: str
     handle: str
 
 
 class DiskUse(t.NamedTuple):
-    """A disk that a pod names itself, without a claim.
+    """An inline disk of a pod, without a claim.
 
     Pods of one node share it only if none of them uses it ``alone``.
     """
@@ -121,11 +120,11 @@ class DiskUse(t.NamedTuple):
 
 @dataclass(frozen=True)
 class SharedVolumes:
-    """Volumes of a pod that matter to other pods too.
+    """Volumes of a pod that affect other pods.
 
     ``exclusive`` are claims for one pod of the cluster, ``together`` claims whose volume will be
-    made for one node: both are named by other waiting pods as well. ``disks`` are attached once for
-    all pods on a node; ``own_disks`` are the pod's own, by driver. ``static`` are indices of
+    made for one node; other waiting pods name both as well. ``disks`` are attached once for all
+    pods on a node; ``own_disks`` are the pod's own, by driver. ``static`` are indices of
     Instance.static_claims.
     """
 
@@ -138,10 +137,10 @@ class SharedVolumes:
 
 @dataclass(frozen=True)
 class StaticClaim:
-    """A claim that one of these volumes can serve, each on nodes that meet one of its terms (None:
-    all nodes); on nodes that meet a term of ``made_on`` a volume is made otherwise (None: all).
+    """A claim for one of these volumes, each on nodes that meet one of its terms (None: all).
 
-    ``claim`` is the name of one that several pods name.
+    On nodes that meet a term of ``made_on`` a volume can be provisioned instead (None: all).
+    ``claim`` is the name of a claim of several pods.
     """
 
     volumes: tuple[tuple[str, tuple[NodeTerm, ...] | None], ...]
@@ -151,7 +150,7 @@ class StaticClaim:
 
 @dataclass(frozen=True)
 class Attachable:
-    """How many more volumes of drivers a node can attach, and shared ones that it has already."""
+    """Number of further volumes of drivers that a node can attach, and its attached shared ones."""
 
     left: tuple[tuple[str, int], ...] = ()
     present: frozenset[Disk] = frozenset()
@@ -159,12 +158,12 @@ class Attachable:
 
 @dataclass(frozen=True)
 class Constraints:
-    """Which nodes a pod may run on, resources aside.
+    """Constraints of a pod on nodes, apart from resources.
 
-    One of ``node_terms`` must be met; None demands nothing. ``anti_affinity_nodes`` names
-    nodes that the anti-affinity of a running pod closes to this one, ``device_nodes`` those with
-    the devices that its claims have already, if they have any. All of ``volumes`` must be met.
-    ``disks`` are those without a claim.
+    One of ``node_terms`` must be met; None means no constraint. ``anti_affinity_nodes`` are nodes
+    that the anti-affinity of a running pod closes to this one, ``device_nodes`` the nodes of the
+    devices that its claims have already, if any. All of ``volumes`` must be met. ``disks`` are
+    disks without a claim.
     """
 
     node_name: str = ""
@@ -193,11 +192,11 @@ class PodAffinity(t.NamedTuple):
 
 
 class Spreading(t.NamedTuple):
-    """No domain of the key may have ``max_skew`` pods of the peers more than the emptiest.
+    """No domain of the key may exceed the emptiest one by more than ``max_skew`` pods of the peers.
 
-    Counted are nodes that have all ``required_keys``; with ``honor_affinity`` only those that the
-    pod's selector and node affinity allow, with ``honor_taints`` only those whose taints it
-    tolerates. With fewer than ``min_domains`` domains the emptiest counts as empty.
+    Only nodes with all ``required_keys`` count; with ``honor_affinity`` only those that the pod's
+    selector and node affinity allow, with ``honor_taints`` only those whose taints it tolerates.
+    With fewer than ``min_domains`` domains the emptiest counts as empty.
     """
 
     peers: int
@@ -211,7 +210,7 @@ class Spreading(t.NamedTuple):
 
 class EvenStart(t.NamedTuple):
     """WAO's PodSpread: until ``redundancy`` pods of the peers have a node, each new one goes to an
-    area with the fewest of them. Areas are the domains of the key, or nodes where it is empty."""
+    area with the fewest of them. Areas are the domains of the key, or nodes if it is empty."""
 
     peers: int
     topology_key: str
@@ -227,7 +226,7 @@ class Preference(t.NamedTuple):
 
 
 class PeerPreference(t.NamedTuple):
-    """Preferred affinity to pods of the peers, or anti-affinity where ``near`` is False."""
+    """Preferred affinity to pods of the peers, or anti-affinity if ``near`` is False."""
 
     weight: int
     peers: int
@@ -239,7 +238,7 @@ class PeerPreference(t.NamedTuple):
 class PodRelations:
     """Required and preferred rules of a pod about others. ``peers`` are indices of Instance.peers.
 
-    ``member_of`` says to which of them it belongs itself. Pods with the same ``gang`` are placed
+    ``member_of`` are the sets to which it belongs itself. Pods with the same ``gang`` are placed
     together or not at all.
     """
 
@@ -255,11 +254,11 @@ class PodRelations:
 
 @dataclass(frozen=True)
 class Shape:
-    """All that matters of a pod for placing it; pods of equal shape are interchangeable.
+    """All fields of a pod that affect its placement; pods of equal shape are interchangeable.
 
-    ``unsupported`` names fields that the placer does not understand, ``invalid`` one that cannot be
-    read, and ``unready`` says which claim of a volume is not ready: such a pod stays unplaced.
-    ``device_claims`` are keys of Instance.claims, one for each API, "" where it asks for nothing.
+    ``unsupported`` names fields that the placer does not support, ``invalid`` an unreadable one,
+    and ``unready`` a volume claim that is not ready: such a pod stays unplaced. ``device_claims``
+    are keys of Instance.claims, one for each API, "" without claims.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -278,7 +277,7 @@ class Shape:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why the pod is not placed at all; empty for those that are."""
+        """Why the pod cannot be placed at all; empty for other pods."""
         if self.invalid:
             return (f"invalid: {self.invalid}",)
         if self.unready and not self.unsupported:
@@ -288,7 +287,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod to be placed; ``uid`` and ``resource_version`` are None where the input has none."""
+    """A pod to place; ``uid`` and ``resource_version`` are None if the input has none."""
 
     namespace: str
     name: str
@@ -302,9 +301,9 @@ class Pod:
 class Node:
     """A node before anything is placed.
 
-    ``free``, of what is ``allocatable``, may be negative; of a resource that it does not name there
-    is none. Without a curve the node is *unpriced*: its watts are not known. ``cache_pools`` is
-    None where nothing is known of its caches. A node that is not ``eligible`` takes no pod of the run.
+    ``free``, the unused part of ``allocatable``, may be negative; a missing resource counts as 0.
+    Without a curve the node is *unpriced*: its watts are unknown. ``cache_pools`` is None if its
+    caches are unknown. A node that is not ``eligible`` takes no pod of the run.
     """
 
     name: str
@@ -327,8 +326,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the user chose: power-off of idle nodes, what unpriced nodes are good for, and the
-    watts that preferences of weight 100 are worth."""
+    """Options of the user: power-off of idle nodes, use of unpriced nodes, and the cost in watts of
+    unmet preferences of weight 100."""
 
     allow_power_off: bool = False
     standby_watts: float = 0.0
@@ -340,10 +339,9 @@ class Rules:
 class Instance:
     """Nodes by name; pods by descending priority, namespace and name. Names are unique.
 
-    ``peers`` are the sets of pods that rules speak of: how many running ones each node has.
-    ``previous`` is the node that the last plan gave a pod, by namespace and name. ``findings`` are
-    what cannot be read of the pods. ``static_claims`` are what pods can have of volumes that are
-    there.
+    ``peers`` are the sets of pods in rules, as numbers of running pods on each node. ``previous``
+    is the node of a pod in the last plan, by namespace and name. ``findings`` are the unreadable
+    parts of pods. ``static_claims`` are claims that existing volumes can serve.
     """
 
     nodes: tuple[Node, ...]

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects as a cluster or a user gave them, each read within a boundary of its own.
+"""Intake of objects from a cluster or a user, each read within a separate boundary.
 
-What comes out can be read without errors; all else is a finding. A running pod takes room whether
-it can be read or not: an amount of it that cannot be counted counts as all that its node can
-allocate of that resource, and a pod that cannot be read otherwise counts as its whole node.
+The results are readable without errors; everything else is a finding. An unreadable running pod
+takes room as well: an unreadable amount counts as its node's whole allocatable amount of that
+resource, and a pod that is unreadable otherwise counts as its whole node.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Intake:
         where: str,
         read: t.Callable[[Object], T],
     ) -> list[T]:
-        """What ``read`` makes of each object; the finding of one for which it raises."""
+        """The result of ``read`` for each object; a finding if it raises."""
         found: list[T] = []
         for index, item in enumerate(items):
             place = f"{where}[{index}]"
@@ -89,12 +89,12 @@ class Intake:
         return found
 
     def pods(self, given: t.Iterable[t.Any], where: str) -> list[Object]:
-        """Pods as Kubernetes writes them; of a short form with ``count`` n the n copies."""
+        """Pods in Kubernetes' form; a short form with ``count`` n gives n copies."""
         read = self.each(given, "Pod", where, _as_kubernetes)
         return [pod for pods in read for pod in pods]
 
     def nodes(self, given: t.Iterable[t.Any]) -> dict[str, SoundNode]:
-        """Nodes by name; of several with one name the first."""
+        """Nodes by name; the first of several with one name."""
         found: dict[str, SoundNode] = {}
         for node in self.each(given, "Node", "nodes", _sound_node):
             if node.name in found:
@@ -104,7 +104,7 @@ class Intake:
         return found
 
     def curves(self, given: t.Mapping[t.Any, t.Any]) -> dict[str, Curve]:
-        """Power curves by node; a node whose curve cannot be read has none."""
+        """Power curves by node, without unreadable ones."""
         found = {}
         for name, curve in given.items():
             subject = subject_of({"name": name}, "Node", "curves")
@@ -121,7 +121,7 @@ class Intake:
         allocatable: t.Mapping[str, Quantities],
         namespaces: Namespaces,
     ) -> list[Object]:
-        """Pods that have a node, as they are or as the room that they take at the most.
+        """Pods with a node, as given or replaced by the room that they take at most.
 
         ``allocatable`` is by node.
         """
@@ -152,7 +152,7 @@ class Intake:
         allocatable: t.Mapping[str, Quantities],
         namespaces: Namespaces,
     ) -> Object | None:
-        """A pod in place of one that cannot be read; None where its node is not known."""
+        """A replacement of an unreadable pod; None if its node is unknown."""
         spec = pod.get("spec") if isinstance(pod, dict) else None
         node = spec.get("nodeName") if isinstance(spec, dict) else None
         if not isinstance(node, str) or node not in allocatable:
@@ -173,7 +173,7 @@ class Intake:
 
 @dataclass(frozen=True)
 class SoundNode:
-    """A node that can be read, as it was given, with what it can allocate."""
+    """A readable node, as given, with its allocatable resources."""
 
     name: str
     given: Object
@@ -183,7 +183,7 @@ class SoundNode:
 
 @dataclass(frozen=True)
 class _Repaired:
-    """A pod with all amounts that could not be counted replaced, and which these were."""
+    """A pod with all unreadable amounts replaced, and their names."""
 
     pod: Object
     fields: t.Sequence[InvalidField]
@@ -205,13 +205,13 @@ def _sound_node(given: Object) -> SoundNode:
 
 
 def has_node(pod: t.Any) -> bool:
-    """Whether a pod that may be anything has a node, or something in place of its name."""
+    """Whether an unchecked pod has a node, or any value as its name."""
     spec = pod.get("spec") if isinstance(pod, dict) else None
     return isinstance(spec, dict) and bool(spec.get("nodeName"))
 
 
 def is_copy(pod: Object, other: Object) -> bool:
-    """Whether both come from one short form with a count: all but their names is the same."""
+    """Whether both come from one short form with a count and differ only in their names."""
     metadata, others = pod.get("metadata"), other["metadata"]
     return (
         "spec" in pod
@@ -223,8 +223,7 @@ def is_copy(pod: Object, other: Object) -> bool:
 
 
 def check_running(pod: Object, namespaces: Namespaces) -> tuple[str, str]:
-    """Namespace and name of a running pod. Raises InvalidField where something of it cannot be
-    read that others depend on."""
+    """Identity of a running pod. Raises InvalidField for a defect that affects other pods."""
     facts = pod_facts(pod)
     required_text(mapping(pod.get("spec"), "spec").get("nodeName"), "spec.nodeName")
     Occupancy().add(pod)
@@ -234,9 +233,9 @@ def check_running(pod: Object, namespaces: Namespaces) -> tuple[str, str]:
 
 
 def _with_whole_amounts(pod: Object, whole: Quantities, namespaces: Namespaces) -> _Repaired:
-    """The pod with all of its node's resource in each field that cannot be counted.
+    """The pod with its node's whole resource in each unreadable amount.
 
-    Raises InvalidField where it cannot be read even so.
+    Raises InvalidField if it is still unreadable.
     """
     spec = copy.deepcopy(pod["spec"])
     metadata = dict(pod["metadata"])
@@ -283,7 +282,7 @@ def _quantity(resource: str, whole: Quantities) -> str:
 
 
 def _whole_node(node: str, whole: Quantities, number: int) -> Object:
-    """A pod that takes all of a node. Its name is one that no pod has."""
+    """A pod that takes a whole node. No real pod can have its name."""
     requests = {name: _quantity(name, whole) for name in whole if name != "pods"}
     container = {"name": "whole-node", "resources": {"requests": requests}}
     return {

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubernetes nodes, and their short forms, with what runs on them."""
+"""Kubernetes nodes, and their short forms, with their running pods."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ UsageSource = t.Literal["auto", "metrics", "requests"]
 _SHORT_KEYS = frozenset(
     "name allocatable used usage_cores labels taints unschedulable ready curve".split()
 )
-# More than any machine has; sums of so many microcores stay within 64 bits.
+# More than any machine has; sums of microcores stay within 64 bits.
 _MOST_CORES = 1_000_000
 
 
 @dataclass
 class Occupancy:
-    """What the pods on one node request, and of that what those request that do not run yet.
+    """Requests of the pods on one node, and the part of pods that do not run yet.
 
-    ``counted`` is what kube-scheduler counts for them when it scores nodes.
+    ``counted`` are kube-scheduler's amounts for scores.
     """
 
     requests: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Occupancy:
     counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Object) -> None:
-        """Count a pod that is on the node. Raises InvalidField, and has counted nothing then."""
+        """Count a pod on the node. Raises InvalidField without any change."""
         spec = mapping(pod.get("spec"), "spec")
         requests = {**held_requests(pod), "pods": 1}
         counted = held_requests(pod, COUNTED_IF_MISSING) if lacks_requests(spec) else requests
@@ -89,16 +89,16 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Loads:
-    """How the CPU use of nodes is known: measured, or assumed from what runs on them."""
+    """Source of the nodes' CPU use: measured, or assumed from their pods."""
 
     source: UsageSource
     assumption: Decimal
     measured_microcores: t.Mapping[str, int]
 
     def of(self, node: str, measured: int | None, occupancy: Occupancy) -> int | None:
-        """Microcores in use on a node; None where only a measurement counts and there is none.
+        """Microcores in use on a node; None if only measurements count and there is none.
 
-        Pods that have a node but do not run yet are in no measurement, so they are added.
+        Pods on the node that do not run yet are in no measurement, so they are added.
         """
         if measured is None and self.source != "requests":
             measured = self.measured_microcores.get(node)
@@ -112,7 +112,7 @@ class Loads:
 
 
 def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
-    """What runs, or is about to run, on each node; the pods are those of ``sound_running``."""
+    """Running and starting pods of each node; the pods are those of ``sound_running``."""
     result: dict[str, Occupancy] = {}
     for pod in running:
         if not is_finished(pod):
@@ -217,7 +217,7 @@ def _from_short_form(
 def _peer_view(
     capacity: t.Mapping[str, int], allocatable: t.Mapping[str, int], occupancy: Occupancy
 ) -> PeerNode:
-    """Where no capacity is given, all of it is allocatable."""
+    """The node for the placers; the allocatable amount replaces a missing capacity."""
     return PeerNode(
         capacity_millicores=capacity.get("cpu", allocatable.get("cpu", 0)),
         allocatable_millicores=allocatable.get("cpu", 0),
@@ -228,7 +228,7 @@ def _peer_view(
 
 
 def _node(name: str, *, use: int | None, curve: Curve | None, **known: t.Any) -> Node:
-    """A node whose use is not known cannot be priced either: it has no point on its curve."""
+    """The node; unpriced if its use is unknown, because it has no point on its curve."""
     if use is None:
         return Node(name, use_microcores=0, curve=None, **known)
     return Node(name, use_microcores=use, curve=curve, **known)

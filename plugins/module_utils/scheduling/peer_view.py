@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Requests of pods and nodes as the placers of power/baselines count them, each in its own way.
+"""Requests of pods and nodes by the rules of the placers in power/baselines.
 
 Sources: wao-scheduler's MinimizePower, scheduler-plugins' PEAKS (``PredictUtilisation``) and
 kube-scheduler's NodeResourcesFit (``NonMissingContainerRequests``), as of Kubernetes 1.37.
@@ -19,16 +19,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
 
-# kube-scheduler takes a container without a request for so much when it scores nodes.
+# kube-scheduler's amounts of a container without a request in scores.
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
 _PEAKS_MILLICORES_IF_MISSING = 1000
-# More than any node has: scores are computed in 64 bits.
+# More than any node has; scores are computed in 64 bits.
 _MOST_COUNTED = 1 << 50
 
 
 @dataclass(frozen=True)
 class PeerPod:
-    """CPU in millicores as MinimizePower and PEAKS count it; ``counted_…`` as kube-scheduler."""
+    """CPU in millicores by MinimizePower and PEAKS; ``counted_…`` by kube-scheduler."""
 
     minimize_power_millicores: int = 0
     peaks_millicores: int = 0
@@ -38,7 +38,7 @@ class PeerPod:
 
 @dataclass(frozen=True)
 class PeerNode:
-    """CPU and memory of a node, and what kube-scheduler counts for the pods that run there."""
+    """CPU and memory of a node, and kube-scheduler's amounts of its running pods."""
 
     capacity_millicores: int = 0
     allocatable_millicores: int = 0
@@ -48,7 +48,7 @@ class PeerNode:
 
 
 def peer_pod(spec: Object, counted: t.Mapping[str, int]) -> PeerPod:
-    """A pod by its ``spec`` and by what kube-scheduler counts for it. Raises InvalidField."""
+    """A pod by its ``spec`` and by kube-scheduler's amounts. Raises InvalidField."""
     overhead = mapping(spec.get("overhead"), "spec.overhead")
     minimize_power = peaks = 0
     for index, container in enumerate(mappings(spec.get("containers"), "spec.containers")):
@@ -68,7 +68,7 @@ def peer_pod(spec: Object, counted: t.Mapping[str, int]) -> PeerPod:
 
 
 def lacks_requests(spec: Object) -> bool:
-    """Whether kube-scheduler counts more for a pod than it requests."""
+    """Whether kube-scheduler's amounts exceed a pod's requests."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     return any(
         name not in (resources.get("requests") or {})
@@ -79,6 +79,6 @@ def lacks_requests(spec: Object) -> bool:
 
 
 def _cpu(container: Object, part: str, path: str) -> int | None:
-    """Millicores of a container's requests or limits; None where it names none."""
+    """Millicores of a container's requests or limits; None if it has none."""
     resources = mapping(mapping(container.get("resources"), path).get(part), f"{path}.{part}")
     return amount("cpu", resources["cpu"], f"{path}.{part}") if "cpu" in resources else None

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sets of pods that rules speak of, by namespace and labels.
+"""Sets of pods in rules, by namespace and labels.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 (namespaces, namespaceSelector, matchLabelKeys, mismatchLabelKeys). A term without a label selector
-is met by no pod, one with an empty selector by every pod.
+matches no pod, a term with an empty selector every pod.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class PodFacts(t.NamedTuple):
-    """What decides to which sets a pod belongs; ``controller`` is the uid of its controller."""
+    """Fields that decide a pod's memberships; ``controller`` is the uid of its controller."""
 
     namespace: str
     labels: frozenset[tuple[str, str]]
@@ -48,7 +48,7 @@ class PodFacts(t.NamedTuple):
     is_leaving: bool
 
     def marks(self) -> t.Iterable[tuple[str, str]]:
-        """What a set may be found by."""
+        """Index keys of a set."""
         return (*self.labels, ("", self.controller))
 
 
@@ -66,7 +66,7 @@ def pod_facts(pod: Object) -> PodFacts:
 
 @dataclass(frozen=True)
 class Selection:
-    """One demand on a pod: its namespace (None: any) and its labels (None: no pod has them)."""
+    """One selection of pods by namespace (None: any) and labels (None: matches no pod)."""
 
     namespaces: frozenset[str] | None
     selector: LabelSelector | None
@@ -79,14 +79,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class PeerSet:
-    """Pods that meet all selections, or those of one controller; leaving ones if they count."""
+    """Pods that meet all selections, or pods of one controller; terminating ones if they count."""
 
     selections: tuple[Selection, ...] = ()
     controller: str = ""
     counts_leaving: bool = True
 
     def marks(self) -> list[tuple[str, str]]:
-        """A member has one of these marks; without any, every pod has to be looked at."""
+        """Keys of which a member has one; without keys every pod must be checked."""
         if self.controller:
             return [("", self.controller)]
         for selection in self.selections:
@@ -105,11 +105,11 @@ class PeerSet:
 
 
 class UnknownNamespaces(Exception):
-    """A namespace selector asks for labels, and those of the namespaces are not known."""
+    """A namespace selector needs labels, but those of the namespaces are unknown."""
 
 
 class Namespaces:
-    """The labels of namespaces by name; None where only their names are known."""
+    """The labels of namespaces by name; None if only their names are known."""
 
     def __init__(self, labels: t.Mapping[str, Labels] | None = None) -> None:
         self._labels = labels
@@ -170,9 +170,9 @@ def label_selector(given: t.Any, path: str) -> LabelSelector:
 
 
 def read_selector(term: Object, pod: PodFacts, path: str) -> LabelSelector | None:
-    """A term's label selector with what its match keys add. Raises InvalidField.
+    """A term's label selector with the terms of its match keys.
 
-    The API server adds them too; twice is as good as once.
+    Raises InvalidField. The API server adds them too, which is idempotent.
     """
     if term.get("labelSelector") is None:
         return None

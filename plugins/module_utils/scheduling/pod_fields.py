@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The fields of a pod: which ones the placer understands, and which say nothing about nodes.
+"""Fields of a pod that the placer supports, and fields that do not concern nodes.
 
-An allow-list: a field that stands in no table is refused as those under ``refused`` are, so a pod
-of a newer Kubernetes waits rather than lands where it must not. The tests hold the tables against
-the whole PodSpec.
+It is an allow-list: a field in no table is refused like those under ``refused``, so that a pod of a
+newer Kubernetes waits instead of getting a wrong node. Tests compare the tables with the whole
+PodSpec.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 # preemptionPolicy: nothing is ever preempted here. runtimeClassName: its overhead, node selector
-# and tolerations are merged into the pod at admission. os: kube-scheduler does not look at it.
-# hostNetwork matters through the ports that it opens on the host.
+# and tolerations are merged into the pod at admission. os: kube-scheduler ignores it. hostNetwork
+# matters through the ports that it opens on the host.
 POD = Fields(
     read=_names(
         "affinity containers initContainers nodeName nodeSelector overhead priority resources"
@@ -63,14 +63,14 @@ CONTAINER = Fields(
     ),
 )
 RESTART_RULE = Fields(read=_names("action"), harmless=_names("exitCodes"))
-# RestartAllContainers takes a node that says in its status that it can do so.
+# RestartAllContainers needs a node that declares the feature in its status.
 _RESTART_ACTIONS = (None, "", "Restart")
 PORT = Fields(
     read=_names("containerPort hostIP hostPort protocol"),
     harmless=_names("name"),
 )
 RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
-# kube-scheduler does not look at the harmless ones. Pods of a node must not share some disks.
+# kube-scheduler ignores the harmless ones. Pods of a node must not share some disks.
 VOLUME = Fields(
     read=_names("iscsi rbd"),
     harmless=_names(
@@ -114,7 +114,7 @@ _SPREAD_CHOICES = {
     "nodeTaintsPolicy": (None, "", "Honor", "Ignore"),
 }
 
-# Refused only where the claims are not known too.
+# Refused only if the claims are unknown.
 CLAIM_FIELDS = frozenset(
     {
         "spec.resourceClaims",
@@ -124,11 +124,11 @@ CLAIM_FIELDS = frozenset(
     }
 )
 
-# Refused only where the objects of the cluster's storage are not known too: claims, and disks that
-# count against the limit of a driver.
+# Refused only if the cluster's storage objects are unknown: claims, and disks that count against
+# the limit of a driver.
 VOLUME_FIELDS = frozenset(f"spec.volumes.{name}" for name in VOLUME.refused)
 
-# Rules about groups of pods that stand in metadata: gangs, and WAO's spreading.
+# Rules about groups of pods in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 # Claims of the k8srm prototype, which device_reconciliation serves.
 DEVICE_CLAIMS_ANNOTATION = "wattwise.github.io/device-claims"
@@ -136,14 +136,14 @@ PODSPREAD_ANNOTATIONS = ("waok8s.github.io/podspread-rate", "wao.bitmedia.co.jp/
 
 
 def is_set(value: t.Any) -> bool:
-    """Whether a field says anything: empty values are as good as none, however deep."""
+    """Whether a field has a value; nested empty values count as none."""
     if isinstance(value, dict):
         return any(map(is_set, value.values()))
     return value not in (None, False, 0, "", [])
 
 
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
-    """Dotted paths of everything in the pod that the placer does not understand, each once."""
+    """Dotted paths of all unsupported fields of the pod, each once."""
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     found = [

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kubernetes pods, and their short forms, as the placer sees them."""
+"""Kubernetes pods, and their short forms, as input of the placer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SHORT_METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
 )
 _FINISHED = ("Succeeded", "Failed")
-# Of one short form: larger fleets have never been tried.
+# Limit of one short form; larger fleets are untested.
 _MOST_COPIES = 100_000
 _LARGEST_PORT = 65_535
 # A weight of 1 to 100 in the API.
@@ -71,9 +71,9 @@ _RESOURCE_STATUSES = frozenset({"resources", "allocatedResources", *_CONTAINER_S
 
 
 def from_short_form(short: Object) -> list[Object]:
-    """A short form as Kubernetes writes pods; with ``count`` n its n copies. Raises InvalidField.
+    """A short form in Kubernetes' form; with ``count`` n its n copies.
 
-    Copies share all but their names.
+    Raises InvalidField. Copies differ only in their names.
     """
     name = required_text(short.get("name"), "name")
     count = short.get("count")
@@ -88,14 +88,14 @@ def from_short_form(short: Object) -> list[Object]:
 
 
 def identity(pod: Object) -> tuple[str, str]:
-    """Namespace and name of a pod. Raises InvalidField for names that no API server takes."""
+    """Namespace and name of a pod. Raises InvalidField for names that no API server accepts."""
     metadata = mapping(pod.get("metadata"), "metadata")
     namespace = object_name(metadata.get("namespace") or "default", "metadata.namespace")
     return namespace, object_name(metadata.get("name"), "metadata.name")
 
 
 def is_pending(pod: Object, scheduler_name: str) -> bool:
-    """Whether the pod waits for this scheduler to find it a node."""
+    """Whether the pod waits for a node from this scheduler."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     return (
         (spec.get("schedulerName") or "default-scheduler") == scheduler_name
@@ -107,12 +107,12 @@ def is_pending(pod: Object, scheduler_name: str) -> bool:
 
 
 def is_finished(pod: Object) -> bool:
-    """Whether the pod has given its resources back."""
+    """Whether the pod has released its resources."""
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
 def is_daemon(pod: Object) -> bool:
-    """Whether a DaemonSet owns the pod: it comes with the node and is no workload."""
+    """Whether a DaemonSet owns the pod, so that it is no workload."""
     return any(owner.get("kind") == "DaemonSet" for owner in owners_of(pod))
 
 
@@ -139,7 +139,7 @@ def read_pod(
     anti_affinity_nodes: frozenset[str],
     cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
-    """A pod to be placed. Raises InvalidField for what no API server would accept."""
+    """A pod to place. Raises InvalidField for values that no API server accepts."""
     namespace, name = identity(pod)
     metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
     requests = effective_requests(spec)
@@ -165,8 +165,7 @@ def read_pod(
 
 
 def refused_pod(pod: Object, field: str) -> Pod:
-    """A pod that cannot be read because of this field: it stays without a node. Raises InvalidField
-    where not even its name can be read."""
+    """A pod that is unreadable by this field. Raises InvalidField if its name is unreadable too."""
     namespace, name = identity(pod)
     uid = pod["metadata"].get("uid")
     shape = Shape(requests=(), use_microcores=0, invalid=field or "spec")
@@ -174,13 +173,13 @@ def refused_pod(pod: Object, field: str) -> Pod:
 
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
-    """Microcores that pods requesting so much are assumed to use."""
+    """Assumed use in microcores of pods with this request."""
     use = millicores * usage_assumption * _MICROCORES_PER_MILLICORE
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
 def counted_requests(spec: Object, requests: t.Mapping[str, int]) -> t.Mapping[str, int]:
-    """What kube-scheduler counts for a pod with these effective requests when it scores nodes."""
+    """kube-scheduler's amounts in scores for a pod with these effective requests."""
     if not lacks_requests(spec):
         return requests
     return effective_requests(spec, COUNTED_IF_MISSING)
@@ -189,13 +188,13 @@ def counted_requests(spec: Object, requests: t.Mapping[str, int]) -> t.Mapping[s
 def effective_requests(
     spec: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """What a pod takes of its node while it starts or runs, whichever is more.
+    """Effective requests of a pod: the maximum of starting and running.
 
-    A container that does not name a resource counts with what ``if_missing`` has of it.
+    A container without a resource counts with the amount in ``if_missing``.
 
     Sidecars (init containers that restart always) run beside the init containers after them and
-    beside all containers. Requests for the pod as a whole stand in for those of its containers.
-    Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    beside all containers. Pod-level requests replace those of its containers. Source:
+    https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     #resource-sharing-within-containers, and concepts/configuration/manage-resources-containers/.
     """
     running: dict[str, int] = {}
@@ -221,11 +220,11 @@ def effective_requests(
 def held_requests(
     pod: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """What a pod holds of its node: as it is asked for, allocated or in force, the most of these.
+    """Resources that a pod holds: the maximum of its requested, allocated and actual amounts.
 
-    The three differ while the pod is resized in place. A resize that the kubelet calls infeasible
-    counts too, because a node that the pod is moved to must have room for it.
-    Source: PodRequests of k8s.io/component-helpers/resource, v0.37.
+    The three differ during an in-place resize. A resize that the kubelet calls infeasible counts
+    too, because another node of the pod must have room for it. Source: PodRequests of
+    k8s.io/component-helpers/resource, v0.37.
     """
     spec, status = mapping(pod.get("spec"), "spec"), mapping(pod.get("status"), "status")
     if not status.keys() & _RESOURCE_STATUSES:
@@ -237,7 +236,7 @@ def held_requests(
 
 
 def _as_told(spec: Object, status: Object, in_force: bool) -> Object:
-    """The spec with the requests that the kubelet has allocated, or has put in force."""
+    """The spec with the requests that the kubelet has allocated or applied."""
     view = dict(spec)
     for part, told in _CONTAINER_STATUSES.items():
         path = f"status.{told}"
@@ -253,7 +252,7 @@ def _as_told(spec: Object, status: Object, in_force: bool) -> Object:
 
 
 def _told_resources(status: Object | None, path: str, in_force: bool) -> Object:
-    """Nothing where the status of a container or pod does not tell."""
+    """Nothing if the status of a container or pod lacks them."""
     given = status or {}
     resources = mapping(given.get("resources"), f"{path}.resources")
     told = given.get("allocatedResources")
@@ -272,10 +271,10 @@ def containers_of(spec: Object, part: str) -> t.Iterator[tuple[str, Object]]:
 def container_requests(
     container: Object, path: str, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """What one container requests. Raises InvalidField."""
+    """Requests of one container. Raises InvalidField."""
     path = f"{path}.resources"
     resources = mapping(container.get("resources"), path)
-    # Where only a limit is given, the API server takes it for the request too.
+    # The API server uses a limit without a request as the request too.
     limits = quantities(resources.get("limits"), f"{path}.limits")
     requests = quantities(resources.get("requests"), f"{path}.requests")
     return {**if_missing, **limits, **requests}
@@ -302,7 +301,7 @@ def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
 
 
 def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
-    """Fields, less those about claims where the claims are known, and what is wrong with these."""
+    """Unsupported fields, without claims if these are known, and the defects of the claims."""
     if claims is None:
         return fields
     return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
@@ -338,9 +337,9 @@ def _node_affinity(spec: Object) -> Object:
 
 
 def host_ports(spec: Object) -> tuple[HostPort, ...]:
-    """Ports of the node that a pod opens while it runs: those of containers and sidecars.
+    """Host ports of a running pod, from containers and sidecars.
 
-    On the host's network each port is one of the node; the API server says so in hostPort.
+    On the host's network each port is a host port; the API server sets hostPort.
     """
     found = set()
     for part in ("containers", "initContainers"):

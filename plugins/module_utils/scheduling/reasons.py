@@ -9,7 +9,7 @@ import typing as t
 
 
 def availability_message(reasons: t.Mapping[str, int], nodes: int) -> str:
-    """Why none of so many nodes takes a pod, as kube-scheduler words it."""
+    """The sentence why none of the nodes takes a pod, in kube-scheduler's words."""
     if nodes == 0:
         return "no nodes available to schedule pods"
     listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())

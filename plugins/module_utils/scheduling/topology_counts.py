@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many pods of some groups are in each domain of a topology: what rules between pods look at.
+"""Topology counts: pods of some groups in each domain, the input of rules between pods.
 
-Axes: G groups, N nodes, D domains. Each count has one place more than there are domains, for nodes
-that are in none; their domain is -1, which numpy takes for the last place.
+Axes: G groups, N nodes, D domains. Each count has an additional last place for nodes without a
+domain; their domain is -1, the last index in numpy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
     )
 
 
-# The key of the topology that has one domain, with every node in it; no label has this name.
+# The key of the topology with one domain of all nodes; no label has this name.
 ALL_NODES = "*"
 # One array for each topology count.
 Counts = list["Integers"]
@@ -30,7 +30,7 @@ Counts = list["Integers"]
 
 @dataclass(frozen=True)
 class Topology:
-    """The domain of each node, ``domain_of[n]``; -1 where the node lacks the label."""
+    """The domain of each node, ``domain_of[n]``; -1 if the node lacks the label."""
 
     domain_of: Integers
     domains: int
@@ -38,7 +38,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class TopologyCount:
-    """Pods of the groups ``members[g]`` by domain; ``base[d]`` of them run already."""
+    """Pods of the groups ``members[g]`` by domain; ``base[d]`` of them are running already."""
 
     members: Booleans
     domain_of: Integers
@@ -59,7 +59,7 @@ class TopologyCountBook:
         self.topology_counts: list[TopologyCount] = []
 
     def topology(self, key: str) -> Topology:
-        """The domains of a label; with an empty key each node is one, with ALL_NODES all are."""
+        """The domains of a label; an empty key gives one for each node, ALL_NODES one for all."""
         if key not in self._topologies:
             nodes = self._instance.nodes
             values = [
@@ -82,9 +82,9 @@ class TopologyCountBook:
         peers: int | None = None,
         counted: Booleans | None = None,
     ) -> int:
-        """The index of a topology count; with ``peers`` it begins with what of them runs.
+        """The index of a topology count; with ``peers`` it starts with their running pods.
 
-        Of the nodes only those count that are ``counted``.
+        Only ``counted`` nodes count.
         """
         domain_of = topology.domain_of
         if counted is not None:
@@ -99,7 +99,7 @@ class TopologyCountBook:
         return self._indices[key]
 
     def running(self, peers: int) -> Integers:
-        """How many pods of the peers run on each node."""
+        """Number of running pods of the peers on each node."""
         on = self._instance.peers[peers]
         return numpy.array(
             [on.get(node.name, 0) for node in self._instance.nodes], dtype=numpy.int64

@@ -28,7 +28,7 @@ def workload_of(pod: t.Mapping[str, t.Any]) -> Workload:
     namespace, name = metadata.get("namespace") or "", metadata["name"]
     controller = controller_of(pod)
     kind, given = controller.get("kind"), controller.get("name")
-    # The Node of a pod that a kubelet made from a manifest of its own is no workload.
+    # The Node that owns a static pod of a kubelet is no workload.
     if not kind or not given or kind == "Node":
         return Workload(namespace, "Pod", name)
     ending = f"-{(metadata.get('labels') or {}).get(_HASH_LABEL)}"

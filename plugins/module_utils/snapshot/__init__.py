@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The cluster as one document.
 
-Others call ``snapshot.take``, or ``snapshot.read_cluster`` for the value only. ``run_owner`` keeps
-the documents of two runs apart.
+Entry points are ``snapshot.take``, and ``snapshot.read_cluster`` for the value only. ``run_owner``
+keeps the documents of two runs apart.
 """

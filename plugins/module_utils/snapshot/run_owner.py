@@ -5,7 +5,7 @@
 
 The steps of a run are separate processes, so no lock lasts from the first to the last step. The
 Ansible process does. Its identity is its number, start time, boot and PID namespace, so that a
-reused number cannot be mistaken for it.
+reused number is not confused with it.
 """
 
 from __future__ import annotations

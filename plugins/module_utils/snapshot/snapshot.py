@@ -105,8 +105,8 @@ def trim_node(node: Object) -> Object:
 def trim_pod(pod: Object) -> Object:
     """Fields of a Pod for placement.
 
-    All scheduling fields are kept for a waiting pod, and for a running one of its own scheduler,
-    which may be moved. Other pods keep fewer fields.
+    All scheduling fields are kept for a waiting pod, and for a running pod of this scheduler, which
+    may be moved. Other pods keep fewer fields.
     """
     spec, status = pod.get("spec", {}), pod.get("status", {})
     containers = {
@@ -176,7 +176,7 @@ def _trim_container(container: Object) -> Object:
 
 
 def _counted_volumes(spec: Object) -> Object:
-    """Claims and disks of a pod: they count for the room of the node, and for other pods."""
+    """Claims and disks of a pod, which count for the room of the node and for other pods."""
     counted = [
         _trim_volume(volume)
         for volume in spec.get("volumes") or []
@@ -396,12 +396,12 @@ NOTHING = Parts({})
 
 
 def empty() -> Parts:
-    """All parts, of a cluster in which there is nothing."""
+    """All parts of an empty cluster."""
     return Parts({name: [] for name in SOURCES})
 
 
 def read_waiting_pods(kube: Kube) -> list[Object]:
-    """Pods without a node, which the API server chooses. Raises ApiError."""
+    """Pods without a node, filtered by the API server. Raises ApiError."""
     source = SOURCES["pods"]
     chosen = f"spec.nodeName=,{source.query['fieldSelector']}"
     found, _findings = read_part(kube, source._replace(query={"fieldSelector": chosen}), None)
@@ -418,7 +418,7 @@ def read_cluster(
     """The body of a snapshot with the parts of ``include``; all lists are read concurrently.
 
     With NodeConfigs it contains their ``targets``. ``rendered`` are NodeConfigs that are about to
-    be applied. Parts that are ``known`` are not read again. Raises ApiError as ``take``.
+    be applied. Parts that are ``known`` are not read again. Raises ApiError like ``take``.
     """
     names = _parts(options)
     _check_selectors(options["selectors"], names)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects of storage in a snapshot: claims, volumes, classes and drivers, reduced to fields in use.
+"""Storage objects in a snapshot: claims, volumes, classes and drivers, reduced to fields in use.
 
 They are read only if a waiting pod has a claim, or a disk of a driver that may have a limit.
 """
@@ -39,7 +39,7 @@ _METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
     "deletionTimestamp",
 )
-# Other annotations are of other programs, and may be long.
+# Other annotations belong to other programs, and may be long.
 _ANNOTATIONS = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/")
 _CLAIM_PARTS = (
     *("accessModes", "resources", "selector", "storageClassName", "volumeMode", "volumeName"),
@@ -59,7 +59,7 @@ _CAPACITY_PARTS = ("storageClassName", "nodeTopology", "capacity", "maximumVolum
 
 
 def trim_volume_object(obj: Object) -> Object:
-    """An object of storage without options of its driver."""
+    """A storage object without options of its driver."""
     kind, spec = obj["kind"], obj.get("spec") or {}
     if kind == "PersistentVolumeClaim":
         status = _kept(obj.get("status") or {}, "phase")
@@ -100,7 +100,7 @@ def _kept(source: t.Mapping[str, t.Any], *names: str) -> dict[str, t.Any]:
 
 
 def are_needed(pods: t.Iterable[Object]) -> bool:
-    """Whether objects of storage say on which nodes a pod without a node may be."""
+    """Whether storage objects restrict the nodes of a pod without a node."""
     return any(
         guarded(subject_of(pod, "Pod"), functools.partial(_waits_for_storage, pod)) is True
         for pod in pods

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Types of numpy arrays, for type checks alone."""
+"""Types of numpy arrays, only for type checks."""
 
 from __future__ import annotations
 

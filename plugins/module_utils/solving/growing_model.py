@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A linear program that gets more columns between its solutions, as column generation needs it.
+"""A linear program with columns added between its solutions, for column generation.
 
-GLOP goes on from its last basis, where HiGHS would begin anew; a solution then takes a tenth of the
-time. Columns are never negative.
+GLOP continues from its last basis, while HiGHS would start from scratch; a solution then takes a
+tenth of the time. Columns are never negative.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GrowingModel:
         return len(self._columns) - 1
 
     def solve(self, limits: Limits) -> Optimum | None:
-        """The optimum with the columns of now; None where the limits or GLOP end without one."""
+        """The optimum with the present columns; None if the limits or GLOP end without one."""
         if limits.expired():
             return None
         if self._solver is None:

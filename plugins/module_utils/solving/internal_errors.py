@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Errors with which a solver of OR-Tools gives up on a model that is well formed.
+"""Errors of OR-Tools' solvers on well-formed models.
 
-HiGHS does so rarely on integer models, and GLOP where a program is badly conditioned (``ABNORMAL``).
-A caller takes them as no answer.
+HiGHS rarely fails on integer models, and GLOP on badly conditioned programs (``ABNORMAL``). A
+caller treats them as no answer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _REFUSALS = frozenset((3, 9, 12))
 
 
 def is_internal_error(error: Exception) -> bool:
-    """Whether the solver itself failed; a status that refuses the model tells of a defect of ours.
+    """Whether the solver itself failed; a status that refuses the model is a defect of ours.
 
-    OR-Tools 9.15 stumbles over every status that is an error (``canonical_code``), and leaves it as
-    the context.
+    OR-Tools 9.15 raises another error for every error status (``canonical_code``), with the status
+    as its context.
     """
     if isinstance(error, mathopt.InternalMathOptError):
         return True

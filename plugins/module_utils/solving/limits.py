@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How long a strategy may work. Work is counted; clocks are only a safety net."""
+"""Limits of a strategy's work. Work is counted; clocks are only a safety net."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ LIMITS = ArgumentSpec(
         "seed": {"type": "int", "default": 0},
     }
 )
-# Of both solvers.
+# Largest seed of both solvers.
 _GREATEST_SEED = (1 << 31) - 1
-# The wall clock ends the work after this times the limit.
+# Factor of the limit at which the wall clock ends the work.
 _PATIENCE = 10.0
 
 
 @dataclass
 class Limits:
-    """Seconds of processor time, and the seed of everything random.
+    """Seconds of processor time, and the seed of all random numbers.
 
-    On a machine that others keep busy the same work takes longer. That shall not change the answer,
-    so the wall clock ends it only after several times as long. ``hit`` becomes True when a clock
-    ended something before its counted work was done: only then may equal input give different
-    answers.
+    On a busy machine the same work takes longer. To keep the answer equal, the wall clock ends it
+    only after several times the limit. ``hit`` becomes True if a clock ended work before its
+    counted amount; only then equal input may give different answers.
     """
 
     seconds: float
@@ -45,7 +44,7 @@ class Limits:
 
     @classmethod
     def of(cls, parameters: Parameters) -> Limits:
-        """The limits that options of LIMITS say, from now on. Raises InvalidInput."""
+        """The limits of options of LIMITS, starting now. Raises InvalidInput."""
         seconds, seed = parameters["time_limit"], parameters["seed"]
         if not (math.isfinite(seconds) and seconds > 0):
             raise InvalidInput(
@@ -65,7 +64,7 @@ class Limits:
         return max(0.0, min(self._processor_left(), self._wall_left()))
 
     def patience(self) -> float:
-        """Seconds of wall clock after which work that is not finished has to end."""
+        """Seconds of wall clock after which unfinished work must end."""
         return max(0.0, min(_PATIENCE * self._processor_left(), self._wall_left()))
 
     def _processor_left(self) -> float:
@@ -75,6 +74,6 @@ class Limits:
         return _PATIENCE * self.seconds - (self.wall() - self._start[1])
 
     def expired(self) -> bool:
-        """Whether the time is over; remembers that it was."""
+        """Whether the time is over, which is remembered."""
         self.hit = self.hit or self.left() <= 0
         return self.hit

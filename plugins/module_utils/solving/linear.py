@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Linear and mixed-integer models, and HiGHS to solve them.
 
-HiGHS is reached through OR-Tools' MathOpt. OR-Tools' ModelBuilder would hide what is needed here:
-it returns neither solution nor bound when a limit ends the search, the objective in place of the
-bound, and row activities in place of duals (its issues 5016 and 5372).
+HiGHS is called through OR-Tools' MathOpt. OR-Tools' ModelBuilder would not suffice: it returns
+neither solution nor bound when a limit ends the search, the objective in place of the bound, and
+row activities in place of duals (its issues 5016 and 5372).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_outpu
     kept_off_stdout,
 )
 
-# An optimum of an integer model is that of whole numbers, or of watts that are told to 1 mW.
+# The optimum of an integer model is an integer, or watts with a precision of 1 mW.
 ABSOLUTE_GAP = 5e-4
 
 Terms = t.Sequence[tuple[int, float]]
@@ -81,9 +81,9 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class Solution:
-    """What HiGHS found: ``values`` is empty where it found nothing, ``duals`` for integer models.
+    """Answer of HiGHS: ``values`` is empty without a solution, ``duals`` for integer models.
 
-    ``bound`` is proven: no solution costs less.
+    ``bound`` is a proven lower bound on the cost.
     """
 
     is_optimal: bool

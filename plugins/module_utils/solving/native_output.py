@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A module's standard output is its result, which a library's stray print would spoil.
+"""Suppression of output from native code, because a module's standard output is its result.
 
-HiGHS prints a line of debugging for some improved solutions, whatever its options say.
+HiGHS prints a line of debugging for some improved solutions, regardless of its options.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _STDOUT = 1
 
 @contextlib.contextmanager
 def kept_off_stdout() -> t.Iterator[None]:
-    """Throw away what native code writes to the standard output of the process.
+    """Discard the output of native code to the process's standard output.
 
-    C keeps such text in a buffer of its own, which is written out before and after.
+    C has a separate buffer, which is flushed before and after.
     """
     flush = ctypes.CDLL(None).fflush
     flush(None)
     try:
         kept = os.dup(_STDOUT)
     except OSError:
-        # Without a standard output there is nothing to spoil.
+        # Without a standard output there is nothing to protect.
         yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

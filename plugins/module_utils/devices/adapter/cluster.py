@@ -1,27 +1,28 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What device_reconciliation needs of an API in a cluster: the seam between it and the adapters.
+"""Interface between device_reconciliation and the adapters of both APIs in a cluster.
 
-An adapter (k8srm/cluster.py, dra/cluster.py) is a function ``(Kube, Context) -> View`` that stands
-in reconciliation.APIS under the name of its API group. A View is the API's objects as they were
-read at one moment, and is thrown away after one attempt. An attempt goes like this:
+An adapter (k8srm/cluster.py, dra/cluster.py) is a function ``(Kube, Context) -> View``, registered
+in reconciliation.APIS under the name of its API group. A View is the API's objects as read at one
+moment, and is discarded after one attempt. The steps of an attempt are:
 
-1. The adapter reads its objects. Nodes and pods are read after that. So a claim that says that a
-   pod uses it was read before the pod was looked for: a pod that is not there then has gone.
-2. ``View.settle(pods)`` repairs what an interrupted run left, releases what ended pods had, and
-   adds what a pod brings itself. It writes, and the View shows afterwards what it has written.
-3. ``View.objects()`` is what the reader of the API takes (Api.read_task), without Nodes.
-   Pods are among them, each with its claims in the API's own field, if it waits for any.
+1. The adapter reads its objects. Nodes and pods are read after that. A claim names its pods before
+   these are looked up, so a missing pod is gone.
+2. ``View.settle(pods)`` repairs the leftovers of an interrupted run, releases the devices of ended
+   pods, and adds the claims that a pod brings itself. It writes, and the View shows the written
+   state.
+3. ``View.objects()`` is the input of the API's reader (Api.read_task), without Nodes. It has the
+   pods, each with the claims that it waits for in the API's own field.
 4. reconciliation.py solves, on the nodes that have room for each pod (pod_nodes.py).
-5. ``View.give(grants)`` writes what the claims get. All claims of one grant get theirs or none.
-6. Pods are bound or pinned to the node. ``View.take_back(grants)`` undoes what was given in this
-   attempt for pods that their node did not take.
+5. ``View.give(grants)`` writes the allocations of the claims, for each grant all or none.
+6. Pods are bound or pinned to the node. ``View.take_back(grants)`` undoes the grants of this
+   attempt for pods that their node refused.
 
-Whatever a View writes bears the resource version that it read. Where the API server refuses that
-(409), or an object is gone (404), the View notes the object in ``Report.contended``, writes nothing
-that depends on it, and the next attempt begins with reading again: nobody ever gets a device on the
-strength of a state that has passed. In check mode a View sends nothing, but behaves as if.
+Each write of a View carries the resource version that it read. If the API server refuses it (409),
+or the object is gone (404), the View notes the object in ``Report.contended`` and writes nothing
+that depends on it. The next attempt reads again, so no device is given by a stale state. In check
+mode a View sends nothing, but behaves as if it did.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Action = t.Literal[
 
 @dataclass(frozen=True)
 class Change:
-    """Something that was written, or would be in check mode, with both states for people."""
+    """A write, made or planned in check mode, with both states for people."""
 
     action: Action
     kind: str
@@ -73,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an object got nothing, or could not be written; the others go on."""
+    """Why an object got nothing, or could not be written; others are not affected."""
 
     kind: str
     namespace: str
@@ -87,10 +88,10 @@ class Problem:
 
 @dataclass
 class Report:
-    """What came of one attempt.
+    """Outcome of one attempt.
 
-    ``contended`` names the objects that somebody else wrote meanwhile. ``findings`` are about
-    objects that cannot be read: nothing is written to these, and nothing given that they may hold.
+    ``contended`` names the objects that another client wrote meanwhile. ``findings`` are about
+    unreadable objects: nothing is written to these, and no device is given that they may hold.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -99,7 +100,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
-        """Add what is wrong with an object, unless it is known."""
+        """Add the finding of an object, unless it is known."""
         if finding not in self.findings:
             self.findings.append(finding)
 
@@ -131,7 +132,7 @@ def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unpl
 
 @dataclass(frozen=True)
 class GrantedClaim:
-    """A claim, by the name and uid of its object, and what it gets as its API writes it."""
+    """A claim, by the name and uid of its object, and its allocation as its API writes it."""
 
     namespace: str
     name: str
@@ -141,7 +142,7 @@ class GrantedClaim:
 
 @dataclass(frozen=True)
 class Grant:
-    """The node of pods that share claims, and what each claim that had nothing yet gets there."""
+    """The node of pods that share claims, and the new allocation of each claim without one."""
 
     pods: tuple[Key, ...]
     node: str
@@ -150,11 +151,11 @@ class Grant:
 
 @dataclass(frozen=True)
 class Pods:
-    """Every pod that has not finished, trimmed, by namespace and name.
+    """Every unfinished pod, trimmed, by namespace and name.
 
-    ``scheduler_name`` and ``gate`` say which pods wait for us; see pod_nodes.py. ``scope`` says
-    which of them, and which nodes, another run leaves to this one; None: all. ``planned`` has the
-    nodes of a plan.
+    ``scheduler_name`` and ``gate`` identify the pods that wait for this run; see pod_nodes.py.
+    ``scope`` limits these pods and the nodes to the part of this run; None: all. ``planned`` has
+    the nodes of a plan.
     """
 
     by_key: t.Mapping[Key, Object]
@@ -174,7 +175,7 @@ class Pods:
         return self.scope is not None and not is_bound and not self.scope.has_pod(pod)
 
     def is_alive(self, namespace: str, uid: str) -> bool:
-        """Whether the very pod with this uid is still there."""
+        """Whether the pod with this uid still exists."""
         return (namespace, uid) in self.uids
 
 
@@ -184,22 +185,22 @@ class View(t.Protocol):
     report: Report
 
     def settle(self, pods: Pods) -> None:
-        """Repair and release. Raises ApiError where the server is lost or forbids it."""
+        """Repair and release. Raises ApiError if the server is lost or forbids it."""
 
     def objects(self) -> list[Given]:
-        """What the reader takes, after settle."""
+        """Input of the reader, after settle."""
 
     def placed(self) -> t.Mapping[Key, str]:
-        """The nodes of pods whose claims all have devices, and that wait for being bound there."""
+        """Nodes of pods whose claims all have devices, and that wait to be bound there."""
 
     def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
-        """Write what the claims get; return the grants that were written wholly."""
+        """Write the allocations; return the grants that were written completely."""
 
     def take_back(self, pods: t.Sequence[Key]) -> None:
         """Release the claims of pods that did not get their node, unless others use them."""
 
     def explain(self, reasons: t.Mapping[Key, str]) -> None:
-        """Write on the claims of these pods why they get nothing, where it is not there yet."""
+        """Write the reason into the claims of these pods without devices, where it is new."""
 
 
 Adapter = t.Callable[[Kube, Context], View]

@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pods that wait for devices: which nodes have room for them, and how they come to their node.
+"""Pods that wait for devices: the nodes with room for them, and the binding to a node.
 
-A pod waits for us if its ``schedulerName`` is ours, and is then bound, or if it bears our gate
-(``spec.schedulingGates``). Only while a pod is gated may its node affinity be narrowed; so it is
-narrowed to the node and the gate is taken away in one write, and the scheduler that the pod names
-binds it. A pod that has a node already gets its devices there. Any other is left alone: its
-scheduler knows nothing of what we would reserve, and may take it anywhere.
+A pod waits for this run in two cases. A pod with our ``schedulerName`` is bound. A pod with our
+gate (``spec.schedulingGates``) gets its node affinity narrowed to the node and its gate removed in
+one write, because the affinity of a pod may be narrowed only while it is gated; its own scheduler
+then binds it. A pod that has a node already gets its devices there. Any other pod is skipped,
+because its scheduler ignores our reservations and may choose any node.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ NOT_OURS = (
 )
 NOT_PLANNED = "node(s) were not planned for the pod's volumes"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# Fields for what this very run takes care of.
+# Fields for the objects that this run handles.
 _UNDERSTOOD = (
     DEVICE_CLAIMS_ANNOTATION,
     "spec.resourceClaims",
@@ -94,19 +94,19 @@ _UNDERSTOOD = (
 
 
 def trimmed(obj: Object, kind: str, trim: t.Callable[[Object], Object]) -> Object:
-    """A Node or Pod trimmed; as it is where it cannot be read: Room finds what is wrong with it."""
+    """A Node or Pod trimmed; unchanged if it cannot be read, because Room finds its defect."""
     given = {"apiVersion": "v1", "kind": kind, **obj}
     found = guarded(Given(given), functools.partial(trim, given))
     return given if isinstance(found, Finding) else found
 
 
 def is_gated(pod: Object, gate: str) -> bool:
-    """Whether our gate keeps the pod from being scheduled, and no other one does."""
+    """Whether our gate is the only scheduling gate of the pod."""
     return [item["name"] for item in pod["spec"].get("schedulingGates") or []] == [gate]
 
 
 def hindrance(pod: Object, pods: Pods) -> str:
-    """Why a pod must get no devices now; "" where it may."""
+    """Why a pod must get no devices now; "" if it may."""
     spec = pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
         return "the pod is being deleted"
@@ -128,7 +128,7 @@ def hindrance(pod: Object, pods: Pods) -> str:
 
 
 def _rules_between_pods(pod: Object) -> t.Iterator[str]:
-    """What the pod demands about other pods, of which binding alone knows nothing."""
+    """Constraints of the pod on other pods, which binding alone does not know."""
     spec = pod["spec"]
     for name in ("podAffinity", "podAntiAffinity"):
         if ((spec.get("affinity") or {}).get(name) or {}).get(_REQUIRED):
@@ -141,7 +141,7 @@ def _rules_between_pods(pod: Object) -> t.Iterator[str]:
 
 
 class Room:
-    """Which nodes take which pods now, by all rules of binding.
+    """Nodes that take each pod now, by all rules of binding.
 
     ``findings`` are about nodes and pods that cannot be read. Such a node takes nothing.
     """
@@ -176,9 +176,9 @@ class Room:
         return {node.name: node.labels for node in self._nodes}
 
     def why_not(self, key: Key) -> t.Mapping[str, str]:
-        """By the names of nodes that do not take the pod, why, in kube-scheduler's words.
+        """Reasons in kube-scheduler's words, by the names of nodes that do not take the pod.
 
-        No node takes a pod that cannot be read.
+        No node takes an unreadable pod.
         """
         found = self._guarded(key, self._why_not)
         if isinstance(found, Finding):
@@ -212,7 +212,7 @@ class Room:
         return frozenset(self.names).difference(self._why_not(key))
 
     def restrict(self, task: Task) -> Task:
-        """The task with every unit on nodes that take each of its pods."""
+        """The task with every unit limited to nodes that take each of its pods."""
         units = []
         for unit, pods in zip(task.instance.units, task.pods):
             allowed = unit.nodes
@@ -227,7 +227,7 @@ class Room:
 
 
 def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units on the node that a plan has for their pods, where they may be there."""
+    """The task with units limited to the planned node of their pods, where they may be there."""
     units = []
     for unit, pods in zip(task.instance.units, task.pods):
         wanted = frozenset(planned[key] for key in pods if key in planned)
@@ -238,7 +238,7 @@ def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
 
 
 def confine(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units on the one node that a plan has for their pods, or on none."""
+    """The task with units limited to the one planned node of their pods, or to none."""
     units = []
     for unit, pods in zip(task.instance.units, task.pods):
         wanted = frozenset(planned[key] for key in pods if key in planned)
@@ -254,10 +254,10 @@ def _reason(shape: Shape, node: Node) -> str:
 
 @dataclass
 class Sent:
-    """What came of binding and pinning.
+    """Outcome of binding and pinning.
 
-    ``refused`` are the pods that surely did not get there, and of them ``skipped`` those of which a
-    new look may tell more, and ``told`` those whose condition gets the reason.
+    ``refused`` are the pods that certainly were not bound. Subsets are ``skipped``, pods for which
+    another attempt may help, and ``told``, pods whose condition gets the reason.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -267,19 +267,19 @@ class Sent:
     told: dict[Key, str] = field(default_factory=dict)
 
     def refuse(self, key: Key, reason: str) -> None:
-        """The pod is not on its node, and will not be."""
+        """The pod was not bound and will not be."""
         self.problems.append(Problem("Pod", *key, reason))
         self.refused.append(key)
 
     def take(self, outcome: Outcome) -> None:
-        """What came of one binding."""
+        """Outcome of one binding."""
         key = outcome.placement.namespace, outcome.placement.pod
         if outcome.fate == "bound":
             after = f"on node {outcome.placement.node}"
             self.changes.append(Change("bound", "Pod", *key, after=after))
         elif outcome.fate == "skipped":
             self.refuse(key, outcome.reason)
-            # A new look would wait for the same volumes again.
+            # Another attempt would wait for the same volumes again.
             if outcome.is_told:
                 self.told[key] = outcome.reason
             else:

@@ -47,7 +47,7 @@ _CONSTRAINT_FIELDS = frozenset({"requests", "matchAttribute", "distinctAttribute
 
 @dataclass(frozen=True)
 class Asked:
-    """What an alternative was made of: its name in results, its class, and what it says."""
+    """Origin of an alternative: its name in results, its class, and its specification."""
 
     name: str
     device_class: Given
@@ -58,7 +58,7 @@ class Asked:
 class ClaimReader:
     """Turns claims into requests; equal choices of devices share one matcher.
 
-    ``asked`` has for each claim, request and alternative what it was made of.
+    ``asked`` has the origin of each alternative, by claim and request.
     """
 
     classes: DeviceClasses
@@ -68,7 +68,7 @@ class ClaimReader:
     _positions: dict[DraMatcher, int] = field(default_factory=dict)
 
     def read(self, given: Given, spec: Json, name: str) -> Claim:
-        """A claim by its spec. Raises InvalidInput, before anything of it is kept."""
+        """A claim by its spec. Raises InvalidInput before any part of it is kept."""
         known_only(given, spec, _SPEC_FIELDS, "spec")
         devices = mapping_of(given, spec.get("devices"), "spec.devices")
         known_only(given, devices, _DEVICES_FIELDS, "spec.devices")
@@ -221,7 +221,7 @@ def _constraints(
 def _members(
     given: Given, names: t.Sequence[str], requests: tuple[Request, ...], where: str
 ) -> frozenset[tuple[int, int]]:
-    """The alternatives of the named requests; of all where none is named."""
+    """The alternatives of the named requests; of all requests if none is named."""
     members: set[tuple[int, int]] = set()
     missing = set(names)
     for index, request in enumerate(requests):
@@ -235,12 +235,12 @@ def _members(
 
 
 def known_only(given: Given, body: Json, known: t.AbstractSet[str], where: str) -> None:
-    """Refuse a field that is not known, by name. Raises InvalidInput."""
+    """Refuse an unknown field by name. Raises InvalidInput."""
     dra_values.refuse_unknown(given, body, known, where)
 
 
 def names_of(given: Given, value: t.Any, where: str) -> list[str]:
-    """A list of texts; none where there is none. Raises InvalidInput."""
+    """A list of texts; empty if absent. Raises InvalidInput."""
     names = [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise given.error(where, "must be a list of names")

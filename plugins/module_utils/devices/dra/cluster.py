@@ -1,14 +1,15 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""resource.k8s.io/v1 in a cluster, for pods with our schedulerName; cluster.py tells the rules.
+"""resource.k8s.io/v1 in a cluster, for pods with our schedulerName; see adapter/cluster.py.
 
 Allocating is the scheduler's part of dynamic resource allocation. The rest is done by Kubernetes'
 resourceclaim controller: it makes claims from templates, and frees the devices of pods that ended.
 
-Claims are objects of their own, so their resource versions do not keep two allocators from giving
-one device to two claims. A Lease keeps runs of ours apart. Any other allocator is found by reading
-all claims again after writing, before a pod is bound: what is contested then is given back.
+Claims are separate objects, so their resource versions do not keep two allocators from giving one
+device to two claims. A Lease separates runs of this collection. Conflicts with any other allocator
+are found by reading all claims again after writing, before a pod is bound; contested allocations
+are given back.
 """
 
 from __future__ import annotations
@@ -63,15 +64,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
 
 T = t.TypeVar("T")
 
-# How long the controller has for making claims from templates.
+# Time limit for the controller to make claims from templates.
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 5.0, 0.1
 
 
 class DraView:
     """The View of resource.k8s.io.
 
-    Its objects are read in ``settle``, after the pods: a claim that was made for a pod meanwhile
-    is then there, and nothing is released because a pod is missing.
+    Its objects are read in ``settle``, after the pods, so they include claims that were made for
+    these pods meanwhile. No claim is released because its pod is missing.
     """
 
     def __init__(self, kube: Kube, context: Context) -> None:
@@ -86,7 +87,7 @@ class DraView:
         self._placed: dict[Key, str] = {}
 
     def settle(self, pods: Pods) -> None:
-        """Read, give contested or failed devices back, and look where pods have theirs already."""
+        """Read, give contested or failed devices back, and find nodes of existing allocations."""
         ours = [given for given in map(Given, pods.by_key.values()) if self._is_ours(given, pods)]
         self._objects = DraObjects(self._kube, self._context, self.report)
         for pod, found in self._await_claims(ours):
@@ -104,7 +105,7 @@ class DraView:
             self._place(allocated, pods)
 
     def _is_ours(self, pod: Given, pods: Pods) -> bool:
-        """Whether it waits for us, and can be read."""
+        """Whether the pod waits for this run, and can be read."""
 
         def read() -> bool:
             waits = is_pending(pod.manifest, pods.scheduler_name)
@@ -113,7 +114,7 @@ class DraView:
         return self._read(pod, read) or False
 
     def _read(self, pod: Given, read: t.Callable[[], T]) -> T | None:
-        """What is read of a pod; None where that is a finding."""
+        """The pod as read; None if it is a finding."""
         found = guarded(pod, read)
         if not isinstance(found, Finding):
             return found
@@ -121,7 +122,7 @@ class DraView:
         return None
 
     def _obstacle(self, pod: Given, pods: Pods) -> str:
-        """Why a pod must get no devices, apart from its claims; "" where it may."""
+        """Why a pod must get no devices, apart from its claims; "" if it may."""
         classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
         found = guarded(pod, lambda: ExtendedResources(classes, ()).unclaimed(pod))
         if not isinstance(found, Finding) and found:
@@ -139,7 +140,7 @@ class DraView:
         return str(reason)
 
     def _await_claims(self, pods: t.Sequence[Given]) -> list[tuple[Given, PodClaims]]:
-        """The pods with their claims, when the controller has made them or takes too long."""
+        """The pods with their claims, after the controller has made them or its time is over."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             told = self._with_made_claims(pods)
@@ -181,7 +182,7 @@ class DraView:
         return {self._given[key].manifest["metadata"]["uid"] for key in pods}
 
     def _withdraw(self, claim: Key, pods: t.Iterable[Key], why: str) -> bool:
-        """Take a claim from pods that are not bound; its devices are free where it was the last."""
+        """Take a claim from pods that are not bound; its devices become free with the last one."""
         uids = self._uids(pods)
         frees = dra_writes.is_used_only_by(self._claim(claim), uids)
         before = _devices_text(self._claim(claim))
@@ -193,9 +194,9 @@ class DraView:
         return True
 
     def _give_contested_back(self) -> None:
-        """An interrupted run may have left a claim whose devices somebody else has as well.
+        """Resolve claims of an interrupted run whose devices another claim has as well.
 
-        Where pods run that use both, nothing can be taken back, and somebody must be told.
+        If pods that use both run, nothing can be taken back, and the conflict is reported.
         """
         contested = self._objects.contested()
         waiting = {claim for pod in self._open() for claim in self._claims[pod]}
@@ -210,7 +211,7 @@ class DraView:
                     self._withdraw(claim, self._given, contested[claim])
 
     def _refuse(self, pod: Key, reason: str, waits: bool = False) -> None:
-        """Leave a pod out; one that only waits is not called unschedulable."""
+        """Leave a pod out; a pod that only waits is not marked as unschedulable."""
         self._reasons[pod] = reason
         if waits:
             self._waiting.add(pod)
@@ -231,9 +232,9 @@ class DraView:
                 return
 
     def _place(self, pods: t.Sequence[Key], known: Pods) -> None:
-        """Reserve, for pods whose claims all have devices, and note the node where they are.
+        """Reserve claims for pods whose claims all have devices, and note the node of these.
 
-        Where no such node takes the pod, devices that only it has are given back.
+        If no such node takes the pod, devices that only it has are given back.
         """
         nodes = self._list_nodes()
         room = Room(nodes, known)
@@ -270,7 +271,7 @@ class DraView:
         return found
 
     def _give_back(self, pod: Key, why: str) -> bool:
-        """Whether something was given back that only this pod had."""
+        """Whether devices that only this pod had were given back."""
         own = [
             key
             for key in self._claims[pod]
@@ -281,21 +282,20 @@ class DraView:
         return bool(given_back)
 
     def objects(self) -> list[Given]:
-        """Slices, classes, claims and rules, and the pods of which claims lack devices."""
+        """Slices, classes, claims and rules, and the pods with claims that lack devices."""
         pods = [self._given[key] for key in self._open() if self._lacking(key)]
         objects = self._objects
         claims = [*objects.claims.values(), *objects.unreadable.values()]
         return [*objects.slices, *objects.others, *claims, *pods]
 
     def placed(self) -> t.Mapping[Key, str]:
-        """The nodes of pods whose claims all have devices, and are reserved for them."""
+        """The nodes of pods whose claims all have devices and are reserved for them."""
         return self._placed
 
     def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
-        """Allocate and reserve, and then look whether somebody else did the same.
+        """Allocate and reserve, then check for another allocator that took the same devices.
 
-        Grants whose devices have yet to become ready are kept back; their pods are bound in a run
-        after that.
+        Grants whose devices are not ready yet are kept back; a later run binds their pods.
         """
         written = [grant for grant in self._kube.in_parallel(self._write, grants) if grant]
         if not written or self._context.check_mode:
@@ -364,8 +364,8 @@ class DraView:
         return True
 
     def take_back(self, pods: t.Sequence[Key]) -> None:
-        """Withdraw the claims of pods that did not get their node; one that has a node keeps them:
-        somebody else bound it, or the answer to our binding was lost."""
+        """Withdraw the claims of pods that did not get their node. A pod that has a node keeps
+        them: another client bound it, or the answer to our binding was lost."""
         for pod in pods:
             current = self._kube.find(f"/api/v1/namespaces/{pod[0]}/pods/{pod[1]}")
             if current is not None and (current.get("spec") or {}).get("nodeName"):
@@ -375,10 +375,10 @@ class DraView:
                     self._withdraw(claim, [pod], "the pod was not bound to its node")
 
     def explain(self, reasons: t.Mapping[Key, str]) -> None:
-        """Tell on the pods why they wait, as a scheduler does.
+        """Write the reason into the pods that wait, as a scheduler does.
 
-        A pod of whose claims some have devices, without room for the others there, gives these
-        back, and another attempt looks for a node for all of them.
+        If only some claims of a pod have devices, and their node lacks devices for the others, the
+        pod gives its devices back, and another attempt looks for a node for all claims.
         """
         for pod in () if self._context.check_mode else reasons:
             if self._give_back(pod, reasons[pod]):

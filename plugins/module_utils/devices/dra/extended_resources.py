@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Extended resources that a DeviceClass stands for, so that a pod asks for devices without a claim.
+"""Extended resources of DeviceClasses, by which a pod requests devices without a claim.
 
 Source: KEP-5004, DRA extended resource. kube-scheduler makes one claim for all of them, with a
-request for each container and resource. Where a node offers the resource itself, a device plugin
-is behind it, and no claim is needed.
+request for each container and resource. A node that offers the resource itself has a device plugin,
+and needs no claim.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 
-# Every class stands for a resource of this prefix and its name, whatever else it stands for.
+# Implicit resource of every class: this prefix and the name of the class.
 CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 CLAIM_STATUS = "extendedResourceClaimStatus"
 
 
 @dataclass(frozen=True)
 class _Container:
-    """What a container asks for, by resource, with the position of the resource among all of its.
+    """Requests of a container by resource, with the position of each among all its resources.
 
     ``brief`` is an init container that ends before the next one begins.
     """
@@ -40,12 +40,12 @@ class _Container:
 
 
 class ExtendedResources:
-    """The classes by resource, but for resources that some node offers itself."""
+    """The classes by resource, without resources that some node offers itself."""
 
     def __init__(self, classes: t.Iterable[Json], offered: t.Iterable[str]) -> None:
         self._offered = frozenset(offered)
         self._classes: dict[str, str] = {}
-        # Of several classes with one name the youngest counts, of equally old ones the first.
+        # The youngest class of a resource counts, and the first among equally old ones.
         named = [item for item in classes if isinstance(member(item, "metadata", "name"), str)]
         ordered = sorted(named, key=lambda item: str(item["metadata"]["name"]), reverse=True)
         ordered.sort(key=lambda item: str(item["metadata"].get("creationTimestamp") or ""))
@@ -55,7 +55,7 @@ class ExtendedResources:
                 self._classes[stands_for] = str(item["metadata"]["name"])
 
     def class_of(self, resource: str) -> str | None:
-        """The class that stands for the resource, by name; None where there is none to ask."""
+        """The name of the class for the resource; None if there is none."""
         if resource in self._offered:
             return None
         if resource.startswith(CLASS_PREFIX):
@@ -63,22 +63,22 @@ class ExtendedResources:
         return self._classes.get(resource)
 
     def asked_by(self, pod: Given) -> tuple[str, ...]:
-        """The resources of which a pod asks for devices, in the order of their names."""
+        """The resources by which a pod requests devices, in the order of their names."""
         containers = self._containers(pod)
         return tuple(sorted({name for container in containers for name in container.counts}))
 
     def unclaimed(self, pod: Given) -> tuple[str, ...]:
-        """What is said of a pod where no claim is made for its resources. Raises InvalidInput."""
+        """The message for a pod whose resources get no claim. Raises InvalidInput."""
         return tuple(
             f"the extended resource {name}, which DeviceClass {self.class_of(name)} stands for"
             for name in self.asked_by(pod)
         )
 
     def requests(self, pod: Given) -> list[Json]:
-        """The requests of the claim that a pod's resources are; none where it needs none.
+        """The requests of the claim for a pod's extended resources; none if it needs no claim.
 
-        An init container may use the devices of those that begin after it and stay, and of what
-        is missing then, the most that one of them needs is asked for. Raises InvalidInput.
+        An init container may use the devices of the containers that begin after it and stay. The
+        claim adds the largest number that a single init container lacks. Raises InvalidInput.
         """
         containers = self._containers(pod)
         found: list[tuple[int, int, str, int]] = []
@@ -118,11 +118,11 @@ class ExtendedResources:
         ]
 
     def _counts(self, pod: Given, container: Json) -> dict[str, tuple[int, int]]:
-        """By resource its position among all requests of the container, and how many."""
+        """Position among all requests of the container, and amount, by resource."""
         where = f"the requests of container {container.get('name')}"
         resources = mapping_of(pod, container.get("resources"), where)
         limits = mapping_of(pod, resources.get("limits"), where)
-        # As the API server does, what is not requested is requested up to its limit.
+        # A missing request counts as the limit, as in the API server.
         wanted = {**limits, **mapping_of(pod, resources.get("requests"), where)}
         counts: dict[str, tuple[int, int]] = {}
         for place, name in enumerate(sorted(wanted)):
@@ -137,7 +137,7 @@ class ExtendedResources:
 
 
 def offered_by(nodes: t.Iterable[Json]) -> set[str]:
-    """The resources that some Node offers itself, as device plugins have it."""
+    """The resources that some Node offers itself, through a device plugin."""
     return {
         str(name)
         for node in nodes

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which published devices a request of resource.k8s.io/v1 may use: class, selectors, taints."""
+"""Devices that a request of resource.k8s.io/v1 may use, by class, selectors and taints."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
 
 @dataclass
 class Published:
-    """All devices with their taints and with what selectors say of them, by position."""
+    """All devices with their taints and the results of selectors, by position."""
 
     slices: Slices
     taints: list[tuple[Taint, ...]] = field(default_factory=list)
@@ -74,8 +74,8 @@ class Published:
     def add_rule(self, given: Given) -> Finding | None:
         """Apply a DeviceTaintRule.
 
-        Where a part of it cannot be read, the devices that the rest names are given to nobody: the
-        rule keeps somebody away from some of them.
+        If a part of it cannot be read, the devices that the rest selects are never allocated,
+        because the rule taints some of them.
         """
         found = guarded(given, lambda: _selector_of_rule(given))
         if isinstance(found, Finding):
@@ -135,8 +135,9 @@ def _variables(device: Device) -> dict[str, t.Any]:
 class DraMatcher:
     """model.Matcher for selectors of a class and a request, in this order, and tolerations.
 
-    ``wanted`` are the amounts of whoever wants every device: one that could never have them does
-    not count. A device that a selector fails on is kept as an error, until a search meets it.
+    ``wanted`` are the amounts of a request for every device, for which a device without these
+    amounts does not count. A device on which a selector fails is kept as an error until a search
+    meets it.
     """
 
     selectors: tuple[Selector, ...]
@@ -159,12 +160,12 @@ class DraMatcher:
 
     @cached_property
     def _answered(self) -> list[int]:
-        """Usable devices that no selector before one that fails has turned away."""
+        """Usable devices that no selector before a failing one rejected."""
         published = self.published.slices.published
         left = [index for index, one in enumerate(published) if not one.unusable]
         for selector in self.selectors:
             answers = self.published.evaluations.of(selector)
-            # An error is true, too.
+            # A non-empty error is truthy too.
             left = [index for index in left if answers[index]]
         return left
 
@@ -174,7 +175,7 @@ class DraMatcher:
         return [index for index in self._answered if index not in self.errors]
 
     def _answer(self, device: int) -> tuple[Selector | None, Answer]:
-        """The first selector that does not accept a device, and what it says."""
+        """The first selector that does not accept a device, and its result."""
         for selector in self.selectors:
             answer = self.published.evaluations.of(selector)[device]
             if answer is not True:
@@ -208,13 +209,13 @@ class DraMatcher:
         if isinstance(answer, SelectorError):
             return self._failed(device, selector, answer)
         if selector is not None:
-            # A selector by driver is how this API says what the prototype had a field for.
+            # This API selects the driver by CEL; the prototype had a field.
             by_driver = selector.reads == {("device.driver",)}
             return WRONG_DRIVER if by_driver else NOT_MET
         return self._beyond_selectors(device)
 
     def unsettled(self) -> frozenset[str]:
-        """Nodes with devices of which nobody can tell whether they match."""
+        """Nodes with devices whose match is undecided."""
         devices = self.published.slices.devices
         return frozenset(node for index in self.errors for node in devices[index].nodes)
 

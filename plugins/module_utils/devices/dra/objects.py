@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The objects of resource.k8s.io as they were read, and the only place that writes to claims."""
+"""The objects of resource.k8s.io as read, and the only place that writes to claims."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _ROOT = "/apis/resource.k8s.io/v1"
 
 
 class DraObjects:
-    """Claims by namespace and name, with everything that decides about them.
+    """Claims by namespace and name, with all objects that their allocation depends on.
 
-    In check mode nothing is sent, and the claims look as if it had been. What somebody else wrote
-    meanwhile is noted in ``report.contended``.
+    Check mode sends nothing, and the claims look as if it did. Objects that another client wrote
+    meanwhile are in ``report.contended``.
     """
 
     def __init__(self, kube: Kube, context: Context, report: Report) -> None:
@@ -61,9 +61,9 @@ class DraObjects:
         self.read_claims()
 
     def read_claims(self) -> None:
-        """Read the claims, from the store itself and not from a cache of the API server.
+        """Read the claims from the store itself, not from a cache of the API server.
 
-        Those that cannot be read are kept apart: nothing is written to them.
+        Unreadable claims are kept apart: nothing is written to them.
         """
         self.claims, self.unreadable = {}, {}
         now = self._context.now()
@@ -85,7 +85,7 @@ class DraObjects:
             raise
 
     def contested(self) -> dict[Key, str]:
-        """Claims that have what others have too, each with a sentence."""
+        """Claims whose devices other claims have too, each with a sentence."""
         published = Slices(Findings(), ())
         published.read(self.slices)
         return dra_writes.contested(self.claims.values(), published)
@@ -93,9 +93,9 @@ class DraObjects:
     def reserve(
         self, key: Key, allocation: Json | None, pods: t.Iterable[Given], now: datetime.datetime
     ) -> bool:
-        """Give a claim its devices, if it is to get any, and reserve it for pods.
+        """Allocate devices to a claim, if given, and reserve it for pods.
 
-        False where it was contended; then it is as it was.
+        False if it was contended; then it is unchanged.
         """
         if allocation is not None:
             finalizer = dra_writes.finalizer_patch(self.claims[key])
@@ -105,7 +105,7 @@ class DraObjects:
         return body is None or self._patch(key, body, "/status")
 
     def withdraw(self, key: Key, uids: t.Collection[str]) -> bool:
-        """Take reservations of pods away, and the devices with the last of them."""
+        """Remove reservations of pods, and the allocation with the last of them."""
         return self._patch(key, dra_writes.withdrawal_patch(self.claims[key], uids), "/status")
 
     def _patch(self, key: Key, body: Json, subresource: str) -> bool:
@@ -129,7 +129,7 @@ class DraObjects:
 
 
 def _patched(claim: Given, body: Json) -> Given:
-    """The claim as the API server would have it."""
+    """The claim as the API server would store it."""
     manifest = {**claim.manifest, "metadata": {**claim.manifest["metadata"], **body["metadata"]}}
     status = {**(manifest.get("status") or {}), **body.get("status", {})}
     manifest["status"] = {key: value for key, value in status.items() if value is not None}

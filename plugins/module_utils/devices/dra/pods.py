@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ResourceClaims that a pod names, or that were made for it from templates.
+"""The ResourceClaims of a pod, named by it or made for it from templates.
 
 Source: the API of Pod (core/v1), spec.resourceClaims and status.resourceClaimStatuses. Kubernetes'
-resourceclaim controller makes claims from templates and says in the pod's status how they are
-called.
+resourceclaim controller makes claims from templates and writes their names into the pod's status.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class PodClaims:
-    """The claims of a pod. ``problem`` is why they cannot be allocated yet, as one sentence.
+    """The claims of a pod. ``problem`` is the sentence why they cannot be allocated yet.
 
-    ``awaited`` means that Kubernetes' controller has yet to make one of them.
+    ``awaited`` means that Kubernetes' controller has not made one of them yet.
     """
 
     claims: tuple[Given, ...] = ()
@@ -46,7 +45,7 @@ def names_claims(pod: Given) -> bool:
 def made_for(pod: Given) -> dict[str, str]:
     """The claims that were made from templates, by their names in the pod.
 
-    An empty name says that none is needed: such is how the API's null is given here.
+    An empty name, the API's null, means that none is needed.
     """
     status = mapping_of(pod, pod.manifest.get("status"), "status")
     entries = items_of(pod, status.get("resourceClaimStatuses"), "status.resourceClaimStatuses")
@@ -54,7 +53,7 @@ def made_for(pod: Given) -> dict[str, str]:
 
 
 def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
-    """The claims that the controller made, as it tells them to pods, by uid of the pod."""
+    """The claims that the controller made, in the form of a pod's status, by uid of the pod."""
     made: dict[str, list[Json]] = {}
     for claim in claims:
         metadata = claim.manifest["metadata"]
@@ -66,7 +65,7 @@ def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
 
 
 def with_made_claims(pod: Given, made: t.Mapping[str, t.Sequence[Json]]) -> Given:
-    """The pod as it will be when the controller has told it the claims that it made."""
+    """The pod with the claims that the controller made, before its status has them."""
     known = made_for(pod)
     status = mapping_of(pod, pod.manifest.get("status"), "status")
     entries = [

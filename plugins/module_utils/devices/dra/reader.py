@@ -67,12 +67,12 @@ KINDS = (
     "ResourceClaimTemplate",
     "DeviceTaintRule",
 )
-# The rules have not reached v1 in every cluster.
+# Not every cluster serves the rules in v1.
 _RULE_VERSIONS = (VERSION, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 
 
 def read(objects: t.Sequence[Given], options: Options) -> Task:
-    """The task that these objects pose. Raises InvalidInput."""
+    """The task that these objects define. Raises InvalidInput."""
     return _Reader(objects, options).task()
 
 
@@ -130,7 +130,7 @@ class _Reader:
         labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
         for given in self._of("ResourceSlice"):
             named = guarded(given, lambda: _nodes_named(given))  # noqa: B023 - called at once
-            # What is wrong with the slice is found when it is read.
+            # Reading the slice finds its defects.
             for name in () if isinstance(named, Finding) else named:
                 labels.setdefault(name, {})
         if self._options.node:
@@ -173,14 +173,14 @@ class _Reader:
         )
 
     def _single_units(self) -> t.Iterator[Unit]:
-        """Without pods each claim that waits stands alone."""
+        """Without pods each claim that waits is a unit."""
         for given in self._of("ResourceClaim"):
             claim = self._refusals.read(given, self._waiting)
             if claim is not None:
                 yield Unit(given.name, (claim,))
 
     def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
-        """Tell where existing allocations take more than there is; nobody gets more of that."""
+        """Report allocations that exceed the capacity; no further claim gets these devices."""
         taken = [0] * len(instance.counters)
         for device in {one.device for one in held if not one.admin}:
             for position, amount in instance.devices[device].consumes:
@@ -201,7 +201,7 @@ class _Reader:
         return len(self._claims) - 1
 
     def _waiting(self, given: Given) -> int | None:
-        """The claim by its position; None where it has its devices, or is going."""
+        """The claim by its position; None if it has its devices or is being deleted."""
         if allocation_of(given) or given.manifest["metadata"].get("deletionTimestamp"):
             return None
         return self._shared(given)
@@ -216,7 +216,7 @@ class _Reader:
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
         items = [*items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")]
-        # A pod that has a node has got what it asked for.
+        # A pod on a node has its devices already.
         extended = [] if spec.get("nodeName") else self._extended.requests(given)
         if extended and extended_claim(given):
             items.append({"resourceClaimName": extended_claim(given)})
@@ -246,7 +246,7 @@ class _Reader:
         return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
 
     def _within_reach(self, claim: Given, nodes: frozenset[str] | None) -> frozenset[str] | None:
-        """Of these nodes those from which the devices can be used that a claim has."""
+        """The nodes among these from which a claim's devices can be used."""
         selector = allocation_of(claim).get("nodeSelector")
         if not selector:
             return nodes
@@ -254,9 +254,9 @@ class _Reader:
         return there if nodes is None else nodes & there
 
     def _source(self, pod: Given, item: Json, where: str) -> Given | None:
-        """The claim that a pod names, that was made for it, or the template for it.
+        """The claim that a pod names, the claim made for it, or its template.
 
-        None where Kubernetes' controller found that none is needed.
+        None if Kubernetes' controller found that no claim is needed.
         """
         kind, name = "ResourceClaim", item.get("resourceClaimName")
         if name is None:

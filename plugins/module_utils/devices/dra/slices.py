@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """ResourceSlices of resource.k8s.io/v1 as devices in published order, with their counters.
 
-Upstream's rules: of a pool only the slices of the latest generation count; a pool that lacks slices
-is incomplete and gives nothing; one that contradicts itself is invalid and gives nothing. A field
-that is not known here makes its pool unusable, by name: it may say who must not have a device.
+Upstream's rules hold: only slices of a pool's latest generation count, and incomplete or
+inconsistent pools give nothing. An unknown field makes its pool unusable, by name, because it may
+restrict the use of a device.
 
-Each slice is read within a boundary. Whatever is wrong with one makes its own pool unusable, and
-all other pools are as without it.
+Each slice is read within a boundary. A defect makes only its own pool unusable.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ PoolKey = tuple[str, str]
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
 
-# partitionTypeAttribute says under which attribute people count partitions, and nothing more.
+# partitionTypeAttribute names the attribute by which people count partitions, nothing more.
 _SLICE_FIELDS = frozenset(
     "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices sharedCounters "
     "partitionTypeAttribute".split()
@@ -71,7 +70,7 @@ _COSTLY_FIELDS = ("taints", "consumesCounters")
 
 @dataclass(frozen=True)
 class Published:
-    """What a device says beside what every allocator needs; ``unusable`` is why nobody gets it."""
+    """Further fields of a device; ``unusable`` is the reason why it is never allocated."""
 
     taints: tuple[Taint, ...] = ()
     unusable: str = ""
@@ -92,7 +91,7 @@ class _Reach(t.NamedTuple):
 
 @dataclass(frozen=True)
 class _Slice:
-    """A slice of which the pool is known, with its pool's generation and number of slices."""
+    """A slice with a known pool, and its pool's generation and number of slices."""
 
     given: Given
     spec: Json
@@ -103,7 +102,7 @@ class _Slice:
 
 @dataclass
 class Slices:
-    """All devices in published order, with what else is known of them by position."""
+    """All devices in published order, with their further fields by position."""
 
     findings: Findings
     nodes: tuple[Node, ...]
@@ -166,7 +165,7 @@ class Slices:
             self.unsettled.setdefault(node, reason)
 
     def _faults(self, slices: list[_Slice]) -> t.Iterator[Finding]:
-        """What is wrong with each slice, and with all of them together."""
+        """Defects of each slice, and of all slices of the pool together."""
         names: set[str] = set()
         sets: dict[str, frozenset[str]] = {}
         for one in slices:
@@ -185,7 +184,7 @@ class Slices:
                 yield found
 
     def _read_counters(self, slices: list[_Slice], counters: list[Counter]) -> Positions:
-        """Add the counters of a pool that is checked; gives the positions they will have."""
+        """Add the counters of a checked pool; return their positions."""
         positions: Positions = {}
         for one in slices:
             for item in one.spec.get("sharedCounters") or ():
@@ -242,7 +241,7 @@ class Slices:
 
 
 def _identified(given: Given) -> _Slice:
-    """The slice with its pool; without that nobody can tell what it is a part of."""
+    """The slice with its pool, which a slice must name."""
     spec = mapping_of(given, given.manifest.get("spec"), "spec")
     pool = mapping_of(given, spec.get("pool"), "spec.pool")
     driver = _text(given, spec.get("driver"), "spec.driver", _LONGEST_DRIVER)
@@ -266,7 +265,7 @@ def _text(given: Given, value: t.Any, where: str, most: int) -> str:
 
 
 def _latest(slices: list[_Slice]) -> list[_Slice]:
-    """The slices of the latest generation, by name, and those whose generation nobody can read."""
+    """The slices of the latest generation, by name, and slices with an unreadable generation."""
     newest = max(one.generation for one in slices)
     current = (one for one in slices if one.generation in (newest, -1))
     return sorted(current, key=lambda one: one.given.name)
@@ -286,7 +285,7 @@ def _devices_of(one: _Slice) -> t.Sequence[t.Any]:
 
 
 def _check_fields(one: _Slice) -> None:
-    """Refuse unknown fields of a slice and all that is in it. Raises Defect."""
+    """Refuse unknown fields of a slice and of its members. Raises Defect."""
     given, spec = one.given, one.spec
     dra_values.refuse_unknown(given, spec, _SLICE_FIELDS, "spec")
     dra_values.refuse_unknown(given, spec["pool"], _POOL_FIELDS, "spec.pool")
@@ -315,7 +314,7 @@ def _check_counters(given: Given, item: Json, known: frozenset[str], where: str)
 
 
 def _check_names(one: _Slice, first: _Slice, names: set[str]) -> None:
-    """Refuse devices without a name of their own, and slices that tell different stories."""
+    """Refuse devices without a unique name, and inconsistent slices."""
     given = one.given
     if -1 in (one.generation, one.count):
         raise given.error("spec.pool", "generation and resourceSliceCount are whole numbers")
@@ -354,7 +353,7 @@ def _check_sets(one: _Slice, sets: dict[str, frozenset[str]]) -> None:
 
 
 def _check_consumption(one: _Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
-    """Refuse devices that draw on what their pool does not have. Raises Defect."""
+    """Refuse devices that consume counters that their pool lacks. Raises Defect."""
     given = one.given
     for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
         place = f"spec.devices[{index}].consumesCounters"
@@ -402,7 +401,7 @@ def _conditions(given: Given, item: Json, key: str, where: str) -> tuple[str, ..
 
 
 def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:
-    """What a device takes of counters; the pool is checked."""
+    """Counters that a device consumes; the pool is checked."""
     return tuple(
         sorted(
             (

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a ResourceClaim: read as what is held already, written as what it gets."""
+"""The status of a ResourceClaim: read as existing allocation, written as a new one."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Instance,
 )
 
-# Each selector of devices has one term as the API wants it; more are written out up to here.
+# The API allows one term for each selector of devices; products of several end here.
 _MOST_TERMS = 32
 _RESULTS = "status.allocation.devices.results"
 _NAMES = ("driver", "pool", "device")
 
 
 def allocation_of(given: Given) -> Json:
-    """The allocation in a claim's status, {} where it has none."""
+    """The allocation in a claim's status, {} if it has none."""
     status = mapping_of(given, given.manifest.get("status"), "status")
     return mapping_of(given, status.get("allocation"), "status.allocation")
 
 
 def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]:
-    """The devices that a claim has; those that are published no longer are nobody's concern.
+    """The devices that a claim has; devices that are no longer published are ignored.
 
-    What cannot be read of a device that somebody has counts as all of it, and is a finding. Where a
-    device is not named readably, the whole pool or driver counts that is named beside it.
+    An unreadable amount counts as the whole device, and is a finding. If the name of a device
+    cannot be read, the whole pool or driver of the entry counts.
     """
     results = guarded(given, lambda: results_of(given))
     if isinstance(results, Finding):
@@ -78,14 +78,14 @@ def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]
             findings.note(portions)
             held.append(Held(index, {}, admin, whole=True))
             continue
-        # Without the identity of a share it is no share, whatever the device allows today.
+        # An entry without a share's identity is no share, even if the device allows shares today.
         is_share = bool(item.get("shareID"))
         held.append(Held(index, portions, admin, slices.devices[index].shareable and not is_share))
     return held
 
 
 def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
-    """The devices that have all of these names that are given; none without driver and pool."""
+    """The devices with all of the given names; none without driver and pool."""
     if not any(names[:2]):
         return []
     return [
@@ -108,7 +108,7 @@ def _consumed(given: Given, item: Json, where: str) -> dict[str, int]:
 
 
 class Results:
-    """Writes what claims get as the AllocationResult of the API."""
+    """Writes allocations as the AllocationResult of the API."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Results:
         self._specs = specs
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
-        """``devices`` with results and configurations, and ``nodeSelector`` where it is needed."""
+        """``devices`` with results and configurations, and ``nodeSelector`` if it is needed."""
         devices: dict[str, t.Any] = {
             "results": [
                 self._result(claim, number, chosen)
@@ -169,7 +169,7 @@ class Results:
         return result
 
     def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
-        """The configurations of classes, then those of the claim, for what was chosen."""
+        """The configurations of classes, then of the claim, for the chosen devices."""
         chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
         asked = [self._asked[claim][request][number] for request, number in chosen]
         found: list[Json] = []
@@ -187,9 +187,9 @@ class Results:
         return found
 
     def _node_selector(self, allocation: ClaimAllocation) -> dict[str, t.Any] | None:
-        """Where the claim's devices can be used: the node, or what network devices select.
+        """Where the claim's devices can be used: the node, or the selectors of network devices.
 
-        As Kubernetes does: the selectors of several devices hold all at once.
+        The selectors of several devices are combined by AND, as in Kubernetes.
         """
         selectors: list[Json] = []
         for chosen in allocation.chosen:
@@ -206,7 +206,7 @@ class Results:
 
 
 def _all_of(terms: t.Sequence[Json]) -> dict[str, list[Json]]:
-    """A term that selects the nodes which all of these select."""
+    """A term for the intersection of these terms."""
     found: dict[str, list[Json]] = {}
     for term in terms:
         for kind in ("matchExpressions", "matchFields"):

@@ -41,12 +41,12 @@ _TOLERATION_FIELDS = frozenset("key operator value effect tolerationSeconds".spl
 MOST_VALUES, MOST_LISTED, LONGEST_VALUE = 32, 48, 64
 _LONGEST_IDENTIFIER, _LONGEST_DOMAIN = 32, 63
 _MOST_VALID_VALUES, _MOST_TAINTS = 10, 16
-# Of a name in a message, which may be anything.
+# Length of a name in a message; the name is arbitrary input.
 _LONGEST_NAME = 100
 
 
 def qualified(name: str, driver: str) -> str:
-    """A name with its domain; without one it is the driver's."""
+    """A name with its domain; without one it gets the driver's."""
     return name if "/" in name else f"{driver}/{name}"
 
 
@@ -64,13 +64,13 @@ def attributes_of(given: Given, value: t.Any, where: str, driver: str) -> dict[s
 
 
 def has_lists(attributes: t.Any) -> bool:
-    """Whether an attribute is a list; false for what is no mapping of attributes."""
+    """Whether an attribute is a list; false for anything but a mapping of attributes."""
     values = attributes.values() if isinstance(attributes, dict) else ()
     return any(isinstance(value, dict) and not value.keys().isdisjoint(_LISTS) for value in values)
 
 
 def capacities_of(given: Given, value: t.Any, where: str) -> dict[str, Capacity]:
-    """The capacities of a device; a claim asks for one by the name as it is published."""
+    """The capacities of a device; a claim requests one by its published name."""
     found: dict[str, Capacity] = {}
     for name, item in mapping_of(given, value, f"{where}.capacity").items():
         place = f"{where}.capacity.{shown_text(str(name), _LONGEST_NAME)}"
@@ -149,7 +149,7 @@ def _capacity(given: Given, value: t.Any, where: str) -> Capacity:
 def refuse_unknown(
     given: Given, body: t.Mapping[str, t.Any], known: t.AbstractSet[str], where: str
 ) -> None:
-    """Refuse a field that is not known, by name: nobody can tell what it asks for."""
+    """Refuse an unknown field by name, because its meaning is unknown."""
     unknown = sorted(str(name) for name in body if name not in known)
     if unknown:
         raise given.error(f"{where}.{shown_text(unknown[0], _LONGEST_NAME)}", "unsupported")
@@ -164,7 +164,7 @@ def taints_of(given: Given, value: t.Any, where: str) -> tuple[Taint, ...]:
 
 
 def taint_of(given: Given, item: t.Mapping[str, t.Any], where: str) -> Taint:
-    """One taint; an effect that is not known keeps everybody away. Raises InvalidInput."""
+    """One taint; an unknown effect excludes every claim. Raises InvalidInput."""
     refuse_unknown(given, item, _TAINT_FIELDS, where)
     if not item.get("key") or not item.get("effect"):
         raise given.error(where, "a taint has a key and an effect")

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is written to ResourceClaims, and what must hold before a pod is bound.
+"""Writes to ResourceClaims, and conditions for binding a pod.
 
-As kube-scheduler does it: the finalizer first, then allocation and reservation in one write of the
-status, then the binding. Who no longer uses a claim is taken out of ``reservedFor`` by Kubernetes'
-resourceclaim controller, which takes the allocation away with the last of them, and the finalizer
-when the claim is deleted. So only what a pod got that is not bound is for us to take back.
+The order is that of kube-scheduler: the finalizer, then allocation and reservation in one write of
+the status, then the binding. Kubernetes' resourceclaim controller removes ended users from
+``reservedFor``, the allocation with the last of them, and the finalizer when the claim is deleted.
+So this module takes back only the allocations of pods that are not bound.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_s
     selected,
 )
 
-# The controller takes an allocation away only from a claim that bears this.
+# The controller deallocates only claims with this finalizer.
 FINALIZER = "resource.kubernetes.io/delete-protection"
 MOST_CONSUMERS = 256
-# After this time without its conditions a device is given back. Source: the default of
+# A device without its conditions is given back after this time. Source: the default of
 # kube-scheduler's DynamicResourcesArgs.bindingTimeout.
 BINDING_TIMEOUT = datetime.timedelta(seconds=600)
 
 
 def consumers(claim: Given) -> list[Json]:
-    """Who may use the claim: entries of ``reservedFor``."""
+    """Users of the claim: entries of ``reservedFor``."""
     status = mapping_of(claim, claim.manifest.get("status"), "status")
     return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
 
 
 def check(claim: Given, now: datetime.datetime) -> None:
-    """Raise for a claim of which something cannot be read that decides what is written.
+    """Raise for a claim with an unreadable field that a write depends on.
 
-    What is the API server's own (name, uid, version) is not in question.
+    Fields of the API server itself (name, uid, version) are not checked.
     """
     metadata = claim.manifest["metadata"]
     mapping_of(claim, metadata.get("annotations"), "metadata.annotations")
@@ -82,13 +82,13 @@ def check(claim: Given, now: datetime.datetime) -> None:
 
 
 def is_reserved_for(claim: Given, pod: Given) -> bool:
-    """Whether this very pod may use the claim."""
+    """Whether the pod with this uid may use the claim."""
     uid = pod.manifest["metadata"]["uid"]
     return any(consumer.get("uid") == uid for consumer in consumers(claim))
 
 
 def is_used_only_by(claim: Given, uids: t.Collection[str]) -> bool:
-    """Whether nobody but these pods, by uid, may use the claim."""
+    """Whether only these pods, by uid, may use the claim."""
     return all(consumer.get("uid") in uids for consumer in consumers(claim))
 
 
@@ -98,7 +98,7 @@ def room_for_consumers(claim: Given) -> int:
 
 
 def finalizer_patch(claim: Given) -> Json | None:
-    """A merge patch that adds the finalizer; None where the claim bears it."""
+    """A merge patch that adds the finalizer; None if the claim has it."""
     metadata = claim.manifest["metadata"]
     finalizers = list(metadata.get("finalizers") or [])
     if FINALIZER in finalizers:
@@ -111,7 +111,7 @@ def reservation_patch(
 ) -> Json | None:
     """A merge patch of the status that allocates, if there is an allocation, and reserves.
 
-    None where the status says all of that already.
+    None if the status has all of that already.
     """
     added = [
         {"resource": "pods", "name": pod.name, "uid": pod.manifest["metadata"]["uid"]}
@@ -127,10 +127,10 @@ def reservation_patch(
 
 
 def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
-    """A merge patch of the status that takes these pods' reservations away.
+    """A merge patch of the status that removes these pods' reservations.
 
-    With the last of the reservations the devices become free. What drivers said of them is dropped
-    by the API server; to write that is for drivers alone.
+    The devices become free with the last reservation. The API server drops the device statuses of
+    drivers, which only drivers may write.
     """
     left = [consumer for consumer in consumers(claim) if consumer.get("uid") not in uids]
     gone = {"allocation": None, "reservedFor": None}
@@ -139,21 +139,21 @@ def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
 
 
 def _version(claim: Given) -> dict[str, str]:
-    """The API server changes only exactly what was read."""
+    """Precondition of the API server: the version that was read."""
     metadata = claim.manifest["metadata"]
     return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether the devices of a claim are ready for binding a pod; ``detail`` says why not."""
+    """Whether a claim's devices are ready for binding a pod; ``detail`` is the reason if not."""
 
     state: t.Literal["ready", "waiting", "failed"]
     detail: str = ""
 
 
 def readiness(claim: Given, now: datetime.datetime) -> Readiness:
-    """What the binding conditions of the claim's devices say.
+    """Result of the binding conditions of the claim's devices.
 
     All of ``bindingConditions`` must be true, and one of ``bindingFailureConditions`` is enough to
     fail. Source: KEP-5007, device binding conditions.
@@ -191,10 +191,10 @@ def _true_conditions(claim: Given) -> set[tuple[tuple[str, ...], str]]:
 
 
 def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
-    """Claims that have what others have too, each with a sentence; nothing where all is well.
+    """Claims whose devices other claims have too, each with a sentence.
 
-    Two allocators that do not know each other may both write a claim: each status is sound for
-    itself, and only all of them together show it.
+    Two independent allocators may each write a valid status; only all statuses together show the
+    conflict.
     """
     holders: dict[int, list[tuple[Key, Held]]] = collections.defaultdict(list)
     for claim in claims:
@@ -215,7 +215,7 @@ def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
 
 
 def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -> bool:
-    """Whether claims have more of one device together than there is."""
+    """Whether claims together exceed one device."""
     if len({key for key, _held in held_by}) < 2:
         return False
     published = slices.devices[device]
@@ -230,7 +230,7 @@ def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -
 def _overdrawn(
     slices: Slices, holders: t.Mapping[int, t.Sequence[tuple[Key, Held]]]
 ) -> dict[t.Any, set[Key]]:
-    """Counters of which held devices take more than there is, with the claims that hold these."""
+    """Counters that allocated devices exceed, with the claims of these devices."""
     taken: dict[int, int] = collections.defaultdict(int)
     users: dict[int, set[Key]] = collections.defaultdict(set)
     for device, held_by in holders.items():

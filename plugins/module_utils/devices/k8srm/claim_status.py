@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The statuses that claims get, as values: who uses them, what they have, why they have nothing."""
+"""Statuses of claims as values: their users, their devices, or the reason why they have none."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 
 
 def key_of(obj: Object) -> Key:
-    """Namespace and name; "" is the namespace of what has none."""
+    """Namespace and name; "" is the namespace of a cluster-scoped object."""
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
 def check_claim(given: Given) -> None:
-    """Raise for a claim of which something cannot be read that decides what is written.
+    """Raise for a claim with an unreadable field that a write depends on.
 
-    What is the API server's own (name, uid, version) is not in question.
+    Fields of the API server itself (name, uid, version) are not checked.
     """
     claim = given.manifest
     items_of(given, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
@@ -46,7 +46,7 @@ def check_claim(given: Given) -> None:
 
 
 def check_conditions(given: Given) -> None:
-    """Raise unless each of the object's conditions has a type and the texts beside it."""
+    """Raise unless each condition of the object has a type and its other texts."""
     conditions = member(given.manifest, "status", "conditions")
     for index, item in enumerate(items_of(given, conditions, "status.conditions")):
         where = f"status.conditions[{index}]"
@@ -57,12 +57,12 @@ def check_conditions(given: Given) -> None:
 
 
 def node_of(claim: Object) -> str:
-    """The node for which the claim has its devices, "" where it is not told."""
+    """The node for which the claim has its devices, "" if it is not given."""
     return str((claim.get("status") or {}).get("nodeName") or "")
 
 
 def users_of(claim: Object) -> list[User]:
-    """The pods that use the claim, as it says itself."""
+    """The pods that use the claim, by its own status."""
     return list(User.listed((claim.get("status") or {}).get("reservedFor")))
 
 
@@ -72,7 +72,7 @@ def named(users: t.Sequence[User]) -> str:
 
 
 def told(claim: Object) -> str:
-    """What a claim has, in a line."""
+    """The devices of a claim, in one line."""
     devices = [
         f"{item['devicePoolName']}/{item['deviceName']}"
         if "deviceName" in item
@@ -92,7 +92,7 @@ def used_by(claim: Object, users: t.Sequence[User]) -> Object:
 
 
 def with_devices(claim: Object, reservation: Reservation) -> Object:
-    """The claim's status with what is reserved for it."""
+    """The claim's status with its reserved devices."""
     node = reservation.node
     condition = _allocated("True", "Allocated", f"the devices are for node {node}")
     return {
@@ -115,6 +115,6 @@ def _allocated(status: str, reason: str, message: str) -> dict[str, str]:
 
 
 def with_condition(obj: Object, condition: t.Mapping[str, str]) -> list[t.Mapping[str, str]]:
-    """The object's conditions with this one in place of its own."""
+    """The object's conditions with this one in place of its former one."""
     stored = (obj.get("status") or {}).get("conditions") or []
     return [*(one for one in stored if one["type"] != condition["type"]), condition]

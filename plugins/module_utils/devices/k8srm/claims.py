@@ -41,7 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
 
-# Fields of one thing that is asked for, in the words of all models.
+# Fields of one requested device, in the words of all models.
 _DETAIL_FIELDS = frozenset(
     "name class deviceClass deviceType driver constraints requests limits count devices "
     "minDeviceCount maxDeviceCount maxDevices matchAttributes attributeMatches "
@@ -61,7 +61,7 @@ Asked = tuple[Json, t.Optional[DeviceClass]]
 class ClaimReader:
     """Turns claims into requests; equal choices of devices share one matcher.
 
-    ``asked`` has for each claim, request and alternative what was asked for, and its class.
+    ``asked`` has the original request and its class for each alternative, by claim and request.
     """
 
     findings: Findings
@@ -72,7 +72,7 @@ class ClaimReader:
     _by_choices: dict[tuple[Choice, ...], int] = field(default_factory=dict)
 
     def read(self, given: Given, spec: Json, name: str) -> Claim:
-        """A DeviceClaim, or a claim that stands in a pod, by its spec. Raises InvalidInput."""
+        """A DeviceClaim, or an inline claim of a pod, by its spec. Raises InvalidInput."""
         privileged = given.kind == "DevicePrivilegedClaim"
         parts = list(_instances(given, spec, self.findings))
         self.findings.unknown_fields(given, spec, _CLAIM_FIELDS, "spec")
@@ -179,7 +179,7 @@ def _constraints(
     where: str,
     member: frozenset[tuple[int, int]],
 ) -> list[Constraint]:
-    """Those of what is asked for and of its class, each once."""
+    """The constraints of the request and of its class, each once."""
     both = [detail] if device_class is None else [detail, device_class.spec]
     found = [constraint for spec in both for constraint in _of_kinds(given, spec, where, member)]
     return list(dict.fromkeys(found))
@@ -220,7 +220,7 @@ def _instance(
 def _counts(
     given: Given, base: Json, detail: Json, where: str, findings: Findings
 ) -> tuple[int, int]:
-    """The least and the greatest number of devices."""
+    """The smallest and the largest number of devices."""
     requests = detail.get("requests")
     limits = mapping_of(given, detail.get("limits"), f"{where}.limits")
     low: t.Any = base.get("minDeviceCount", 1)
@@ -284,7 +284,7 @@ def _requested(given: Given, detail: Json, where: str) -> tuple[dict[str, int], 
 
 
 def _is_per_device(detail: Json) -> bool:
-    """Whether amounts are of each device, as before the successor's aggregate amounts."""
+    """Whether amounts are per device, as before the successor's aggregate amounts."""
     return isinstance(detail.get("requests"), list) or "deviceClass" in detail
 
 
@@ -311,6 +311,6 @@ def _of_kinds(
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise given.error(f"{where}.{key}", "must be a list of the names of attributes")
         for name in names:
-            # Two samples write the attribute as a selector does.
+            # Two samples write the attribute in the form of a selector.
             plain = name[len("device.") :] if name.startswith("device.") else name
             yield Constraint(kind, plain, members)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Device classes and drivers of the prototype, and which devices they leave to a claim."""
+"""Device classes and drivers of the prototype, and the devices that a claim may use by them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Choice:
     selectors: tuple[Selector, ...]
 
     def with_selectors(self, drivers: frozenset[str] | None, *more: Selector) -> Choice:
-        """What this choice and further conditions leave together."""
+        """This choice narrowed by further conditions."""
         if self.drivers is None or drivers is None:
             both = drivers if self.drivers is None else self.drivers
         else:
@@ -65,7 +65,7 @@ class Choice:
 
 
 class Devices:
-    """All devices with what selectors say of them, by position."""
+    """All devices with the results of selectors, by position."""
 
     def __init__(self, devices: t.Sequence[Device]) -> None:
         self.devices = tuple(devices)
@@ -79,14 +79,14 @@ class Devices:
 
 @dataclass(frozen=True)
 class FlatMatcher:
-    """Which devices one of several choices accepts: model.Matcher for the prototype."""
+    """Devices that one of several choices accepts; model.Matcher for the prototype."""
 
     choices: tuple[Choice, ...]
     known: Devices = field(repr=False)
 
     @property
     def errors(self) -> t.Mapping[int, str]:
-        """None: for the prototype a device that a constraint fails on does not match."""
+        """None: in the prototype, a device on which a constraint fails does not match."""
         return {}
 
     @cached_property
@@ -99,7 +99,7 @@ class FlatMatcher:
             found = self._choice_why_not(choice, device)
             if not found:
                 return ""
-            # What came closest says most.
+            # The closest match has the most useful reason.
             reason = found if reason == WRONG_DRIVER else reason
         return reason
 
@@ -117,7 +117,7 @@ class FlatMatcher:
 
 @dataclass(frozen=True)
 class DeviceClass:
-    """What a class adds to each claim for it; ``spec`` is that of the class as it was written."""
+    """Additions of a class to each claim for it; ``spec`` is the original spec of the class."""
 
     given: Given
     choices: tuple[Choice, ...]
@@ -135,7 +135,7 @@ class Classes:
         self._drivers: set[str] = set()
 
     def add_driver(self, given: Given) -> None:
-        """Read a DeviceDriver; its device types stand beside its metadata, or in a spec."""
+        """Read a DeviceDriver; its device types are at the top level or in a spec."""
         own = mapping_of(given, given.manifest.get("spec"), "spec") or given.manifest
         kinds = own.get("deviceTypes") or []
         self._drivers.add(given.name)
@@ -145,13 +145,13 @@ class Classes:
             self._drivers_by_type.setdefault(kind, set()).add(given.name)
 
     def add(self, given: Given) -> None:
-        """Read a DeviceClass; what is wrong with it matters as soon as somebody uses it."""
+        """Read a DeviceClass; its defects matter only if a claim uses it."""
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
         self._findings.unknown_fields(given, spec, _CLASS_FIELDS, "spec")
         self._given[given.name] = given
 
     def check_all(self) -> None:
-        """Find what is wrong with the selectors of classes that nobody uses, too."""
+        """Find defects in the selectors of unused classes too."""
         for given in self._given.values():
             where = "spec.constraints"
             found = guarded(
@@ -189,7 +189,7 @@ class Classes:
         return DeviceClass(given, tuple(self._choices(given, ())), _definition(given))
 
     def _choices(self, given: Given, within: tuple[str, ...]) -> t.Iterator[Choice]:
-        """The choices of a class; a meta class has those of each class that it selects."""
+        """The choices of a class; for a meta class, of each class that it selects."""
         self._findings.refuse_if_serious(given)
         if given.name in within:
             path = " → ".join((*within[within.index(given.name) :], given.name))
@@ -210,7 +210,7 @@ class Classes:
                 yield from self._choices(other, (*within, given.name))
 
     def drivers_of(self, given: Given, spec: Json, where: str) -> frozenset[str] | None:
-        """The drivers that ``driver`` and ``deviceType`` leave; None for all."""
+        """The drivers that ``driver`` and ``deviceType`` admit; None for all."""
         driver, kind = spec.get("driver"), spec.get("deviceType")
         for key in ("driver", "deviceType"):
             if not isinstance(spec.get(key) or "", str):
@@ -228,7 +228,7 @@ class Classes:
 
 
 def _definition(given: Given) -> dict[str, t.Any]:
-    """What a class says, which one model puts into a definition."""
+    """The fields of a class, which one model puts into a definition."""
     spec = mapping_of(given, given.manifest.get("spec"), "spec")
     inner = mapping_of(given, spec.get("definition"), "spec.definition")
     return {**spec, **inner}

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Objects of the prototype (devmgmtproto.k8s.io/v1alpha1) in a cluster: a View of adapter/cluster.py.
 
-ledger.py says how two runs at once, or a run after one that was interrupted, stay correct.
-Pools are read before claims, so that a pool never shows less than what claims have.
+ledger.py describes how concurrent runs, and runs after an interruption, stay correct. Pools are
+read before claims, so that a pool never shows less than the claims have.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
 
 
 def read(kube: Kube, context: Context) -> PrototypeView:
-    """The prototype's objects as they are now. Raises ApiError and InvalidInput."""
+    """The prototype's objects as read now. Raises ApiError and InvalidInput."""
     return PrototypeView(Store.read(kube, context))
 
 
@@ -75,7 +75,7 @@ class PrototypeView:
         self._claims_of: dict[Key, list[str]] = {}
 
     def settle(self, pods: Pods) -> None:
-        """Finish or undo what was interrupted, release, and find out what each pod asks for."""
+        """Finish or undo interrupted allocations, release, and find the claims of each pod."""
         self._pods = pods
         for key, pod in pods.by_key.items():
             given = Given(pod)
@@ -91,9 +91,9 @@ class PrototypeView:
         self._join_users()
 
     def _items(self, pod: Object) -> list[Object] | str | None:
-        """What the pod asks for; a sentence where it must get nothing, None where it asks for none.
+        """The claims of the pod; a sentence if it must get nothing, None if it has none.
 
-        Raises InvalidInput where it cannot be read.
+        Raises InvalidInput if they cannot be read.
         """
         if not asks(pod) or pod["metadata"].get("deletionTimestamp"):
             return None
@@ -115,7 +115,7 @@ class PrototypeView:
         self._claims_of[key] = list(dict.fromkeys(uids))
 
     def _forget_ended_pods(self) -> None:
-        """Release claims whose last pod has ended; claims that no run of ours gave stay."""
+        """Release claims whose last pod has ended; claims that no run of ours allocated stay."""
         wanted: dict[str, Object] = {}
         released: list[str] = []
         for uid, claim in self._claims.items():
@@ -136,7 +136,7 @@ class PrototypeView:
         return self._pods.is_alive(claim["metadata"]["namespace"], user.uid)
 
     def _settle_open(self) -> None:
-        """Give what is wholly reserved for pods that wait; take the version from what is not."""
+        """Allocate complete reservations of waiting pods; void incomplete ones by a new version."""
         opened = {
             uid: reservation
             for uid, reservation in self._ledger.claims().items()
@@ -170,7 +170,7 @@ class PrototypeView:
             self._store.change("repaired", self._claims[uid], after=after)
 
     def _is_ours(self, reservation: Reservation) -> bool:
-        """Whether its pods wait for nobody else, whose business an open reservation is."""
+        """Whether all its pods wait for this run; other runs handle their own open reservations."""
         alive = [
             (reservation.namespace, user.name)
             for user in reservation.users
@@ -184,7 +184,7 @@ class PrototypeView:
         return state_of(reservation, self._claims.get(reservation.uid), self._pods.is_alive)
 
     def _clean_ledger(self) -> None:
-        """Take void reservations out, and enter what claims have without one."""
+        """Remove void reservations, and add missing ones of allocated claims."""
         for pool, reservation in self._ledger.all():
             if reservation.uid not in self._store.stale and self._state(reservation) == "void":
                 self._ledger.remove(reservation.uid, [pool])
@@ -200,7 +200,7 @@ class PrototypeView:
                     self._ledger.by_pool[pool][uid] = entered
 
     def _join_users(self) -> None:
-        """Name on claims that have their devices also the pods that came later."""
+        """Add later pods to the users of claims that have their devices."""
         wanted: dict[str, Object] = {}
         for key, uids in list(self._claims_of.items()):
             pod = self._pods.by_key[key]
@@ -224,11 +224,11 @@ class PrototypeView:
             names = named(users_of(self._claims[uid]))
             self._store.change("reserved", self._claims[uid], after=f"for {names}")
 
-    # What is there to be solved, and what came of it.
+    # Input of the solver, and writing of its answer.
 
     def objects(self) -> list[Given]:
-        """Pools that can be read, classes, drivers, claims, and pods that wait for devices."""
-        # Also what is reserved for claims that somebody else is writing, or that are gone.
+        """Readable pools, classes, drivers, claims, and pods that wait for devices."""
+        # Also reservations of claims that another client is writing, or that are gone.
         reserved = [
             one.as_claim()
             for uid, one in self._ledger.claims().items()
@@ -251,7 +251,7 @@ class PrototypeView:
         return [Given(obj) for obj in every]
 
     def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> Object:
-        """The pod with its claims in the prototype's field, near what it has already."""
+        """The pod with its claims in the prototype's field, near its existing devices."""
         pod = self._pods.by_key[key]
         spec = copy.deepcopy(pod["spec"])
         names = [self._claims[uid]["metadata"]["name"] for uid in uids]
@@ -282,7 +282,7 @@ class PrototypeView:
         return found
 
     def _node_of_devices(self, claim: Object) -> str:
-        """The node of devices that somebody wrote by hand; "" for those on a network."""
+        """The node of devices that were allocated by hand; "" for network devices."""
         pools = [
             self._store.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)
         ]
@@ -321,7 +321,7 @@ class PrototypeView:
     def _wholly_reserved(
         self, grants: t.Sequence[Grant], reservations: t.Mapping[str, Reservation]
     ) -> list[Grant]:
-        """The grants that all their pools have; of others nothing stays in any pool."""
+        """The grants that all their pools have; reservations of other grants are removed."""
         whole: list[Grant] = []
         lost: list[str] = []
         for grant in grants:
@@ -337,7 +337,7 @@ class PrototypeView:
         return whole
 
     def _shared_by(self, grant: Grant, wanted: t.Mapping[str, Object]) -> dict[str, Object]:
-        """Claims of the grant's pods that have their devices already, with the pods as users."""
+        """Claims of the grant's pods that have devices already, with the pods as users."""
         found: dict[str, Object] = {}
         for key in grant.pods:
             user = User.of(self._pods.by_key[key])
@@ -351,7 +351,7 @@ class PrototypeView:
         return found
 
     def take_back(self, pods: t.Sequence[Key]) -> None:
-        """Release what pods have that did not get their node."""
+        """Release the devices of pods that did not get their node."""
         wanted: dict[str, Object] = {}
         for key in pods:
             user = User.of(self._pods.by_key[key])
@@ -369,7 +369,7 @@ class PrototypeView:
             self._store.write_pools()
 
     def explain(self, reasons: t.Mapping[Key, str]) -> None:
-        """Set the condition Allocated of claims that get nothing; tell pods that we bind."""
+        """Set the condition Allocated of claims that get nothing, and conditions of pods."""
         if self.report.contended:
             return
         wanted: dict[str, Object] = {}

@@ -1,20 +1,23 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who has the devices of which pool: the reservations in the statuses of DevicePools.
+"""Reservations of devices in the statuses of DevicePools.
 
-A claim may have devices of several pools, and the API server writes one object at a time. So:
+A claim may have devices of several pools, and the API server writes one object at a time. The
+protocol is:
 
-1. A reservation with all that the claim gets is written into each of its pools, with the resource
-   version of the pool that was solved with. Two who want the same device meet at its pool.
+1. A reservation with all devices of the claim is written into each of its pools, with the resource
+   version of the pool that was solved with. Two runs that want the same device conflict at its
+   pool.
 2. The claim's status gets the allocations, with the resource version of the claim that the
-   reservations name (``claimVersion``). This one write decides.
+   reservations name (``claimVersion``). This write decides.
 
-A reservation of a claim without allocations is *open* as long as the claim has that version:
-whoever made it may still do the second step. Then either the second step is done for him, where all
-pools have the reservation, or the claim is written first, so that its version moves and he fails.
-Only a reservation that is *void* (the claim has another version and not these devices, or is gone
-with its pods) is taken out of its pools. So at any moment a pool shows all who have its devices.
+A reservation of a claim without allocations is *open* as long as the claim has that version: the
+run that made it may still do the second step. Another run then does the second step itself if all
+pools have the reservation. Otherwise it writes the claim first, so that its version moves and the
+first run fails. Only a *void* reservation (the claim has another version and not these devices, or
+is gone with its pods) is removed from its pools. So a pool shows all holders of its devices at any
+moment.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ class User:
 
     @classmethod
     def of(cls, pod: Object) -> User:
-        """The user that this pod is."""
+        """The user entry of this pod."""
         return cls(pod["metadata"]["name"], pod["metadata"]["uid"])
 
     @classmethod
@@ -56,7 +59,7 @@ class User:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a claim has, or is about to get. ``result`` is what goes into the claim's status."""
+    """Devices that a claim has or will get. ``result`` is written into the claim's status."""
 
     kind: str
     namespace: str
@@ -69,7 +72,7 @@ class Reservation:
 
     @classmethod
     def of(cls, entry: t.Mapping[str, t.Any]) -> Reservation:
-        """A reservation as it stands in a pool."""
+        """A reservation as stored in a pool."""
         return cls(
             entry["kind"],
             entry["namespace"],
@@ -108,7 +111,7 @@ class Reservation:
         return frozenset(item["devicePoolName"] for item in self.result["allocations"])
 
     def entry(self) -> Object:
-        """As it stands in a pool."""
+        """The form stored in a pool."""
         return {
             "kind": self.kind,
             "namespace": self.namespace,
@@ -121,7 +124,7 @@ class Reservation:
         }
 
     def as_claim(self) -> Object:
-        """A claim that has what is reserved, for reading who has what."""
+        """A claim that has the reserved devices, for the reader."""
         return {
             "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
             "kind": self.kind,
@@ -145,7 +148,7 @@ def check_reservations(given: Given) -> None:
 
 
 def check_entry(given: Given, entry: Json, where: str) -> None:
-    """Raise unless it can be read who uses what, in a claim's status or a pool's reservation."""
+    """Raise unless the users in a claim's status or a pool's reservation can be read."""
     for index, user in enumerate(items_of(given, entry.get("pods"), f"{where}.pods")):
         texts_of(given, user, f"{where}.pods[{index}]", "name", "uid")
     allocations = items_of(given, entry.get("allocations"), f"{where}.allocations")
@@ -165,7 +168,7 @@ def texts_of(given: Given, item: Json, where: str, *names: str) -> None:
 
 
 def json_of(given: Given, status: Json) -> str:
-    """The status as it would be written again; raises where that cannot be."""
+    """The status in written form; raises if it cannot be read."""
     try:
         return json.dumps(status, allow_nan=False)
     except (ValueError, RecursionError) as error:
@@ -173,14 +176,14 @@ def json_of(given: Given, status: Json) -> str:
 
 
 def allocations_of(claim: Object) -> list[Object]:
-    """What the claim has."""
+    """The devices of the claim."""
     return (claim.get("status") or {}).get("allocations") or []
 
 
 def state_of(
     reservation: Reservation, claim: Object | None, is_alive: t.Callable[[str, str], bool]
 ) -> State:
-    """What a reservation is worth; ``claim`` is the one with its uid, read after the pool."""
+    """State of a reservation; ``claim`` is the one with its uid, read after the pool."""
     if claim is None:
         used = any(is_alive(reservation.namespace, user.uid) for user in reservation.users)
         return "kept" if used else "void"
@@ -197,7 +200,7 @@ class Ledger:
 
     @classmethod
     def of(cls, pools: t.Iterable[Object]) -> Ledger:
-        """The ledger that stands in the pools."""
+        """The ledger from the pools."""
         return cls(
             {
                 pool["metadata"]["name"]: {
@@ -217,12 +220,12 @@ class Ledger:
         return {reservation.uid: reservation for _pool, reservation in self.all()}
 
     def enter(self, reservation: Reservation) -> None:
-        """Write it into each of its pools, in place of what the claim had there."""
+        """Write it into each of its pools, in place of the claim's former reservation."""
         for pool in reservation.pools & self.by_pool.keys():
             self.by_pool[pool][reservation.uid] = reservation
 
     def remove(self, uid: str, pools: t.Collection[str] | None = None) -> None:
-        """Take out what a claim has, of all pools or of these."""
+        """Remove the reservations of a claim from all pools or from these."""
         for pool in self.by_pool if pools is None else pools:
             self.by_pool[pool].pop(uid, None)
 
@@ -234,7 +237,7 @@ class Ledger:
         )
 
     def entries(self, pool: str) -> list[Object]:
-        """What stands in the pool, in an order that does not depend on who came first."""
+        """Reservations of the pool, in an order independent of the order of writes."""
         return [
             reservation.entry()
             for reservation in sorted(

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How pods of a cluster name their DeviceClaims: in an annotation.
+"""DeviceClaims of pods in a cluster, named in an annotation.
 
 The prototype has ``spec.deviceClaims`` in Pods, which no API server stores. The annotation holds
-the same list as YAML or JSON. A claim that stands in the pod itself, or is made after another one
-(``claimTemplateName``), becomes a DeviceClaim ``<pod>-<name>``, which goes with the pod.
+the same list as YAML or JSON. An inline claim, or one made from another (``claimTemplateName``),
+becomes a DeviceClaim ``<pod>-<name>``, which is deleted with the pod.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def asks(pod: Object) -> bool:
 
 
 def read_items(pod: Object) -> list[Object]:
-    """The pod's claims as the annotation has them. Raises InvalidInput."""
+    """The pod's claims from the annotation. Raises InvalidInput."""
     try:
         items = yaml_document(pod["metadata"]["annotations"][ANNOTATION])
     except ValueError as error:
@@ -46,7 +46,7 @@ def read_items(pod: Object) -> list[Object]:
 
 
 def claim_of(pod: Object, item: Object, number: int, find: Find) -> Object:
-    """The claim that an item names, or the one to be made: then it has no uid yet.
+    """The claim that an item names, or a claim without uid that is to be made.
 
     Raises InvalidInput.
     """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which pools of a cluster can be read, and how many of their devices claims can still have."""
+"""Readable pools of a cluster, and the numbers of their devices that are free."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ READY = {
 
 
 def check_pool(given: Given) -> None:
-    """Raise for a pool whose status cannot be read; what it gives, is for PoolStates to say."""
+    """Raise for a pool whose status cannot be read; PoolStates checks its devices."""
     check_reservations(given)
     check_conditions(given)
 
 
 class PoolStates:
-    """The pools that can be read, and by name why others cannot be."""
+    """The readable pools, and by name the reasons why others are unreadable."""
 
     def __init__(self, pools: t.Iterable[Object]) -> None:
         self.problems: dict[str, str] = {}
@@ -62,12 +62,12 @@ class PoolStates:
                 self.valid.append(pool)
 
     def _add(self, pool: Given) -> None:
-        # One that is wrong must not leave half of its devices among the others.
+        # A defective pool must not leave half of its devices among the others.
         Pools(Findings(), frozenset()).add(pool)
         self._read.add(pool)
 
     def available(self, ledger: Ledger) -> dict[str, int]:
-        """For each pool that can be read, how many devices a claim could have."""
+        """Number of devices that a claim could have, for each readable pool."""
         usage = Usage(self._instance(ledger))
         counts = {pool["metadata"]["name"]: 0 for pool in self.valid}
         for index, device in enumerate(self._read.devices):
@@ -85,7 +85,7 @@ class PoolStates:
             claim = Given(reservation.as_claim())
             found = guarded(claim, functools.partial(held_devices, claim, self._read, taken))
             if isinstance(found, Finding):
-                # Of a pool that changed under its users; the claim's reader tells of it.
+                # The pool changed under its users; the claim's reader reports it.
                 found = held_for_safety(claim, self._read, taken)
             held += found
             taken.update(one.device for one in found)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Pools of the prototype (devmgmtproto.k8s.io/v1alpha1) as devices and counters.
 
-Three models wrote them: pools that count equal devices, pools of devices that draw on resources of
-the pool, and the successor's with shared resources. A field tells which one is meant.
+There are three models: pools that count equal devices, pools of devices that consume resources of
+the pool, and the successor's with shared resources. A field identifies the model.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _DEVICE_FIELDS = frozenset(
     "name attributes requests resources sharedResourcesConsumed claimResourcesProvided".split()
 )
 _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block accessMode".split())
-# Far more than any node has; a typing error in a count must not fill the memory.
+# Far more than any node has; a typo in a count must not exhaust the memory.
 _MOST_DEVICES = 10_000
 # cel/selector.py bounds evaluations by these.
 _MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
@@ -58,7 +58,7 @@ _MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
 
 @dataclass
 class Pools:
-    """What all pools hold, in the order in which they are listed."""
+    """Content of all pools, in the order in which they are listed."""
 
     findings: Findings
     every_node: frozenset[str]
@@ -68,7 +68,7 @@ class Pools:
     counted: set[str] = field(default_factory=set)
 
     def add(self, given: Given) -> None:
-        """Read one DevicePool; of one that is refused nothing stays. Raises InvalidInput."""
+        """Read one DevicePool; nothing of a refused pool stays. Raises InvalidInput."""
         before = len(self.devices), len(self.counters), len(self.names)
         try:
             self._read(given)
@@ -174,7 +174,7 @@ def _consumption(
     counters: t.Sequence[Counter],
     where: str,
 ) -> tuple[tuple[int, int], ...]:
-    """What a device takes of the pool's resources: position of the counter and amount."""
+    """Consumption of the pool's resources by a device: position of the counter and amount."""
     found: dict[int, int] = {}
     for name in ("requests", "sharedResourcesConsumed"):
         for resource, wanted in amounts_of(given, device.get(name), f"{where}.{name}").items():
@@ -249,7 +249,7 @@ def _capacity(resource: Json, where: str) -> Capacity:
 
 
 def _access(body: t.Any, where: str) -> Access:
-    """Which modes are allowed and how often each is in use, both by model 2's names."""
+    """Allowed modes, and how often each is in use, both by model 2's names."""
     if not isinstance(body, dict):
         raise InvalidInput(f"{where}.accessMode: must be a mapping of what is allowed and in use")
     allows = {

@@ -52,12 +52,12 @@ VERSION = f"{GROUP}/v1alpha1"
 CLAIM_KINDS = ("DeviceClaim", "DevicePrivilegedClaim")
 KINDS = ("DevicePool", "DeviceClass", "DeviceDriver", *CLAIM_KINDS)
 
-# Ways in which samples write a claim into a pod.
+# Forms of an inline claim in the samples.
 EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 
 def read(objects: t.Sequence[Given], options: Options) -> Task:
-    """The task that these objects pose. Raises InvalidInput."""
+    """The task that these objects define. Raises InvalidInput."""
     return _Reader(objects, options).task()
 
 
@@ -107,7 +107,7 @@ class _Reader:
         unreadable = [
             given for given in claims if not self._refusals.read(given, self._read_status)
         ]
-        # After the others, so that it takes no devices of these where only their number is known.
+        # After the others, so that it takes no devices of theirs where only their number is known.
         for given in unreadable:
             self._node_of_claim[given.namespace, given.name] = frozenset()
             held = held_for_safety(given, self._pools, self._taken)
@@ -151,7 +151,7 @@ class _Reader:
             yield spec["driver"], given.name, nodes
 
     def _one_unit(self) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
-        """Claims of no pod are one pod's, as in the prototype's SelectNode."""
+        """Claims without a pod count as those of one pod, as in the prototype's SelectNode."""
         read = [
             self._refusals.read(given, self._read_claim)
             for given in self._of(*CLAIM_KINDS)
@@ -169,7 +169,7 @@ class _Reader:
         return len(self._claims) - 1
 
     def _read_status(self, given: Given) -> bool:
-        """What a claim has already; its devices are not free and it is not allocated again."""
+        """An existing allocation; its devices are not free and the claim is not allocated again."""
         for held in held_devices(given, self._pools, self._taken):
             self._held.append(held)
             self._taken.add(held.device)

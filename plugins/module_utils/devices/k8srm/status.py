@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a DeviceClaim: read as what is held already, written as what it gets."""
+"""The status of a DeviceClaim: read as existing allocation, written as a new one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage 
 
 
 def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
-    """The devices that the status of a claim says it has. Raises InvalidInput."""
+    """The devices in the status of a claim. Raises InvalidInput."""
     status = mapping_of(given, given.manifest.get("status"), "status")
     admin = given.kind == "DevicePrivilegedClaim"
     held: list[Held] = []
@@ -53,9 +53,9 @@ def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[
 
 
 def held_for_safety(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
-    """All that a claim may have whose status cannot be read, as far as the status names it.
+    """All devices that a claim with an unreadable status may have, as far as the status names them.
 
-    Devices that are not named readably count as all of the pool that is named beside them.
+    If a device has no readable name, the whole pool of the entry counts.
     """
     if given.kind == "DevicePrivilegedClaim":
         return []
@@ -119,7 +119,7 @@ def _portions(device: Device, amounts: Amounts) -> Amounts:
 
 
 class Results:
-    """Writes what claims get in the form of a DeviceClaim's status."""
+    """Writes allocations in the form of a DeviceClaim's status."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Results:
         self._sources = sources
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
-        """``allocations``, and the configurations where the claim or its classes have any."""
+        """``allocations``, and the configurations of the claim and its classes, if any."""
         counts: dict[tuple[str, bool], dict[str, t.Any]] = {}
         entries: list[dict[str, t.Any]] = []
         for chosen in allocation.chosen:
@@ -157,7 +157,7 @@ class Results:
         return requests[chosen.request].alternatives[chosen.alternative].admin
 
     def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
-        """The references to configurations of the alternatives that were chosen."""
+        """The references to configurations of the chosen alternatives."""
         found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
         given = self._sources[claim]
         for request, alternative in dict.fromkeys(

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The prototype's objects of a cluster as they were read, and writing their statuses.
+"""The prototype's objects of a cluster as read, and writes of their statuses.
 
-Each write bears the resource version that was read. What somebody else wrote meanwhile is
-``stale``: it is not written, and what depends on it waits for the next attempt.
+Each write carries the resource version that was read. An object that another client wrote meanwhile
+is ``stale``: it is not written, and dependent objects wait for the next attempt.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Store:
         self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[Object]]
     ) -> None:
         self.report = Report()
-        # What cannot be read is nobody's: it is not written, and a pool of it gives nothing.
+        # Unreadable objects are not written, and an unreadable pool gives nothing.
         sound = [pool for pool in listed["DevicePool"] if self._is_sound(pool, check_pool)]
         self.pools = {pool["metadata"]["name"]: pool for pool in sound}
         self.states = PoolStates(self.pools.values())
@@ -82,7 +82,7 @@ class Store:
 
     @classmethod
     def read(cls, kube: Kube, context: Context) -> Store:
-        """Pools first, so that a pool never shows less than what claims have."""
+        """Pools first, so that a pool never shows less than the claims have."""
         collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
 
         def listed(path: str) -> list[Object]:
@@ -105,9 +105,9 @@ class Store:
         self._uids[claim["kind"], key_of(claim)] = uid
 
     def find(self, namespace: str, name: str) -> Object | None:
-        """A claim of either kind; a DeviceClaim where both have the name.
+        """A claim of either kind; a DeviceClaim if both have the name.
 
-        Raises InvalidInput where it cannot be read.
+        Raises InvalidInput if it cannot be read.
         """
         if any(key_of(claim) == (namespace, name) for claim in self.unreadable.values()):
             raise InvalidInput(f"the claim {namespace}/{name} cannot be read; see findings")
@@ -118,11 +118,11 @@ class Store:
         return None
 
     def is_stale(self, uids: t.Collection[str]) -> bool:
-        """Whether one of these was written by somebody else."""
+        """Whether another client wrote one of these."""
         return not self.stale.isdisjoint(uids)
 
     def stored(self, claim: Object) -> Object:
-        """The claim as it is, or once it is made, if it has no uid. Raises ApiError."""
+        """The claim as it is; a claim without uid is made first. Raises ApiError."""
         if "uid" in claim["metadata"]:
             return claim
         key = key_of(claim)
@@ -137,7 +137,7 @@ class Store:
         return made
 
     def write_claims(self, wanted: t.Mapping[str, Object]) -> set[str]:
-        """Write statuses of claims, by uid; return those that are as wanted now."""
+        """Write statuses of claims, by uid; return the claims with the wanted status."""
         items = [(uid, status) for uid, status in wanted.items() if uid not in self.stale]
 
         def write(item: tuple[str, Object]) -> bool:
@@ -153,7 +153,7 @@ class Store:
         return {uid for (uid, _status), success in zip(items, done) if success}
 
     def write_pools(self) -> None:
-        """Write the ledger, with what is left in each pool."""
+        """Write the ledger, with the free devices of each pool."""
         available = self.states.available(self.ledger)
 
         def write(name: str) -> None:
@@ -174,7 +174,7 @@ class Store:
         self._kube.in_parallel(write, [name for name in self.pools if name not in self.stale])
 
     def _write_status(self, obj: Object, status: Object) -> Object | None:
-        """The object as it is stored then; None where somebody else wrote it, or it cannot be."""
+        """The stored object; None if another client wrote it, or the write failed."""
         before = obj.get("status") or {}
         status = {**status, "observedGeneration": obj["metadata"].get("generation") or 0}
         status = with_transition_times(status, before, self._context.now())
@@ -198,7 +198,7 @@ class Store:
         return snapshot.trim_device_object(stored)
 
     def tell(self, unplaced: t.Sequence[Unplaced]) -> None:
-        """Tell pods why they wait."""
+        """Write the reasons of waiting into pods."""
         tell(self._kube, self._context, self.report, unplaced)
 
     def change(self, action: Action, obj: Object, before: str = "", after: str = "") -> None:

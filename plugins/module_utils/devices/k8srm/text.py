@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The result as the prototype printed it: `format: k8srm`."""
+"""The result in the prototype's format: `format: k8srm`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Json = t.Mapping[str, t.Any]
 def render(result: Json, verbose: bool) -> str:
     """Allocations and node results under the prototype's headings.
 
-    In short a line says for each node whether it satisfies all claims; in full the results are
-    YAML with the keys in alphabetical order, as the prototype's.
+    The short form has a line for each node, whether it satisfies all claims. The full form is YAML
+    with the keys in alphabetical order, as the prototype's.
     """
     allocations = [
         entry for claim in result["allocations"] if claim for entry in claim.get("allocations", [])

@@ -18,7 +18,7 @@ Member = tuple[int, int, int]
 
 
 class _Match:
-    """All devices have one value in common; each device narrows what that can be."""
+    """All devices have one value in common; each device narrows the candidates."""
 
     def __init__(self) -> None:
         self._common: list[Values] = []
@@ -34,7 +34,7 @@ class _Match:
 
 
 class _Distinct:
-    """No value is in two devices."""
+    """No two devices have a common value."""
 
     def __init__(self) -> None:
         self._present: set[tuple[str, t.Any]] = set()
@@ -71,7 +71,7 @@ class Constraints:
             self._concerned.setdefault(member, []).append((attribute, state))
 
     def add(self, member: Member, device: int) -> bool:
-        """Count a device in; False, with nothing changed, where a constraint forbids it."""
+        """Add a device; False, with nothing changed, if a constraint forbids it."""
         added: list[tuple[_Match | _Distinct, Values]] = []
         for attribute, state in self._concerned.get(member, ()):
             values = self._values(device, attribute)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Mappings and lists among the fields of an object about devices, whichever API it is of."""
+"""Mappings and lists among the fields of device objects of either API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = t.Mapping[str, t.Any]
 
 
 def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
-    """A mapping by names; an empty one where there is none. Raises Defect."""
+    """A mapping by names; empty if absent. Raises Defect."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
@@ -22,7 +22,7 @@ def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
 
 
 def items_of(given: Given, value: t.Any, where: str) -> t.Sequence[Json]:
-    """A list of mappings; an empty one where there is none. Raises Defect."""
+    """A list of mappings; empty if absent. Raises Defect."""
     if value is None:
         return ()
     if not isinstance(value, list):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is wrong with objects that are read, each with its place and what was probably meant."""
+"""Defects of objects, each with its place and the probable intention."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_LIKELY_NAME = 64
 class Finding(boundary.Finding):
     """A defect of an object. ``file`` is "" for an object that came without one.
 
-    A ``serious`` one makes the object unusable: what it says is not what was meant.
+    A ``serious`` one makes the object unusable, because it does not mean what it says.
     """
 
     file: str = ""
@@ -49,7 +49,7 @@ class Finding(boundary.Finding):
 
 
 class Defect(InvalidField):
-    """A finding that ends the reading of what needs the object."""
+    """A finding that ends the reading of dependents of the object."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.field, finding.problem)
@@ -91,9 +91,9 @@ class Given:
 
 
 def guarded(given: Given, read: t.Callable[[], T]) -> T | Finding:
-    """What ``read`` makes of the object, or what is wrong with it, whatever that is.
+    """The result of ``read`` for the object, or any defect of it.
 
-    Where another object is at fault, such as a claim's class, the problem names that.
+    If another object is at fault, such as a claim's class, the problem names that.
     """
 
     def read_it() -> T | Finding:
@@ -111,9 +111,9 @@ def guarded(given: Given, read: t.Callable[[], T]) -> T | Finding:
 
 
 def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Finding]) -> list[Given]:
-    """Those of the items that are objects with a kind and name; each other one is in ``bad``.
+    """The items that are objects with a kind and name; all others are in ``bad``.
 
-    Of two with one name the first counts.
+    The first of several objects with one name counts.
     """
     found: dict[t.Hashable, Given] = {}
     for index, item in enumerate(items):
@@ -134,7 +134,7 @@ def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Findin
 
 @dataclass
 class Findings:
-    """Collects findings while objects are read. Those of unused objects do not stop anything."""
+    """Collects findings while objects are read. Findings of unused objects stop nothing."""
 
     found: list[Finding] = field(default_factory=list)
 
@@ -166,7 +166,7 @@ class Findings:
     def unknown_fields(
         self, given: Given, value: t.Mapping[str, t.Any], known: t.Collection[str], where: str
     ) -> None:
-        """Report members with names that are not known, with the name that was probably meant."""
+        """Report members with unknown names, each with the probable intention."""
         for name in value:
             if name not in known:
                 meant = likely_name(name, known)
@@ -179,7 +179,7 @@ class Findings:
 
 
 def likely_name(name: str, known: t.Collection[str]) -> str:
-    """The known name that is most like this one; also with its words in another order."""
+    """The most similar known name, also with its words in another order."""
     if not isinstance(name, str) or len(name) > _LONGEST_LIKELY_NAME:
         return ""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)

@@ -1,26 +1,25 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One neutral task of giving devices to claims, whatever API it was written in.
+"""A task of device allocation, independent of both APIs.
 
-This is the seam between readers and allocators. A reader (k8srm/reader.py, dra/reader.py) builds an
-``Instance``; an allocator is a function ``(Instance, Limits) -> Allocation`` that stands in
-allocator.STRATEGIES and knows no API, no CEL and no Kubernetes object. Everything is immutable and
-in a canonical order:
+This is the interface between readers and allocators. A reader (k8srm/reader.py, dra/reader.py)
+builds an ``Instance``. An allocator is a function ``(Instance, Limits) -> Allocation``, registered
+in allocator.STRATEGIES, and knows no API, no CEL and no Kubernetes object. Everything is immutable
+and in a canonical order:
 
 - Nodes are in the order of their names.
-- Devices are in *published order*, that in which upstream's depth-first search tries them: by
-  driver and pool name, pools with binding conditions last, then slices by name, then as listed;
-  those of the prototype as they are listed.
-  A device is named by its position in ``Instance.devices``.
+- Devices are in *published order*, the order of upstream's depth-first search: by driver and pool
+  name, pools with binding conditions last, then slices by name, then as listed; devices of the
+  prototype as listed. A device is named by its position in ``Instance.devices``.
 - Claims are in the order of the input. A claim is named by its position in ``Instance.claims``.
 - Amounts are integers, thousandths of the unit (values.THOUSANDTHS).
 
-What selectors say is settled before: ``Matcher.devices`` are the devices that an alternative may
-use by driver, selectors, taints and state. Equal alternatives share one Matcher *object*, so its
-position (``Alternative.matcher``) is the shape by which an allocator groups claims. What changes
-while devices are given (who has which device, counters, capacities, constraints) is kept in
-usage.Usage and constraints.Constraints, which an allocator may use.
+Selectors are evaluated before: ``Matcher.devices`` are the devices that an alternative may use by
+driver, selectors, taints and state. Equal alternatives share one Matcher *object*, so its position
+(``Alternative.matcher``) is the shape by which an allocator groups claims. State that changes
+during allocation (holders of devices, counters, capacities, constraints) is in usage.Usage and
+constraints.Constraints, which an allocator may use.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ Outcome = t.Literal["allocated", "infeasible", "unknown"]
 
 @dataclass(frozen=True)
 class Node:
-    """A node, and what it costs in milliwatts to use it where nothing runs on it yet."""
+    """A node, and the milliwatts that it costs to use it if nothing runs on it yet."""
 
     name: str
     labels: t.Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Counter:
-    """Something that the devices of one pool share, such as the memory of a partitioned GPU."""
+    """A resource that the devices of one pool share, such as the memory of a partitioned GPU."""
 
     driver: str
     pool: str
@@ -56,12 +55,12 @@ class Counter:
 
 @dataclass(frozen=True)
 class Capacity:
-    """An amount of a device, and which portions of it claims may have.
+    """An amount of a device, and the portions of it that claims may have.
 
-    ``default`` is what a claim gets that names no amount; None stands for the whole. A portion is
-    the next of ``values``, or at least ``minimum`` and then a whole number of ``step`` more, at the
-    most ``maximum``. Source: CapacityRequestPolicy of resource.k8s.io/v1. A block size of the
-    prototype is ``step``.
+    ``default`` is the portion of a claim that names no amount; None stands for the whole. A portion
+    is the next of ``values``, or at least ``minimum`` plus a whole number of ``step``, at most
+    ``maximum``. Source: CapacityRequestPolicy of resource.k8s.io/v1. A block size of the prototype
+    is ``step``.
     """
 
     amount: int
@@ -72,7 +71,7 @@ class Capacity:
     maximum: int | None = None
 
     def portion(self, requested: int | None) -> int | None:
-        """What a request of this amount (None: of no amount) takes; None where it gets nothing."""
+        """The portion for a request of this amount (None: no amount); None if it gets nothing."""
         if requested is None:
             return self.amount if self.default is None else self.default
         if self.values:
@@ -83,7 +82,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Access:
-    """How often a resource of a device is in use in each mode, and which modes it allows.
+    """Modes that a resource of a device allows, and how often each is in use.
 
     Modes: ReadOnlyShared, ReadWriteShared, WriteExclusive, ReadWriteExclusive.
     """
@@ -98,9 +97,9 @@ class Device:
 
     ``nodes`` are the names of the nodes from which it can be used: one for a local device, several
     for one on a network. ``consumes`` names counters by position in ``Instance.counters`` with the
-    amount that the device takes as soon as somebody has it. A ``shareable`` device can be in
-    several claims, each of which takes portions of its capacities; any other is in one claim only,
-    wholly. ``milliwatts`` is what it draws in use, where that is known.
+    amount that the device takes while it is allocated. A ``shareable`` device can be in several
+    claims, each of which takes portions of its capacities; any other is in one claim only,
+    completely. ``milliwatts`` is its power in use, if known.
     """
 
     driver: str
@@ -122,7 +121,7 @@ class Device:
 
 
 class Matcher(t.Protocol):
-    """Which devices an alternative may use, before anything is given to anybody."""
+    """Devices that an alternative may use, before any allocation."""
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -130,23 +129,23 @@ class Matcher(t.Protocol):
 
     @property
     def errors(self) -> t.Mapping[int, str]:
-        """Devices of which nobody can tell whether they are among them, each with the reason."""
+        """Devices that are undecided, each with the reason."""
 
     def why_not(self, device: int) -> str:
-        """Why the device is not among them, in the prototype's words; "" if it is."""
+        """Why the device does not match, in the prototype's words; "" if it does."""
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way to satisfy a request: so many devices that a matcher accepts.
+    """One way to satisfy a request by devices that a matcher accepts.
 
-    From ``count`` to ``maximum`` devices are taken, as few as do; with ``every_device`` all that
-    match on the node, at least one. ``portions`` are amounts of each device that is shareable (see
-    Capacity.portion), with ``None`` values never in it. ``totals`` are amounts that the chosen
-    devices must have together, at the most ``ceilings``: whole devices unless ``shared``, which
-    takes portions of shareable ones. ``access`` is the mode in which a resource of each device is
-    used. With ``admin`` devices are looked at, not taken: whoever has them, keeps them.
-    ``unsettled`` names nodes with devices of which nobody can tell whether they match.
+    From ``count`` to ``maximum`` devices are taken, as few as suffice; with ``every_device`` all
+    that match on the node, at least one. ``portions`` are amounts of each device that is shareable
+    (see Capacity.portion), with ``None`` values never in it. ``totals`` are amounts that the chosen
+    devices must have together, at most ``ceilings``; whole devices count, or with ``shared``
+    portions of shareable devices. ``access`` is the mode in which a resource of each device is
+    used. With ``admin`` access is administrative, and the devices stay with their holders.
+    ``unsettled`` names nodes with devices whose match is undecided.
     """
 
     matcher: int
@@ -164,7 +163,7 @@ class Alternative:
     unsettled: frozenset[str] = frozenset()
 
     def shape(self) -> t.Hashable:
-        """A key that is equal for alternatives that ask for the same, whatever their names."""
+        """A key that is equal for equivalent alternatives, independent of their names."""
         amounts = (self.portions, self.totals, self.ceilings, self.access)
         flags = (self.every_device, self.shared, self.whole, self.admin, self.unsettled)
         return self.matcher, self.count, self.maximum, flags, *map(_items, amounts)
@@ -176,19 +175,19 @@ def _items(mapping: t.Mapping[str, t.Any]) -> tuple[tuple[str, t.Any], ...]:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for under one name: the first of the alternatives that can be had."""
+    """A named request, for the first available of its alternatives."""
 
     name: str
     alternatives: tuple[Alternative, ...]
 
     def shape(self) -> t.Hashable:
-        """A key that is equal for requests for the same, whatever their names."""
+        """A key that is equal for equivalent requests, independent of their names."""
         return tuple(alternative.shape() for alternative in self.alternatives)
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What the devices of some alternatives must have in common, or must not.
+    """A constraint that devices of some alternatives have a common value, or have none.
 
     ``match``: one value of ``attribute`` that all of them have. ``distinct``: no value in two of
     them. A device without the attribute satisfies neither. ``members`` are pairs of positions
@@ -202,7 +201,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Claim:
-    """Requests that are satisfied together or not at all. At most ``limit`` devices in all."""
+    """Requests that are satisfied together or not at all, with at most ``limit`` devices in all."""
 
     namespace: str
     name: str
@@ -215,13 +214,13 @@ class Claim:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def shape(self) -> t.Hashable:
-        """A key that is equal for claims that ask for the same."""
+        """A key that is equal for equivalent claims."""
         return self.limit, self.constraints, tuple(request.shape() for request in self.requests)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Claims that need one node: those of a pod, of pods that share a claim, or one alone.
+    """Claims that need one node: those of a pod, of pods that share a claim, or a single claim.
 
     ``nodes`` restricts the nodes by name (None: any). ``common`` are constraints across the claims:
     kind, attribute, and members as triples (position in ``claims``, request, alternative).
@@ -236,9 +235,9 @@ class Unit:
 
 @dataclass(frozen=True)
 class Held:
-    """A device, or a portion of one, that somebody has already.
+    """A device, or a portion of one, that is allocated already.
 
-    ``whole`` is for a shareable device of which nobody else can have a portion.
+    ``whole`` marks a shareable device without portions for others.
     """
 
     device: int
@@ -253,8 +252,8 @@ class Instance:
 
     Each claim is in one unit, or in none and then gets nothing.
 
-    ``unsettled`` names nodes where nobody can tell yet what "every device" is, with the reason:
-    a pool is being published.
+    ``unsettled`` names nodes on which "every device" is not defined yet, with the reason: a pool is
+    being published.
     """
 
     nodes: tuple[Node, ...]
@@ -285,7 +284,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class ClaimAllocation:
-    """What one claim gets, in the order of its requests, and the node for which it is chosen."""
+    """The devices of one claim, in the order of its requests, and the node that they are for."""
 
     node: str
     chosen: tuple[Chosen, ...]
@@ -293,7 +292,7 @@ class ClaimAllocation:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the objective: its value and how good it could be at the best."""
+    """One level of the objective: its value and the bound on the best value."""
 
     level: str
     value: float
@@ -302,7 +301,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Conflicting:
-    """Part of a minimal conflict: so many devices for a request of each of these claims."""
+    """Part of a minimal conflict: ``count`` devices for a request of each of these claims."""
 
     claims: tuple[int, ...]
     request: int
@@ -311,12 +310,11 @@ class Conflicting:
 
 @dataclass(frozen=True)
 class Allocation:
-    """An allocator's answer. ``claims`` has an entry for each claim, None where it gets nothing.
+    """An allocator's answer. ``claims`` has an entry for each claim, None if it gets nothing.
 
-    ``errors`` says of claims that get nothing which selector failed on a device that they may have.
-
-    ``allocated`` means that every claim is satisfied, ``infeasible`` that it is proven that not all
-    can be, ``unknown`` that a limit ended the search before either was known.
+    ``errors`` has the selector that failed on a possible device, for claims that get nothing.
+    ``allocated`` means that every claim is satisfied, ``infeasible`` that this is proven
+    impossible, ``unknown`` that a limit ended the search before either was known.
     """
 
     outcome: Outcome

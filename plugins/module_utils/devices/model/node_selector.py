@@ -25,7 +25,7 @@ def selected(given: Given, selector: t.Any, where: str, nodes: t.Sequence[Node])
         place = f"{where}.nodeSelectorTerms[{index}]"
         labels = _expressions(given, term.get("matchExpressions"), f"{place}.matchExpressions")
         fields = _expressions(given, term.get("matchFields"), f"{place}.matchFields")
-        # A term without any demand selects nothing.
+        # A term without any requirement selects nothing.
         if labels or fields:
             found.update(node.name for node in nodes if _meets(node, labels, fields))
     return frozenset(found)

@@ -1,17 +1,18 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What makes one allocation better than another: levels, each of which counts before the next.
+"""Objective of an allocation: levels in order of precedence.
 
-1. satisfied: claims that get devices, those of the highest priority first, a level for each.
-2. rank: positions of the alternatives that are taken, in sum; 0 where all get their first choice.
-3. watts: of nodes that are woken, and of devices that were idle.
-4. fragmentation: for each set of counters the share of it that the largest device takes which can
-   still be had, and 1 for each device without counters that nobody uses.
-5. closeness: values of PCIe root and NUMA node that the devices of a unit need, less one of each.
-6. names: positions of nodes and devices in their order, in sum, so that the first are taken first.
+1. satisfied: claims that get devices, a level for each priority, the highest first.
+2. rank: sum of the positions of the taken alternatives; 0 if all get their first choice.
+3. watts: of nodes that were unused, and of devices that were idle.
+4. fragmentation: for each set of counters the share that its largest available device takes, and 1
+   for each free device without counters.
+5. closeness: values of PCIe root and NUMA node over the devices of a unit, less one of each.
+6. names: sum of the positions of nodes and devices in their order, so that the first are taken
+   first.
 
-All values are integers of which less is better; ``levels`` turns them into those for the reader.
+All values are integers, less is better; ``levels`` turns them into values for the reader.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CounterSet = tuple[str, str, str]
 
 # A device without counters, or a whole set of counters.
 WHOLE = 1000
-# Names of attributes, without their domain, that say where in a machine a device is.
+# Names of attributes, without their domain, with the place of a device in a machine.
 LOCALITIES: t.Mapping[str, str] = {
     "pcieroot": "pcie",
     "numa": "numa",
@@ -141,7 +142,7 @@ class Objective:
                 yield claim, chosen
 
     def left_whole(self, usage: Usage) -> int:
-        """What can still be had in large pieces, as less is better."""
+        """Negated capacity that is still available in large pieces."""
         untouched = sum(
             1
             for number, device in enumerate(self._instance.devices)
@@ -150,7 +151,7 @@ class Objective:
         return -WHOLE * untouched - sum(self.largest(key, usage) for key in self.partitions)
 
     def largest(self, key: CounterSet, usage: Usage) -> int:
-        """The share of a set of counters that the largest device takes which can still be had."""
+        """The share of a set of counters that its largest available device takes."""
         return max(
             (
                 self.shares[key, number]
@@ -161,7 +162,7 @@ class Objective:
         )
 
     def sets_of(self, device: Device) -> set[CounterSet]:
-        """The sets of counters that a device draws from."""
+        """The sets of counters that a device consumes."""
         counters = [self._instance.counters[position] for position, _amount in device.consumes]
         return {(counter.driver, counter.pool, counter.counter_set) for counter in counters}
 
@@ -189,7 +190,7 @@ class Objective:
 
 
 def localities(device: Device) -> dict[str, frozenset[Value]]:
-    """Where in its machine a device is, by kind: several values where it is near to several."""
+    """Place of a device in its machine, by kind; several values if it is near to several."""
     found: dict[str, frozenset[Value]] = {}
     for name, value in sorted(device.attributes.items()):
         kind = LOCALITIES.get(name.rpartition("/")[2].lower())
@@ -199,7 +200,7 @@ def localities(device: Device) -> dict[str, frozenset[Value]]:
 
 
 def _fewest_values(sets: t.Collection[frozenset[Value]]) -> int:
-    """How many values suffice so that each set has one of them."""
+    """Size of the smallest set of values that has one of each set."""
     certain = frozenset().union(*(values for values in sets if len(values) == 1))
     open_sets = [values for values in sets if not values & certain]
     candidates = sorted(frozenset().union(*open_sets), key=str)

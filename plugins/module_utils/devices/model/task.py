@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A task as a reader hands it on, and the pods that tie claims together."""
+"""A task as read by a reader, and the pods that bind claims into units."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExe
 
 @dataclass(frozen=True)
 class Options:
-    """What a user says about all objects.
+    """The user's options for all objects.
 
-    ``node`` is the only node to be considered. With ``report`` a pod or claim that is refused is
-    told of, and the others go on; without, the first one is an error. With ``only_for_pods`` claims
-    that no pod names get nothing; without, they are a task of their own where there is no pod.
+    ``node`` is the only node to consider. With ``report`` a refused pod or claim is reported and
+    others are not affected; without it the first one is an error. With ``only_for_pods`` claims
+    that no pod names get nothing; without it they are allocated if there is no pod.
     """
 
     node: str | None = None
@@ -49,12 +49,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Task:
-    """An instance, and what is needed to answer in the words of the API that it came from.
+    """An instance, and the data for an answer in the terms of its API.
 
-    ``result`` writes the allocation of a claim (by position) as its API does. ``pools`` are the
-    drivers, names and nodes of all pools in published order. ``pods`` are namespace and name of the
-    pods of each unit. ``refused`` are the errors of pods and claims that were left out.
-    ``demands`` has all pods that were read, also those whose claims have their devices already.
+    ``result`` writes the allocation of a claim (by position) in the form of its API. ``pools`` are
+    the drivers, names and nodes of all pools in published order. ``pods`` are namespace and name of
+    the pods of each unit. ``refused`` are the errors of pods and claims that were left out.
+    ``demands`` has all pods that were read, including pods whose claims have devices already.
     """
 
     instance: Instance
@@ -85,7 +85,7 @@ class Refusals:
     found: list[Refusal] = field(default_factory=list)
 
     def read(self, given: Given, reader: t.Callable[[Given], T]) -> T | None:
-        """What the reader makes of an object; None where it is refused. Raises InvalidInput."""
+        """The object as read; None if it is refused. Raises InvalidInput."""
         read = guarded(given, lambda: reader(given))
         if not isinstance(read, Finding):
             return read
@@ -115,10 +115,10 @@ class _Group:
 def units_of(
     demands: t.Sequence[PodDemand], names: t.Sequence[str], refusals: Refusals
 ) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
-    """Units of pods; pods that share a claim are one unit, for it is on one node.
+    """Units of pods; pods that share a claim are one unit, because a claim is on one node.
 
-    ``names`` are those of all claims by position; claims of no pod are in no unit. Pods that share
-    a claim and cannot be on one node are refused, all of them. Raises InvalidInput.
+    ``names`` are the names of all claims by position; claims without a pod are in no unit. Pods
+    that share a claim but cannot be on one node are all refused. Raises InvalidInput.
     """
     group_of: dict[int, _Group] = {}
     for demand in demands:
@@ -168,7 +168,7 @@ def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
 
 
 def labels_of(node: Given, findings: Findings) -> dict[str, str]:
-    """The labels of a Node; those that no Node can have are left out, with a finding."""
+    """The labels of a Node; invalid ones are left out, with a finding."""
     given = node.manifest["metadata"].get("labels") or {}
     listed = given.items() if isinstance(given, dict) else ()
     labels = {
@@ -182,7 +182,7 @@ def labels_of(node: Given, findings: Findings) -> dict[str, str]:
 
 
 def nodes_for(pod: Given, nodes: t.Sequence[Node]) -> frozenset[str] | None:
-    """The nodes that a pod's nodeName, selector and required affinity leave; None for all."""
+    """The nodes that a pod's nodeName, selector and required affinity admit; None for all."""
     spec = pod.manifest.get("spec") or {}
     if spec.get("nodeName"):
         return frozenset([spec["nodeName"]])

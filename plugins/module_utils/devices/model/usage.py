@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who has which device: what is left of devices, counters and capacities while they are given."""
+"""State of an allocation: holders of devices, and free counters and capacities."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Instance,
 )
 
-# What keeps a resource from being used in a mode: the modes in which it is in use already.
-# One writer may so stand beside readers that share, as in the prototype.
+# Modes in use that exclude a mode of a resource. One writer is possible beside readers that share,
+# as in the prototype.
 BLOCKED_BY: t.Mapping[str, frozenset[str]] = {
     "ReadOnlyShared": frozenset({"ReadWriteExclusive"}),
     "ReadWriteShared": frozenset({"WriteExclusive", "ReadWriteExclusive"}),
@@ -30,9 +30,9 @@ NO_PORTIONS: Amounts = {}
 
 
 class Usage:
-    """The state of all devices of an instance; starts with what is held already.
+    """The state of all devices of an instance; starts with existing allocations.
 
-    ``take`` and ``give_back`` are exact inverses, so that a search can undo what it tried.
+    ``take`` and ``give_back`` are exact inverses, so that a search can undo its trials.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -49,23 +49,23 @@ class Usage:
                 self.take(held.device, held.portions)
 
     def in_use(self, device: int) -> bool:
-        """Whether nobody else can have the device."""
+        """Whether the device is unavailable to any further claim."""
         if device in self._whole:
             return True
         return self._holders[device] > 0 and not self._devices[device].shareable
 
     def holders(self, device: int) -> int:
-        """How many claims have the device or a portion of it."""
+        """Number of claims with the device or a portion of it."""
         return self._holders[device]
 
     def left(self, device: int, capacity: str) -> int:
-        """What nobody has of a capacity."""
+        """The free part of a capacity."""
         return self._devices[device].capacities[capacity].amount - self._portions.get(
             (device, capacity), 0
         )
 
     def counters_allow(self, device: int) -> bool:
-        """Whether the counters suffice; they are taken once, however many share the device."""
+        """Whether the counters suffice; all claims that share the device take them once."""
         if self._holders[device]:
             return True
         return all(
@@ -73,10 +73,10 @@ class Usage:
         )
 
     def portions(self, device: int, alternative: Alternative) -> Amounts | None:
-        """What the alternative would take of this device; None where it cannot have it now.
+        """Portions that the alternative would take of this device; None if it cannot have it now.
 
-        For an alternative with ``shared`` totals this is what is left of them: how much of it is
-        taken is decided over all devices together.
+        For an alternative with ``shared`` totals these are the free amounts; the taken amounts are
+        decided over all devices together.
         """
         if alternative.admin:
             return NO_PORTIONS
@@ -114,7 +114,7 @@ class Usage:
         return found
 
     def _mode(self, device: int, resource: str, access: Access, wanted: str) -> str | None:
-        """The mode that is used: the wanted one, or the next stricter one that is allowed."""
+        """The mode to use: the wanted one, or the next stricter allowed one."""
         stricter = ACCESS_MODES[ACCESS_MODES.index(wanted) :]
         mode = next((mode for mode in stricter if mode in access.allowed), None)
         if mode is None:
@@ -149,7 +149,7 @@ class Usage:
 
 
 def could_ever_satisfy(device: Device, alternative: Alternative) -> bool:
-    """Whether a device that nobody has would have the amounts that are asked of each device."""
+    """Whether a free device has the amounts that are requested of each device."""
     if not device.shareable:
         return suffices(device, alternative)
     wanted = wanted_portions(device, alternative)
@@ -159,7 +159,7 @@ def could_ever_satisfy(device: Device, alternative: Alternative) -> bool:
 
 
 def suffices(device: Device, alternative: Alternative) -> bool:
-    """Whether a whole device has the amounts that the alternative asks of each device."""
+    """Whether a whole device has the amounts that the alternative requests of each device."""
     for name, requested in alternative.portions.items():
         capacity = device.capacities.get(name)
         portion = None if capacity is None else capacity.portion(requested)
@@ -169,9 +169,9 @@ def suffices(device: Device, alternative: Alternative) -> bool:
 
 
 def wanted_portions(device: Device, alternative: Alternative) -> Amounts | None:
-    """The portion of every capacity of a shareable device; None where a request has no portion.
+    """The portion of every capacity of a shareable device; None if a request has no portion.
 
-    A capacity that the request does not name is taken at its default, or wholly.
+    A capacity that the request does not name is taken at its default, else completely.
     """
     if not alternative.portions.keys() <= device.capacities.keys():
         return None

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What devices draw in use, and what it takes to wake a node that nothing runs on."""
+"""Watts of devices in use, and of nodes that nothing runs on yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     is_finished,
 )
 
-# Of one device; what is beyond is no amount of watts.
+# Limit for one device; a larger value is not plausible as watts.
 _MOST_MILLIWATTS = 10**9
 
 Curves = t.Mapping[str, t.Mapping[str, t.Any]]
@@ -34,9 +34,9 @@ def with_watts(
 ) -> Instance:
     """The instance with watts.
 
-    ``device_power`` names the attribute or capacity that says how many watts a device draws in use;
-    one without it counts as 0 W. ``curves`` are watts over CPU use by node; the first of them is
-    what a node draws without load, and is added where no pod but those of DaemonSets runs yet.
+    ``device_power`` names the attribute or capacity with the watts that a device draws in use; a
+    device without it counts as 0 W. ``curves`` are watts over CPU use by node. The first value is
+    the idle watts of a node, and is added if only DaemonSet pods run there.
     """
     busy = {
         given.manifest.get("spec", {}).get("nodeName")
@@ -61,7 +61,7 @@ def with_watts(
 
 
 def milliwatts_of(device: Device, name: str) -> int:
-    """What a device draws, by an attribute or capacity; without a domain it is the driver's."""
+    """Watts of a device, by an attribute or capacity; without a domain it is the driver's."""
     for known in (name, f"{device.driver}/{name}"):
         value = device.attributes.get(known)
         milliwatts = None

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Solvers for claims: first fit, the optimum, conflicts and explanations.
 
-Subroom ``solve`` knows neither API.
+It knows neither API.
 """

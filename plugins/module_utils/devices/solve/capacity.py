@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many units of each shape can have their devices together: exact, for few shapes.
+"""Number of units of each shape that can have devices together; exact, for few shapes.
 
-Of each kind of components all numbers of units are found that fit into one. Sums of these over all
-components are what fits into all. So a proof that one unit is too many takes no search over
-devices, and once the sums are known, any smaller number is looked up.
+All vectors of unit counts that fit into one component are enumerated for each kind of components.
+Sums of these over all components are the vectors that fit into all. So a proof that one unit is too
+many takes no search over devices, and any smaller count is looked up in the sums.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
-# Numbers of units that are tried in one component, and sums of these over components.
+# Limits of the vectors tried in one component, and of their sums over components.
 _MOST_OF_A_CELL = 500
 _MOST_SUMS = 2_000_000
 
@@ -44,11 +44,11 @@ Numbers = tuple[int, ...]
 
 
 class TooMany(Exception):
-    """There are more numbers of units than can be looked at."""
+    """There are too many vectors of unit counts to enumerate."""
 
 
 class Capacity:
-    """What the nodes of an instance can hold of its units, and of fewer of them."""
+    """Vectors of an instance's units that its nodes can hold."""
 
     def __init__(self, instance: Instance, limits: Limits) -> None:
         self._instance = instance
@@ -63,7 +63,7 @@ class Capacity:
             self._sums = None
 
     def holds(self, instance: Instance, units: t.Iterable[Unit]) -> bool | None:
-        """Whether these units have devices together; None where that is not known.
+        """Whether these units have devices together; None if unknown.
 
         Their claims are those of ``instance``, which has the same devices.
         """
@@ -78,7 +78,7 @@ class Capacity:
         return any(_within(numbers, sums) for sums in self._sums)
 
     def _of_everything(self, limits: Limits) -> set[Numbers] | None:
-        # What it takes to wake a node does not matter here.
+        # The watts of an unused node do not matter here.
         nodes = (dataclasses.replace(node, wake_milliwatts=0) for node in self._instance.nodes)
         awake = dataclasses.replace(self._instance, nodes=tuple(nodes))
         kinds = kinds_of(awake, Objective(awake), self._groups)
@@ -103,7 +103,7 @@ class Capacity:
 
 
 class _Cell:
-    """What one component can hold."""
+    """Vectors that one component can hold."""
 
     def __init__(
         self, instance: Instance, groups: t.Sequence[Group], kind: Kind, limits: Limits
@@ -112,7 +112,7 @@ class _Cell:
         self._usage, self._candidates = Usage(kind.instance), Candidates(kind.instance)
 
     def largest(self) -> list[Numbers]:
-        """The numbers of units that fit, without those that are below others. Raises TooMany."""
+        """The maximal vectors of unit counts that fit. Raises TooMany."""
         fits: dict[Numbers, bool] = {(0,) * len(self._groups): True}
         waiting = list(fits)
         largest: list[Numbers] = []

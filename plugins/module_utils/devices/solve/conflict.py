@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Minimal conflicts: requests of a unit that no node can satisfy together, and not one too many.
+"""Minimal conflicts: irreducible sets of requests of a unit that no node can satisfy together.
 
-A deletion filter: what can be left out while the rest stays impossible is left out. Claims that ask
-for the same are one group of which only the number matters, and numbers are found by bisection, so
-that 33 claims for 32 devices take 6 questions and not 33.
+A deletion filter removes each request without which the rest stays infeasible. Equivalent claims
+are one group with a number that is found by bisection, so that 33 claims for 32 devices take 6
+solves instead of 33.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
-# How many devices of a request are kept: by position of the claim in the unit, and of the request.
+# Number of devices kept of a request, by position of the claim in the unit, and of the request.
 Kept = dict[tuple[int, int], int]
 
 
 def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Conflicting, ...]:
     """Requests that no node can satisfy together; with one device fewer of any, one could.
 
-    Empty where the unit can be satisfied, or where the limit ends the work before it is known that
-    it cannot. Judged with what is held, as if there were no other unit.
+    Empty if the unit can be satisfied, or if the limit ends the work before a proof that it cannot.
+    Existing allocations count, other units do not.
     """
     return _Filter(instance, unit, limits).run()
 
 
 def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
-    """Requests of several units that all nodes cannot satisfy together, and not one too many.
+    """Irreducible requests of several units that all nodes together cannot satisfy.
 
-    Empty also where counting what components can hold does not prove it.
+    Empty too if counting the capacity of components does not prove it.
     """
     claims = tuple(claim for unit in instance.units for claim in unit.claims)
     return _FilterBetween(instance, Unit("", claims), limits).run()
@@ -63,7 +63,7 @@ class _Filter:
     candidates: Candidates = field(init=False)
     usage: Usage = field(init=False)
     nodes: list[str] = field(init=False)
-    # What is known of each node.
+    # Known answers of each node.
     capacities: dict[str, list[Capacity]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,29 +91,29 @@ class _Filter:
             kind = self._kind(kept, key)
             if kind not in settled:
                 least = self._smallest(kept, key)
-                # Where one of equal parts needs all its devices, so do the others.
+                # If one of several equal parts needs all its devices, so do the others.
                 if least == kept:
                     settled.add(kind)
                 kept = least
         return self._described(kept)
 
     def _groups(self) -> list[list[int]]:
-        """Positions of the claims that ask for the same."""
+        """Positions of equivalent claims."""
         groups: dict[t.Hashable, list[int]] = {}
         for position in range(len(self.unit.claims)):
-            # Constraints across claims tell equal claims apart.
+            # Constraints across claims distinguish equal claims.
             key = position if self.unit.common else self._shape(position)
             groups.setdefault(key, []).append(position)
         return list(groups.values())
 
     def _fewest(self, kept: Kept, removable: list[list[tuple[int, int]]]) -> Kept:
-        """Without as many of these equal parts as can be left out, the last ones first."""
+        """The conflict without as many of these equal parts as possible, the last ones first."""
 
         def without(number: int) -> Kept:
             gone = {key for part in removable[len(removable) - number :] for key in part}
             return {key: count for key, count in kept.items() if key not in gone}
 
-        # Mostly none can be left out, so the first question is about one, the next about two more.
+        # Usually none can be left out, so the first step tries one, the next two more.
         low, high, step = 0, len(removable), 1
         while low < high:
             asked = min(low + step, high)
@@ -124,7 +124,7 @@ class _Filter:
         return without(low)
 
     def _kind(self, kept: Kept, key: tuple[int, int]) -> t.Hashable:
-        """Equal for requests of which either could stand for the other."""
+        """A key that is equal for interchangeable requests."""
         position, number = key
         shape = position if self.unit.common else self._shape(position)
         beside = tuple(item for item in kept.items() if item[0][0] == position)
@@ -134,7 +134,7 @@ class _Filter:
         return self.instance.claims[self.unit.claims[position]].shape()
 
     def _smallest(self, kept: Kept, key: tuple[int, int]) -> Kept:
-        """With the least number of devices for one request."""
+        """The conflict with the smallest number of devices for one request."""
         low, high = 1, kept[key]
         while low < high:
             middle = (low + high) // 2
@@ -145,13 +145,13 @@ class _Filter:
         return {**kept, key: high}
 
     def _impossible(self, kept: Kept) -> bool:
-        """Whether it is proven that no node satisfies what is kept."""
+        """Whether it is proven that no node satisfies the kept requests."""
         if not kept:
             return False
         instance, unit = self._reduced(kept)
         for node in list(self.nodes):
             if not self._has_no_room(instance, unit, node):
-                # The next question is probably answered by the same node.
+                # The same node probably decides the next question too.
                 self.nodes.remove(node)
                 self.nodes.insert(0, node)
                 return False
@@ -170,7 +170,7 @@ class _Filter:
         return not room
 
     def _room(self, key: str, instance: Instance, units: t.Sequence[Unit]) -> bool | None:
-        """Whether units have room apart, by what is known or can be counted of some nodes."""
+        """Whether units have room separately, by known answers or by counting on some nodes."""
         for known in self.capacities.get(key, ()):
             holds = known.holds(instance, units)
             if holds is not None:
@@ -181,7 +181,7 @@ class _Filter:
         return self.capacities[key][-1].holds(instance, units)
 
     def _reduced(self, kept: Kept) -> tuple[Instance, Unit]:
-        """The instance with only what is kept of the unit's claims."""
+        """The instance with only the kept requests of the unit's claims."""
         claims = list(self.instance.claims)
         positions: list[int] = []
         for position, claim in enumerate(self.unit.claims):
@@ -211,7 +211,7 @@ class _Filter:
         return tuple(renumbered)
 
     def _described(self, kept: Kept) -> tuple[Conflicting, ...]:
-        """Grouped: one entry for claims that ask for the same, with the same number of devices."""
+        """Grouped: one entry for equivalent claims with the same number of devices."""
         groups: dict[tuple[t.Hashable, int, int], list[int]] = {}
         for (position, number), count in kept.items():
             claim = self.unit.claims[position]
@@ -224,11 +224,11 @@ class _Filter:
 
 
 class _Unproven(Exception):
-    """What is missing for a conflict cannot be counted."""
+    """The lack of devices in a conflict cannot be counted."""
 
 
 class _FilterBetween(_Filter):
-    """Where the claims of each unit are apart from those of the others."""
+    """Instance in which each unit has separate claims."""
 
     def run(self) -> tuple[Conflicting, ...]:
         self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
@@ -259,7 +259,7 @@ class _FilterBetween(_Filter):
 
 
 def _rank(kept: Kept, position: int, request: int) -> int:
-    """The position of a request among those of its claim that are kept."""
+    """The position of a request among the kept ones of its claim."""
     return sum(1 for one, number in kept if one == position and number < request)
 
 
@@ -287,7 +287,7 @@ def _reduced_claim(claim: Claim, counts: t.Mapping[int, int]) -> Claim:
 
 
 def _reduced_request(request: Request, count: int) -> Request:
-    """With at most so many devices in each alternative."""
+    """The request with at most this number of devices in each alternative."""
     return dataclasses.replace(
         request,
         alternatives=tuple(

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What claims need at the least of counters and devices, against all that there is.
+"""Bounds from the least need of claims for counters and devices, against the total supply.
 
-These bounds hold however many claims and nodes there are. They do not look at places: a counter of
-all pools counts as one.
+They work for any number of claims and nodes. They ignore places: a counter of all pools counts as
+one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Amounts = dict[Resource, int]
 
 
 class Needs:
-    """The least that each claim draws of each resource, and what there is of it."""
+    """The least consumption of each resource by each claim, and the supply."""
 
     def __init__(self, instance: Instance, objective: Objective) -> None:
         self._instance, self._objective = instance, objective
@@ -41,7 +41,7 @@ class Needs:
         self.there = self._there()
 
     def most(self, claims: t.Sequence[int]) -> int:
-        """How many of these claims can be satisfied at the most."""
+        """Upper bound on the satisfied claims among these."""
         needs = [self.of(claim) for claim in claims]
         return min(
             (
@@ -52,11 +52,11 @@ class Needs:
         )
 
     def share(self, claims: t.Sequence[int], count: int) -> int:
-        """The share that so many of these claims take at the least."""
+        """Lower bound on the share that this number of these claims takes."""
         return sum(sorted(self.of(claim).get(SHARE, 0) for claim in claims)[:count])
 
     def of(self, claim: int) -> Amounts:
-        """The least that a claim draws, whichever devices it gets."""
+        """The least consumption of a claim over all devices that it may get."""
         asked = self._instance.claims[claim]
         shape = asked.shape()
         if shape not in self._known:
@@ -82,7 +82,7 @@ class Needs:
         return {resource: count * amount for resource, amount in least.items()}
 
     def _drawn(self, device: int) -> Amounts:
-        """What a device draws; nothing where others may share it."""
+        """The consumption of a device; nothing if it can be shared."""
         given = self._instance.devices[device]
         if given.shareable:
             return {}
@@ -112,7 +112,7 @@ class Needs:
 
 
 def _least(all_amounts: t.Iterable[Amounts]) -> Amounts:
-    """Of each resource the least of all; those that some do without are left out."""
+    """The minimum of each resource over all; resources that some do not need are left out."""
     least: Amounts | None = None
     for amounts in all_amounts:
         if least is None:

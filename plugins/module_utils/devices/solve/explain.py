@@ -1,11 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a node does or does not satisfy claims, in the words and form of the prototype's README.
+"""Explanations why a node does or does not satisfy claims, in the form of the prototype's README.
 
-For each node and claim: the pools that cannot help, each with its reason; sets of pools with what
-each of them would give; the best set; a score of 100 or 0. Two things differ from the prototype: a
-claim sees what other pods and earlier claims of its own leave over, and all parts of a claim count.
+For each node and claim: the pools that cannot help, each with its reason; sets of pools with the
+devices from each; the best set; a score of 100 or 0. There are two differences from the prototype.
+A claim sees the devices that other pods and earlier claims of its own pod leave free, and all parts
+of a claim count.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 
 NO_DEVICES = "no available devices"
 MATCH_FAILED = "claim MatchAttributes constraint failed"
-# Sets of pools grow exponentially; nobody reads more than these.
+# Limit of sets of pools, which grow exponentially.
 _MOST_SETS = 64
 
 Json = dict[str, t.Any]
@@ -41,7 +42,7 @@ Pool = tuple[str, str]
 
 @dataclass
 class _Offer:
-    """What one pool could give to a claim on a node: devices by position, in published order."""
+    """Devices of one pool for a claim on a node, by position, in published order."""
 
     pool: Pool
     devices: list[int]
@@ -49,7 +50,7 @@ class _Offer:
 
 
 class Explainer:
-    """Explains nodes one by one, with all that is held or given to others."""
+    """Explains nodes one by one, with all existing and new allocations of others."""
 
     def __init__(self, task: Task, allocation: Allocation, limits: Limits) -> None:
         self._task = task
@@ -83,7 +84,7 @@ class Explainer:
         allocation: ClaimAllocation | None,
         change: t.Callable[[int, Amounts], None],
     ) -> None:
-        """Take or give back what a claim has."""
+        """Take or give back the devices of a claim."""
         for chosen in allocation.chosen if allocation else ():
             asked = self._instance.claims[claim].requests[chosen.request]
             if not asked.alternatives[chosen.alternative].admin:
@@ -119,7 +120,7 @@ class Explainer:
         return [alternative for request in requests for alternative in request.alternatives]
 
     def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Json]]:
-        """What the pools of the node could give, and those that can give nothing."""
+        """The possible devices of the node's pools, and the pools that can give nothing."""
         offers: list[_Offer] = []
         ignored: list[Json] = []
         for driver, name, nodes in self._task.pools:
@@ -161,7 +162,7 @@ class Explainer:
     ) -> list[Json]:
         """Sets of one pool, of two, …, up to the first size with a success.
 
-        An answer that no set shows is a set of its own: the one that counts.
+        An answer without such a set is added as a set, which counts.
         """
         required = self._required(claim)
         answer = self._used(allocation)
@@ -193,7 +194,7 @@ class Explainer:
     def _evaluate(
         self, claim: int, offers: t.Sequence[_Offer], required: int, answer: dict[Pool, int]
     ) -> Json:
-        """What these pools give together, taken greedily; without doubt only for one request."""
+        """Devices that these pools give together, taken greedily; exact only for one request."""
         results: list[Json] = []
         left = required
         for offer in offers:
@@ -216,7 +217,7 @@ class Explainer:
         return {"poolResults": results, "score": 0, "failureReason": unable}
 
     def _is_plain(self, claim: int) -> bool:
-        """Whether counting devices tells whether a claim is satisfied."""
+        """Whether counting devices decides whether a claim is satisfied."""
         alternatives = self._alternatives(claim)
         constraints = self._instance.claims[claim].constraints
         return (
@@ -227,7 +228,7 @@ class Explainer:
         )
 
     def _agrees(self, claim: int, first: _Offer, offer: _Offer) -> bool:
-        """Whether a pool has the values that must match in common with the first of its set."""
+        """Whether a pool shares the values that must match with the first pool of its set."""
         names = [
             constraint.attribute
             for constraint in self._instance.claims[claim].constraints

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Strategy first_fit: unit by unit, nodes in name order, on each what upstream's search finds.
+"""Strategy first_fit: unit by unit, nodes in name order, on each the answer of upstream's search.
 
-Where there is nothing to be found, upstream's search takes exponential time; here counting and a
-solver end it. They never change what is found.
+Without an answer upstream's search takes exponential time; here counting and a solver end it. They
+never change the answer.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits impor
 
 
 def solve(instance: Instance, limits: Limits) -> Allocation:
-    """Give devices to one unit after the other; a unit that gets none does not stop the next.
+    """Allocate devices unit by unit; a unit that gets none does not stop the next.
 
-    ``infeasible`` says that some unit found no node after what the units before it had taken.
+    ``infeasible`` means that some unit found no node with the devices that the units before it left
+    free.
     """
     return _FirstFit(instance, limits).run()
 
@@ -49,7 +50,7 @@ class _FirstFit:
         self._usage, self._candidates = Usage(instance), Candidates(instance)
         self._search = Search(instance, self._usage, self._candidates, limits, strict=True)
         self._errors: dict[int, str] = {}
-        # Devices only become fewer, so where one unit failed, an equal one need not try.
+        # Free devices only decrease, so if one unit failed, an equal one fails too.
         self._failed: dict[t.Hashable, set[str]] = {}
         self._outcome: Outcome = "allocated"
 
@@ -73,7 +74,7 @@ class _FirstFit:
                 outcome = "unknown"
                 break
             except SelectorFailed as error:
-                # Kubernetes tries no further node then, either.
+                # Kubernetes tries no further node then either.
                 self._errors[error.claim] = str(error)
                 break
             if found is not None:
@@ -84,7 +85,7 @@ class _FirstFit:
         return None
 
     def _on_node(self, unit: Unit, node: str) -> tuple[ClaimAllocation, ...] | None:
-        """What the search finds; whether it would find anything is asked before it gets long."""
+        """The answer of the search; feasibility is decided first if the search gets long."""
         try:
             return self._search.run(unit, node, STEPS_OF_SEARCH)
         except OutOfTime:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Units over several nodes as one model of CP-SAT, with the levels of the objective over it."""
+"""CP-SAT model of units over several nodes, with the levels of the objective."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 
 
 class FleetModel:
-    """The model of units, each on one of its nodes or on none, beside what ``usage`` has taken.
+    """The model of units, each on one of its nodes or on none, with the allocations in ``usage``.
 
-    ``terms`` are the levels as expressions of which less is better, without constant parts.
-    ``awake`` names nodes that need not be woken.
+    ``terms`` are the levels as expressions to minimise, without constant parts. ``awake`` names
+    nodes that are in use already.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FleetModel:
         ]
 
     def _order_equal_units(self, units: t.Iterable[Unit]) -> None:
-        """Of units that ask for the same, the first stands on the first node: no other order."""
+        """Symmetry breaking: equivalent units are on nodes in their order."""
         equal: dict[t.Hashable, list[Unit]] = {}
         for unit in units:
             equal.setdefault((unit.priority, shape_of(self._instance, unit)), []).append(unit)
@@ -141,7 +141,7 @@ class FleetModel:
         return touched - sum(self._largest(key) for key in sets)
 
     def _largest(self, key: CounterSet) -> t.Any:
-        """The share of the largest device that can still be had beside all that is given."""
+        """The share of the largest device that is still available after all allocations."""
         picks: list[tuple[int, t.Any]] = []
         drawn: dict[int, list[Part]] = {}
         for device in self._objective.partitions[key]:
@@ -159,7 +159,7 @@ class FleetModel:
         return sum(self._objective.shares[key, device] * pick for device, pick in picks)
 
     def _closeness(self) -> t.Any:
-        """For each unit and kind of locality the values that its devices need, less one."""
+        """Number of values of the devices of each unit, by kind of locality, less one."""
         near: dict[tuple[int, str], dict[t.Any, t.Any]] = {}
         for use in self.nodes.uses:
             place = self.nodes.place_of(use.member)
@@ -194,7 +194,7 @@ class FleetModel:
         )
 
     def constants(self) -> list[int]:
-        """What the terms lack: the levels where none of the units gets anything."""
+        """Constant parts of the terms: the levels if no unit gets anything."""
         values = [0] * len(self.terms)
         untouched = self._objective.left_whole(self._usage)
         values[-3] = untouched + sum(
@@ -205,7 +205,7 @@ class FleetModel:
         return values
 
     def hint(self, claims: t.Sequence[ClaimAllocation | None]) -> None:
-        """Tell the solver an answer from which it may start."""
+        """Give the solver an answer as a hint."""
         chosen = {
             (claim, one.request, one.alternative, one.device)
             for claim, allocation in enumerate(claims)
@@ -225,7 +225,7 @@ class FleetModel:
             self.model.add_hint(use.chosen, here and (claim, request, number, use.device) in chosen)
 
     def allocations(self, value: t.Callable[[t.Any], int]) -> dict[int, ClaimAllocation | None]:
-        """What each claim of the units gets; ``value`` tells the value of an expression."""
+        """Allocation of each claim of the units; ``value`` gives the value of an expression."""
         found: dict[int, ClaimAllocation | None] = {}
         given = self.nodes.allocations(value)
         for place in self.nodes.places:

@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which units can have their devices together, each on its node, and at how few watts.
+"""Joint feasibility of units on given nodes, and the least watts of their devices.
 
-It is the question of a placer that decides about nodes by more than devices. Nodes can be answered
-one by one, but for units that compete for devices which several nodes can use, or of which they
-share counters: these are answered all at once.
+A placer that chooses nodes by more than devices needs it. Nodes are decided one by one, except for
+units that compete for devices or counters of several nodes: these are decided together.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ Allocations = dict[int, ClaimAllocation]
 
 @dataclass(frozen=True)
 class Found:
-    """What devices in new use draw: ``milliwatts`` where the earliest alternatives are taken that
-    can be had, and of those answers the one with the fewest; ``least`` are never more, with
-    whichever alternatives. None: impossible, or with ``least`` 0 not found in the time.
+    """Power of newly used devices. ``milliwatts`` is the smallest power among answers with the
+    earliest available alternatives; ``least`` is a lower bound over all alternatives. None:
+    impossible, or with ``least`` 0 not found in the time.
     """
 
     milliwatts: int | None
@@ -87,11 +86,11 @@ class JointFeasibility:
                 self._on_node.setdefault(node, []).append(index)
 
     def unused(self) -> JointFeasibility:
-        """The same as if nobody had any of the devices."""
+        """The same with all devices free."""
         return JointFeasibility(dataclasses.replace(self.instance, held=()), self._seed)
 
     def coupled(self, units: t.Mapping[str, int]) -> list[frozenset[str]]:
-        """Sets of units, by names, about which nodes cannot be asked one by one.
+        """Sets of units, by names, that cannot be decided node by node.
 
         In each some unit may get a device that several nodes can use, or whose counters they share.
         The others compete with it for devices, directly or through others.
@@ -113,7 +112,7 @@ class JointFeasibility:
         ]
 
     def uses_several(self, unit: int) -> bool:
-        """Whether a unit may get a device about which not one node alone can decide."""
+        """Whether a unit may get a device that involves several nodes."""
         return not self._shared.isdisjoint(self._usable(unit))
 
     def _contested(self, unit: int) -> set[t.Hashable]:
@@ -127,21 +126,21 @@ class JointFeasibility:
         return {*(("device", one) for one in usable), *(("counter", one) for one in counters)}
 
     def reach(self, node: str, units: t.Iterable[int]) -> t.Hashable:
-        """Equal for nodes that are one and the same to these units: all that they can use there."""
+        """A key that is equal for nodes with the same usable devices for these units."""
         usable = frozenset().union(*map(self._usable, units))
         here = frozenset(self._on_node.get(node, ())) & usable
         return here, node in self.instance.unsettled, self._unsettled(node)
 
     def pairs(self, units: t.Iterable[int]) -> int:
-        """How many pairs of a unit and a device that it may use there are."""
+        """Number of pairs of a unit and a device that it may use."""
         return sum(len(self._usable(unit)) for unit in units)
 
     def may_share(self, unit: int) -> bool:
-        """Whether a unit may get a portion of a device, of which another gets one, too."""
+        """Whether a unit may get a portion of a device that it shares with another unit."""
         return any(self.instance.devices[device].shareable for device in self._usable(unit))
 
     def _usable(self, unit: int) -> frozenset[int]:
-        """The devices that a unit may get, on whichever node."""
+        """The devices that a unit may get, on any node."""
         return frozenset().union(
             *(
                 self._accepting[alternative.matcher]
@@ -164,7 +163,7 @@ class JointFeasibility:
         )
 
     def kind(self, node: str) -> t.Hashable:
-        """A key that is equal for nodes whose devices are alike, in the same order."""
+        """A key that is equal for nodes with equal devices in the same order."""
         counters: dict[int, int] = {}
         described = []
         for index in self._on_node.get(node, ()):
@@ -183,11 +182,11 @@ class JointFeasibility:
         return repr((described, left, unsettled))
 
     def _unsettled(self, node: str) -> tuple[tuple[int, int, int], ...]:
-        """The alternatives for every device, where nobody can tell on this node what that is."""
+        """The alternatives for every device, if "every device" is undefined on this node."""
         return tuple(member for member, nodes in self._unsettled_members if node in nodes)
 
     def sets(self) -> list[frozenset[int]]:
-        """The sets of devices that can be counted: each is one claim's, wholly."""
+        """The sets of devices that can be counted: each device belongs to one claim completely."""
         return [
             devices
             for devices in dict.fromkeys(self._accepting)
@@ -195,7 +194,7 @@ class JointFeasibility:
         ]
 
     def least_of(self, unit: int, devices: frozenset[int]) -> int:
-        """How many of these devices a unit takes at the least, whatever it gets."""
+        """Lower bound on the number of these devices that a unit takes."""
         return sum(
             min(1 if one.every_device else one.count for one in request.alternatives)
             for claim in self.instance.units[unit].claims
@@ -207,12 +206,12 @@ class JointFeasibility:
         )
 
     def free_of(self, node: str, devices: frozenset[int]) -> int:
-        """How many of these devices nobody has, on a node."""
+        """Number of these devices that are free on a node."""
         local = self._on_node.get(node, ())
         return sum(1 for device in local if device in devices and not self._usage.holders(device))
 
     def free(self, devices: frozenset[int]) -> int:
-        """How many of these devices nobody has, wherever they can be used."""
+        """Number of these devices that are free on any node."""
         return sum(
             1
             for device in devices
@@ -221,7 +220,7 @@ class JointFeasibility:
         )
 
     def on_node(self, node: str, units: t.Sequence[int]) -> Found:
-        """What these units get on a node; exact unless it is not found in the time."""
+        """Answer for these units on a node; exact unless the time ends first."""
         if not units:
             return NOTHING
         asked = [self.instance.units[unit] for unit in units]
@@ -233,7 +232,7 @@ class JointFeasibility:
     def on_nodes(
         self, places: t.Mapping[str, t.Sequence[int]], unpriced: t.AbstractSet[str] = frozenset()
     ) -> Found:
-        """What units get that are on several nodes; for ``unpriced`` ones devices draw no watts."""
+        """Answer for units on several nodes; on ``unpriced`` nodes devices draw no watts."""
         asked = [
             (self.instance.units[unit], node) for node, units in places.items() for unit in units
         ]
@@ -279,7 +278,7 @@ class JointFeasibility:
 
 
 def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, t.Any]:
-    """By device whether somebody new uses it on a node where watts count."""
+    """Whether a new user has each device on a node where watts count."""
     if not unpriced:
         return model.in_use
     uses: dict[int, list[t.Any]] = {}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One solve after the other: each level at its best while those before it stay as they are."""
+"""Lexicographic optimisation: each level is optimised with the earlier levels fixed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
-# Of the work that is left, one level may use so much: what is proven quickly leaves it to others.
+# Share of the remaining work that one level may use; unused work is left to later levels.
 _SHARE_OF_A_LEVEL = 0.5
 
 
 @dataclass
 class Work:
-    """Deterministic time of CP-SAT that may be spent, about seconds; and whether it was enough."""
+    """Budget of CP-SAT's deterministic time, about seconds, and whether it was enough."""
 
     left: float
     limits: Limits
@@ -33,10 +33,10 @@ class Work:
 
 @dataclass
 class Descent:
-    """Solves the levels of a model from an answer that is known.
+    """Solves the levels of a model from a known answer.
 
-    ``floors`` are values that no level can be below; one that is there needs no solve.
-    ``bounds`` holds what is proven of each level, in the integers of ``terms`` and constants.
+    ``floors`` are lower bounds of levels; a level at its floor needs no solve. ``bounds`` has the
+    proven bound of each level, in the integers of ``terms`` and constants.
     """
 
     fleet: FleetModel
@@ -49,7 +49,7 @@ class Descent:
         claims: t.Sequence[ClaimAllocation | None],
         values: t.Callable[[t.Sequence[ClaimAllocation | None]], t.Sequence[int]],
     ) -> list[ClaimAllocation | None]:
-        """The best answer that is found; ``values`` are the levels of an answer."""
+        """The best answer found; ``values`` are the levels of an answer."""
         best = list(claims)
         self.fleet.hint(best)
         model = self.fleet.model
@@ -74,7 +74,7 @@ class Descent:
     def _solve(
         self, term: t.Any, constant: int, value: int, floor: int
     ) -> tuple[int, dict[int, ClaimAllocation | None] | None]:
-        """The bound of one level, and an answer that is better than ``value`` where there is."""
+        """The bound of one level, and an answer better than ``value`` if there is one."""
         model = self.fleet.model
         model.minimize(term)
         solver = cp_model.CpSolver()

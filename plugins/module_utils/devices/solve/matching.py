@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Claims for one device each, matched with devices over all nodes; or why that cannot be.
+"""Matching of claims for one device each with devices over all nodes, or a conflict.
 
 Claims that may use the same devices are one group, and devices that the same groups may use are one
-class, so thousands of claims are a flow through a small graph. Where it does not satisfy all, the
-claims that are reached from one that is left over are a conflict: they may use only devices that
-are all taken, and are one more than these (Hall's theorem). It is minimal, because whichever of
-them is left out, the others can be matched along the path from the one that was left over.
+class, so thousands of claims are a flow through a small graph. If a claim stays unmatched, all
+claims reachable from it are a conflict: all devices that they may use are taken, and the claims are
+one more than these (Hall's theorem). It is minimal, because without any one of them the others can
+be matched along the path from the unmatched claim.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage 
 
 @dataclass
 class Matching:
-    """Groups of claims against classes of devices; ``flow`` says how many of which get which.
+    """Groups of claims against classes of devices; ``flow`` is the number of matches between them.
 
     ``groups`` are the positions of claims of each group, ``classes`` the devices of each class,
     ``usable`` the classes of each group.
@@ -51,7 +51,7 @@ class Matching:
                 pass
 
     def _augment(self, start: int) -> bool:
-        """Satisfy some claims of a group, moving others to other classes; False if none can be."""
+        """Satisfy claims of a group along an augmenting path; False if there is none."""
         came_from, end = self._explore(start)
         if end is None:
             return False
@@ -73,7 +73,7 @@ class Matching:
         return True
 
     def _explore(self, start: int) -> tuple[dict[int, tuple[int, int | None]], int | None]:
-        """Classes that can be reached: by which group, and from which class; and a free one."""
+        """Reachable classes, each with its group and previous class, and a free class."""
         came_from: dict[int, tuple[int, int | None]] = {}
         waiting: deque[tuple[int, int | None]] = deque([(start, None)])
         seen = {start}
@@ -92,7 +92,7 @@ class Matching:
         return came_from, None
 
     def conflict(self) -> list[tuple[int, int]]:
-        """Groups with how many of their claims cannot stand together; none where all can."""
+        """Groups in conflict with their numbers of claims; empty if all can be matched."""
         start = next((group for group, left in enumerate(self.left_over) if left), None)
         if start is None:
             return []
@@ -107,10 +107,10 @@ class Matching:
 
 
 def match_plain_claims(instance: Instance, usage: Usage) -> Matching:
-    """The matching of all claims that are alone in their unit and ask for one plain device.
+    """The matching of all single claims of a unit for one plain device.
 
-    Plain devices have no counters and are not shared. Other claims are left out, so that a conflict
-    holds whatever they get, but a matching need not.
+    Plain devices have no counters and are not shared. Other claims are left out, so a conflict
+    holds regardless of them, but a matching may not.
     """
     candidates: dict[tuple[frozenset[int], frozenset[str] | None], list[int]] = {}
     for unit in instance.units:
@@ -147,7 +147,7 @@ def conflict_of_plain_claims(instance: Instance) -> tuple[Conflicting, ...]:
 
 
 def is_plain(claim: Claim) -> bool:
-    """Whether a claim asks for one device as such, or for one of several kinds."""
+    """Whether a claim requests one device, or one of several kinds."""
     return (
         len(claim.requests) == 1 and not claim.constraints and _is_plain_request(claim.requests[0])
     )
@@ -165,7 +165,7 @@ def _is_plain_request(request: Request) -> bool:
 def _devices(
     instance: Instance, usage: Usage, matchers: t.Iterable[int], nodes: frozenset[str] | None
 ) -> list[int] | None:
-    """Free devices for a group; None where one of them is not plain."""
+    """Free devices for a group; None if one of them is not plain."""
     everywhere = {node.name for node in instance.nodes}
     reach = everywhere if nodes is None else nodes & everywhere
     found: set[int] = set()

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Claims of units on nodes as a model of CP-SAT: exact, with or without an answer.
+"""Exact CP-SAT model of units' claims on nodes.
 
-Variables say which alternative of each request is taken, and which device it takes. What a linear
-relaxation does not see is added as cuts, because "no" is the answer that takes long otherwise: how
-many devices a counter is for at the most, and how many claims of one shape find a common value.
+Variables choose the alternative of each request, and its devices. Cuts tighten the linear
+relaxation, because proofs of infeasibility take long otherwise. They bound the devices that a
+counter allows, and the claims of one shape that find a common value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Values = frozenset[tuple[str, t.Any]]
 
 @dataclass(frozen=True)
 class Use:
-    """One device as a part of one alternative; ``chosen`` is the variable that says so."""
+    """One device as a part of one alternative; ``chosen`` is its variable."""
 
     member: Member
     device: int
@@ -53,9 +53,10 @@ class Use:
 
 @dataclass(frozen=True)
 class Place:
-    """A unit on a node. ``here`` says whether it is there: a variable, or 1 where it has to be.
+    """A unit on a node.
 
-    ``first`` is the position of its first claim among those of all places.
+    ``here`` is a variable, or 1 if the unit must be there. ``first`` is the position of its first
+    claim among the claims of all places.
     """
 
     unit: Unit
@@ -65,12 +66,12 @@ class Place:
 
 
 class NodeModel:
-    """The model of units on nodes; a solver may add an objective over what stands in it.
+    """The model of units on nodes; a solver may add an objective over its variables.
 
     ``taken`` has the variable of each alternative by (position of the claim, request, alternative),
-    where claims are counted through all places; ``in_use`` says of devices whether they are used by
-    somebody new, ``drawn`` how much of each counter they draw. What ``usage`` says is taken stays
-    so. With ``optional`` units may be left out, and one that stands at several nodes is on one.
+    where claims are counted through all places; ``in_use`` has for each device whether a new user
+    has it, ``drawn`` the consumption of each counter. Allocations in ``usage`` stay. With
+    ``optional`` units may be left out, and a unit with places on several nodes is on at most one.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class NodeModel:
         for name, asked in alternative.totals.items():
             left = portions.get(name, 0)
             step = self._instance.devices[device].capacities[name].step if left else 1
-            # Nobody needs more of one device than all that is asked for.
+            # One device needs at most the total request.
             most = min(left // step, -(-asked // step))
             blocks = self.model.new_int_var(0, most, "")
             self.model.add(blocks <= most * chosen)
@@ -176,7 +177,7 @@ class NodeModel:
         return self._claims[position].requests[request].alternatives[number]
 
     def _share(self, device: int) -> t.Any:
-        """Let uses of one device exclude each other or add up; gives whether it is in use."""
+        """Let uses of one device exclude each other or add up; return whether it is in use."""
         given = self._instance.devices[device]
         admins = [use for use in self._by_device[device] if self._alternative(use).admin]
         self._once_in_a_claim(admins)
@@ -250,7 +251,7 @@ class NodeModel:
     def _constrain(
         self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
     ) -> dict[t.Any, t.Any]:
-        """Add a constraint; for a match gives a variable for each value that may be common."""
+        """Add a constraint; return, for a match, a variable for each possible common value."""
         holding: dict[t.Any, list[t.Any]] = {}
         concerned: list[tuple[Use, Values]] = []
         for use in self.uses:
@@ -276,7 +277,7 @@ class NodeModel:
     def _limit_choices(
         self, place: Place, constraint: Constraint, choices: list[dict[t.Any, t.Any]]
     ) -> None:
-        """Cut: of claims of one shape only so many can have the devices with one value."""
+        """Cut: bound on the claims of one shape that can have the devices with one value."""
         claims = self._claims[place.first : place.first + len(place.unit.claims)]
         [first, *_rest] = [claim for claim in claims if constraint in claim.constraints]
         least = sum(
@@ -305,15 +306,15 @@ class NodeModel:
         return frozenset() if value is None else identities(value)
 
     def is_admin(self, use: Use) -> bool:
-        """Whether the device is only looked at."""
+        """Whether the access is administrative."""
         return self._alternative(use).admin
 
     def place_of(self, member: Member) -> Place:
-        """The place of the claim that a member belongs to."""
+        """The place of the claim of a member."""
         return self._place_of[member[0]]
 
     def allocations(self, value: t.Callable[[t.Any], int]) -> tuple[ClaimAllocation, ...]:
-        """What the claims of all places get; ``value`` tells the value of an expression."""
+        """Allocations of the claims of all places; ``value`` gives the value of an expression."""
         chosen: list[list[Chosen]] = [[] for _claim in self._claims]
         for use in self.uses:
             if value(use.chosen):
@@ -332,7 +333,7 @@ class NodeModel:
 
 
 def most_within(left: int, amounts: t.Iterable[int]) -> int:
-    """How many of these amounts fit at the most: the smallest ones."""
+    """Largest number of these amounts that fit, the smallest ones first."""
     count = 0
     for amount in sorted(amounts):
         left -= amount

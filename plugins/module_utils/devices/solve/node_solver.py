@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether claims can stand together on one node: counted, then searched a little, then solved."""
+"""Feasibility of claims together on one node: by counting, a short search, then a solver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def solve_node(
     node: str,
     limits: Limits,
 ) -> Found | t.Literal["infeasible", "unknown"]:
-    """What the claims of a unit can get on a node, that there is nothing, or that nobody knows.
+    """Allocation of a unit's claims on a node, or infeasible, or unknown.
 
     Nothing is taken from ``usage``.
     """
@@ -55,9 +55,9 @@ def solve_node(
     model = NodeModel(instance, usage, candidates, [(unit, node)])
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    # All constraints in the linear relaxation: it is what sees that there are too few devices.
+    # All constraints are in the linear relaxation, which detects a lack of devices.
     solver.parameters.linearization_level = 2
-    # These models are small: preparing them takes longer than solving them.
+    # No presolve: it takes longer than solving these small models.
     solver.parameters.cp_model_presolve = False
     solver.parameters.random_seed = limits.seed
     solver.parameters.max_deterministic_time = _WORK_FOR_A_SECOND * limits.left()
@@ -71,7 +71,7 @@ def solve_node(
 def _searched(
     instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
 ) -> Found | t.Literal["infeasible"] | None:
-    """What a short search finds: most tasks are easy, and a model takes longer to build."""
+    """Answer of a short search: most tasks are easy, and a model takes longer to build."""
     search = Search(instance, usage, candidates, Limits(_SECONDS_OF_SEARCH))
     try:
         found = search.run(unit, node, STEPS_OF_SEARCH)
@@ -92,9 +92,9 @@ def counted_out(
 ) -> bool:
     """Whether counting alone shows that a unit cannot be satisfied on a node.
 
-    For each set of devices that some request may use: more devices are needed by requests that may
-    use no others than can be had of these (Hall's condition), where what can be had is limited by
-    the counters of each pool. Shareable devices and access by administrators end the counting.
+    Hall's condition is checked for each set of devices of some request: the requests that are
+    limited to the set need more devices than it can supply, and the counters of each pool limit the
+    supply. Shareable devices and admin access end the counting.
     """
     wanted: dict[frozenset[int], int] = {}
     usable_by_shape: dict[t.Hashable, frozenset[int] | None] = {}
@@ -119,7 +119,7 @@ def counted_out(
 def _usable(
     instance: Instance, usage: Usage, candidates: Candidates, request: Request, node: str
 ) -> frozenset[int] | None:
-    """The devices that a request may get now; None where counting them says nothing."""
+    """The devices that a request may get now; None if they cannot be counted."""
     usable: set[int] = set()
     for alternative in request.alternatives:
         found = candidates.of(alternative.matcher, node)
@@ -130,7 +130,7 @@ def _usable(
 
 
 def _overdraws(instance: Instance, usage: Usage, wanted: t.Mapping[frozenset[int], int]) -> bool:
-    """Whether even the most modest devices need more of a counter than their pools have."""
+    """Whether even the smallest devices need more of a counter than their pools have."""
     drawn_from = {
         position
         for devices in wanted
@@ -159,7 +159,7 @@ def _overdraws(instance: Instance, usage: Usage, wanted: t.Mapping[frozenset[int
 
 
 def most_together(instance: Instance, usage: Usage, devices: t.AbstractSet[int]) -> int:
-    """A bound on how many of these devices can be had at once, by pool and counter."""
+    """Upper bound on the number of these devices in use at once, by pool and counter."""
     total = 0
     by_pool: dict[tuple[str, str], list[int]] = {}
     for device in devices:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Strategy optimal: all units and all nodes at once, level by level, each with its bound.
 
-Counting comes first: which units could be on which nodes if they were alone, and how many claims
-for one device each can be matched at all. A quick answer follows, unit by unit. What it leaves open
-is solved exactly where a model of everything is of moderate size; else the quick answer stands.
+Counting comes first: the nodes of each unit if it were alone, and the number of claims for one
+device each that can be matched. A greedy answer follows, unit by unit. The remaining gap is solved
+exactly if a model of everything is of moderate size; else the greedy answer stands.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
-# Devices times claims that may use them, up to which one model has everything.
+# Limit of pairs of a device and a claim that may use it, for one model of everything.
 _MOST_OF_A_MODEL = 20_000
-# Units times nodes up to which each is solved alone, to know what is impossible in itself.
+# Limit of pairs of a unit and a node that are solved alone, to find infeasible ones.
 _MOST_ALONE = 2_000
 
 Claims = list[t.Optional[ClaimAllocation]]
@@ -64,9 +64,9 @@ Options = list[tuple[Unit, tuple[str, ...]]]
 
 
 def solve(instance: Instance, limits: Limits) -> Allocation:
-    """The best answer by the levels of objective.py, with what is proven of each.
+    """The best answer by the levels of objective.py, with the proven bound of each.
 
-    ``unknown`` where a limit ended the work before it was known whether all can be satisfied.
+    ``unknown`` if a limit ended the work before a decision whether all can be satisfied.
     """
     return _Optimal(instance, limits).run()
 
@@ -102,7 +102,7 @@ class _Optimal:
         return self._answer(self._in_order(claims), bounds)
 
     def _by_column_generation(self, options: Options) -> Allocation:
-        """The answer for what is too large for one model."""
+        """The answer for a task that is too large for one model."""
         generated = generate_columns(
             self.instance,
             self.objective,
@@ -111,7 +111,7 @@ class _Optimal:
             self.work,
         )
         if generated is None:
-            # The quick answer stands, beside what counting proves.
+            # The greedy answer stands, with the bounds from counting.
             claims = self._best_start(options)
             generated = Columns(claims, self._floors(options, claims))
         values = self.objective.values(generated.claims)
@@ -142,7 +142,7 @@ class _Optimal:
         return solve_node(self.instance, usage, self.candidates, unit, node, self.limits)
 
     def _best_start(self, options: Options) -> Claims:
-        """The best of some quick answers: in order, or else large units first or small ones."""
+        """The best of some greedy answers: in order, or large units first, or small ones."""
         nothing: Claims = [None] * len(self.instance.claims)
         found = self._start(options, nothing)
         if all(found[claim] is not None for unit, _nodes in options for claim in unit.claims):
@@ -155,16 +155,16 @@ class _Optimal:
         return sum(self.needs.share([claim], 1) for claim in unit.claims)
 
     def _start(self, options: Options, given: Claims) -> Claims:
-        """Unit by unit, the most important first, on the first node that can have it.
+        """Unit by unit, the highest priority first, on the first node that can satisfy it.
 
-        What is given already stays.
+        Existing allocations stay.
         """
         claims = list(given)
         usage = Usage(self.instance)
         for claim, allocation in enumerate(given):
             if allocation is not None:
                 self._take(usage, claim, allocation)
-        # What is given is not given back, so where a unit failed an equal one need not try.
+        # Devices are never given back here, so if a unit failed, an equal one fails too.
         passed: dict[t.Hashable, int] = {}
         for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
             if claims[unit.claims[0]] is not None:
@@ -187,7 +187,7 @@ class _Optimal:
                 usage.take(chosen.device, chosen.portions)
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
-        """Values that no answer can be below that is as good as the start, by counting."""
+        """Lower bounds, by counting, of answers that are as good as the start."""
         needs = self.needs
         possible: dict[int, list[int]] = {priority: [] for priority in self.objective.priorities}
         for unit, nodes in options:
@@ -199,7 +199,7 @@ class _Optimal:
             satisfied = [max(satisfied[0], sum(matching.left_over) - everybody)]
         claims = [claim for of_priority in possible.values() for claim in of_priority]
         given = sum(start[claim] is not None for claim in claims)
-        # A better answer may satisfy fewer claims, where these are of a higher priority.
+        # A better answer may satisfy fewer claims, if these have a higher priority.
         certain = given if len(possible) == 1 or given == len(claims) else 0
         taken = needs.share(claims, certain) - needs.there[SHARE]
         untouched = self.objective.left_whole(Usage(self.instance))
@@ -235,7 +235,7 @@ class _Optimal:
         return descent.run(claims, self.objective.values), descent.bounds
 
     def _in_order(self, claims: Claims) -> Claims:
-        """Of units that ask for the same, the first in order gets the first devices."""
+        """Reorder equivalent units so that the first gets the first devices."""
         equal: dict[t.Hashable, list[Unit]] = {}
         for unit in self.instance.units:
             key = unit.priority, shape_of(self.instance, unit)
@@ -273,7 +273,7 @@ class _Optimal:
         return Allocation(outcome, tuple(claims), levels, stopped_by=stopped_by, errors=errors)
 
     def _errors(self, claims: Claims) -> dict[int, str]:
-        """Of claims that get nothing those with a selector that fails on a device in reach."""
+        """Errors of claims that get nothing, whose selector fails on a reachable device."""
         found: dict[int, str] = {}
         if not any(matcher.errors for matcher in self.instance.matchers):
             return found

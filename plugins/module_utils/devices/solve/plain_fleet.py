@@ -1,12 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Thousands of claims for one plain device each, to the optimum, as a flow.
+"""Optimal min-cost flow for thousands of claims for one plain device each.
 
-Where each unit is one claim for one device, and no device is shared or cut, all levels of the
-objective but the watts of waking nodes are sums over pairs of a claim and a device. Claims that may
-use the same devices are one node of the flow, devices that the same claims may use another, and a
-path costs what its pair adds to the levels, weighted so that none outweighs the one before.
+If each unit is one claim for one device, and no device is shared or partitioned, all levels of the
+objective except the watts of unused nodes are sums over pairs of a claim and a device. Claims that
+may use the same devices are one node of the flow, and so are devices that the same claims may use.
+The cost of a path is the weighted sum of its pair's levels; the weights preserve the precedence of
+levels.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ _Classes = dict[tuple[Members, int], list[int]]
 class _Group:
     """Claims with the same priority, nodes and alternatives.
 
-    Of each usable device the ``rank``, and where several nodes can use it the position of the
-    ``first`` of them.
+    Each usable device has a ``rank``, and the position of its ``first`` node if several can use it.
     """
 
     priority: int
@@ -69,10 +69,10 @@ class Plain:
 def solve_plain(
     instance: Instance, objective: Objective, limits: Limits, *, may_wake: bool = False
 ) -> Plain | None:
-    """The best answer; None where the instance is not as plain.
+    """The best answer; None if the instance is not plain.
 
-    With ``may_wake`` nodes may be there that it takes watts to use; then the level of names, which
-    is after that of watts, has a bound only.
+    ``may_wake`` admits unused nodes, which cost watts; the level of names, which is after that of
+    watts, then has a bound only.
     """
     groups = _groups(instance, objective)
     if groups is None:
@@ -99,9 +99,9 @@ def solve_plain(
 def _most_satisfied(
     objective: Objective, groups: t.Sequence[_Group], classes: _Classes
 ) -> dict[int, int]:
-    """How many claims of each priority can be satisfied.
+    """Number of claims of each priority that can be satisfied.
 
-    Groups are matched in the order of priority, and none loses what it has to a later one.
+    Groups are matched in the order of priority, and none loses claims to a later one.
     """
     usable: list[list[int]] = [[] for _group in groups]
     for one, (members, _milliwatts) in enumerate(classes):
@@ -122,7 +122,7 @@ def _wake_fewer(
     plain: Plain,
     limits: Limits,
 ) -> Plain:
-    """The answer with the nodes that it takes the fewest watts to use."""
+    """The answer with the set of nodes that costs the fewest watts."""
     where = {
         device: next(iter(instance.devices[device].nodes & objective.node_rank.keys()))
         for group in groups
@@ -155,7 +155,7 @@ def _wake_fewer(
 
 
 def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[Kind]:
-    """How many devices of each class the nodes have."""
+    """Number of devices of each class on the nodes."""
     return [
         Kind(
             tuple((group, rank) for group, rank, _node in members),
@@ -175,7 +175,7 @@ def _groups(instance: Instance, objective: Objective) -> list[_Group] | None:
         matchers = tuple(one.matcher for one in claim.requests[0].alternatives)
         kinds.setdefault((unit.priority, unit.nodes, matchers), []).append(unit.claims[0])
     usage, position = Usage(instance), objective.node_rank
-    # Devices of a network have equal sets of nodes, each of which is looked at once.
+    # Network devices have equal sets of nodes, each of which is processed once.
     sets = {device.nodes: device.nodes & position.keys() for device in instance.devices}
     groups = []
     for (priority, nodes, matchers), claims in kinds.items():
@@ -199,7 +199,7 @@ def _first_nodes(
     nodes: frozenset[str] | None,
     position: t.Mapping[str, int],
 ) -> dict[frozenset[str], int]:
-    """The position of the first node of each set on which a claim may be, where there is one."""
+    """The position of the first node of each set on which a claim may be, if any."""
     found: dict[frozenset[str], int] = {}
     for each, there in sets.items():
         positions = [position[node] for node in there if nodes is None or node in nodes]
@@ -218,7 +218,7 @@ def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
 
 
 def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
-    """Devices by the groups that may use them, at which rank, and by their watts."""
+    """Devices by the groups that may use them, with the rank, and by their watts."""
     members: dict[int, list[tuple[int, int, int]]] = {}
     for number, group in enumerate(groups):
         for device, rank in group.rank.items():
@@ -231,9 +231,9 @@ def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
 
 
 class _Costs:
-    """What a pair adds to rank, watts and names, as one number.
+    """Cost of a pair: rank, watts and names as one number.
 
-    ``by_name`` is False where these would be too large with names; then names are left out.
+    ``by_name`` is False if this number would be too large with names; names are then left out.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class _Costs:
         devices = {device for group in groups for device in group.rank}
         of_several = {device for group in groups for device in group.first}
         everywhere = objective.node_rank
-        # The node of a device of several depends on the claim: see pair.
+        # The node of a device with several nodes depends on the claim: see pair.
         self.names = {device: device + 1 for device in devices}
         for device in devices - of_several:
             self.names[device] += sum(
@@ -266,12 +266,12 @@ class _Costs:
         return self.watt * milliwatts + (self.names[device] if self.by_name else 0)
 
     def least_names(self, claims: int) -> int:
-        """A bound: the first devices, whichever claims they are for."""
+        """Lower bound: the first devices, for any claims."""
         return sum(sorted(self.names.values())[:claims])
 
 
 class _Flow:
-    """Priorities → groups → classes of devices → devices, at the least cost."""
+    """Flow of minimal cost: priorities → groups → classes of devices → devices."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class _Flow:
         return int(self._flow.add_arc_with_capacity_and_unit_cost(tail, head, capacity, cost))
 
     def run(self) -> dict[int, list[int]] | None:
-        """The devices of each group; None where not so many claims can be satisfied."""
+        """The devices of each group; None if this number of claims cannot be satisfied."""
         if self._flow.solve() != self._flow.OPTIMAL:
             return None
         taken: dict[int, list[int]] = {}
@@ -325,7 +325,7 @@ class _Flow:
 def _allocations(
     instance: Instance, groups: t.Sequence[_Group], given: t.Mapping[int, list[int]]
 ) -> Claims:
-    """The first claims of each group get the first of its devices."""
+    """Allocations in which the first claims of each group get its first devices."""
     claims: Claims = [None] * len(instance.claims)
     everywhere = {node.name for node in instance.nodes}
     for number, devices in given.items():

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The search that Kubernetes makes: depth first, devices in published order, the first answer.
+"""Kubernetes' search: depth first, devices in published order, the first answer.
 
 Source: structured allocator of k8s.io/dynamic-resource-allocation. Claims, requests, alternatives
 and devices are tried in their order; the devices of one request ascend, so each set of them is
-tried once. There is no look-ahead, so that "no" can take long: hence the limits.
+tried once. There is no look-ahead, so a proof of infeasibility can take long: hence the limits.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 
 
 class OutOfTime(Exception):
-    """The limit ended the search before it knew."""
+    """The limit ended the search before an answer."""
 
 
 class SelectorFailed(Exception):
-    """The search met a device on which a selector of a claim fails; ``claim`` is its position."""
+    """The search met a device on which a claim's selector fails; ``claim`` is its position."""
 
     def __init__(self, claim: int, reason: str) -> None:
         super().__init__(reason)
@@ -100,10 +100,10 @@ class _Place:
 
 
 class Search:
-    """Looks for devices for one unit on one node; what it finds is taken from the usage.
+    """Searches devices for one unit on one node, and takes them from the usage.
 
-    A ``strict`` search ends with SelectorFailed where it meets a device that a selector fails on,
-    as Kubernetes does; any other does not take such a device.
+    A ``strict`` search ends with SelectorFailed at a device on which a selector fails, as in
+    Kubernetes; any other search skips such a device.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class Search:
     def run(
         self, unit: Unit, node: str, most_steps: int | None = None
     ) -> tuple[ClaimAllocation, ...] | None:
-        """The first answer in the order of trying; None where there is none.
+        """The first answer in search order; None if there is none.
 
-        Raises OutOfTime, also after ``most_steps`` devices that were tried, and SelectorFailed.
+        Raises OutOfTime, also after ``most_steps`` tried devices, and SelectorFailed.
         """
         self._last_step = None if most_steps is None else self.steps + most_steps
         self._unit, self._node = unit, node
@@ -146,14 +146,14 @@ class Search:
         return self._answer() if self._found else None
 
     def _first_of(self, claim: int, request: int) -> _Place | None:
-        """Where the search goes on when everything before this request is chosen."""
+        """The next point of the search after all earlier requests are chosen."""
         while claim < len(self._claims) and request >= len(self._claims[claim].requests):
             claim, request = claim + 1, 0
         self._found = claim >= len(self._claims)
         return None if self._found else _Place(claim, request)
 
     def _advance(self) -> _Place | None:
-        """Choose at the end of the trail, going back where nothing is left to choose."""
+        """Choose at the end of the trail; backtrack if nothing is left to choose."""
         while self._trail:
             place = self._trail[-1]
             self._undo(place)
@@ -175,13 +175,13 @@ class Search:
         )
 
     def _choose(self, place: _Place) -> bool:
-        """Take the next device that will do; False where neither it nor an alternative is left."""
+        """Take the next suitable device; False if neither a device nor an alternative is left."""
         alternatives = self._claims[place.claim].requests[place.request].alternatives
         while place.alternative < len(alternatives):
             alternative = alternatives[place.alternative]
             if self._choose_device(place, alternative):
                 return True
-            # Only where the request begins may another alternative be taken.
+            # The alternative may change only at the beginning of the request.
             if place.taken:
                 return False
             place.alternative, place.next_candidate = place.alternative + 1, 0
@@ -197,7 +197,7 @@ class Search:
             raise SelectorFailed(self._unit.claims[place.claim], next(iter(failing.values())))
         if not self._may_begin(place, alternative, len(candidates)):
             return False
-        # Of all devices there is one choice: the next one, or none.
+        # A request for every device has one choice: the next one, or none.
         fixed = alternative.every_device
         last = min(place.taken + 1, len(candidates)) if fixed else len(candidates)
         while place.next_candidate < last:
@@ -216,7 +216,7 @@ class Search:
         return False
 
     def _may_begin(self, place: _Place, alternative: Alternative, candidates: int) -> bool:
-        """Whether the alternative can be had at all, judged before its first device."""
+        """Whether the alternative is possible at all, before its first device."""
         if place.taken or place.next_candidate:
             return True
         wanted = candidates if alternative.every_device else alternative.count
@@ -282,7 +282,7 @@ class Search:
         )
 
     def _gathered(self, place: _Place, alternative: Alternative, capacity: str) -> int:
-        """What the devices of this request have together, up to the end of the trail."""
+        """Total amounts of this request's devices, up to the end of the trail."""
         return sum(
             self._contribution(other, alternative, capacity)
             for other in self._trail
@@ -308,7 +308,7 @@ class Search:
     def _needed(
         self, place: _Place, alternative: Alternative, device: int, left: Amounts
     ) -> Amounts:
-        """Of what a device has left, the part that is still missing, in whole portions."""
+        """The missing part of the request from a device's free amount, in whole portions."""
         needed: dict[str, int] = {}
         for name, amount in alternative.totals.items():
             missing = amount - self._gathered(place, alternative, name)
@@ -340,7 +340,7 @@ class Search:
 def first_failing(
     instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
 ) -> SelectorFailed | None:
-    """The first device on the node that nobody has, and that a selector of the unit fails on."""
+    """The first free device on the node on which a selector of the unit fails."""
     for claim in unit.claims:
         for request in instance.claims[claim].requests:
             for alternative in request.alternatives:
@@ -352,6 +352,6 @@ def first_failing(
 
 
 def shape_of(instance: Instance, unit: Unit) -> t.Hashable:
-    """A key that is equal for units that ask for the same on the same nodes."""
+    """A key that is equal for equivalent units on the same nodes."""
     claims: t.Sequence[Claim] = [instance.claims[claim] for claim in unit.claims]
     return unit.nodes, unit.common, tuple(claim.shape() for claim in claims)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sums of amounts in CP-SAT, which counts in 64 bits: exact for any amounts of Kubernetes.
+"""Exact sums of Kubernetes amounts in CP-SAT, which has 64-bit integers.
 
-9 Pi in thousandths are more than 2^63. So amounts are divided by their common divisor, and none
-counts for more than what is asked or there. What is still too large is written in two digits.
+9 Pi in thousandths exceed 2^63. So amounts are divided by their common divisor, and capped at the
+requested or available amount. Amounts that are still too large are written in two digits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-# Well below 2^63: the solver adds such sums up.
+# Well below 2^63, because the solver adds such sums.
 _LARGEST_SUM = 1 << 58
 _DIGIT = 1 << 40
 
@@ -26,11 +26,11 @@ class Part(t.NamedTuple):
 
 
 def add_at_most(model: t.Any, parts: t.Iterable[Part], limit: int) -> None:
-    """Let the parts be no more than ``limit`` together; less than nothing is nothing."""
+    """Bound the sum of the parts by ``limit``; a negative limit counts as 0."""
     counted = [part for part in parts if part.amount > 0]
     limit = max(0, limit)
     for part in counted:
-        # A variable for several may still be used for some of them.
+        # A variable for several parts may still be used for some of them.
         if part.amount > limit:
             model.add(part.times == 0)
     counted = [part for part in counted if part.amount <= limit]
@@ -49,7 +49,7 @@ def add_at_most(model: t.Any, parts: t.Iterable[Part], limit: int) -> None:
 
 
 def add_at_least(model: t.Any, parts: t.Iterable[Part], amount: int, taken: t.Any) -> None:
-    """Let the parts be at least ``amount`` together where ``taken``, a truth, holds."""
+    """Require a sum of at least ``amount`` if the literal ``taken`` holds."""
     counted = [part for part in parts if part.amount > 0]
     if amount <= 0:
         return
@@ -58,7 +58,7 @@ def add_at_least(model: t.Any, parts: t.Iterable[Part], amount: int, taken: t.An
         return
     divisor = math.gcd(*(part.amount for part in counted))
     amount = -(-amount // divisor)
-    # More of one than what is asked counts as that: an int times that is at least as much.
+    # A part is capped at the requested amount, because a multiple of that suffices as well.
     counted = [part._replace(amount=min(amount, part.amount // divisor)) for part in counted]
     if max(amount, _sum(counted)) <= _LARGEST_SUM:
         model.add(sum(part.amount * part.times for part in counted) >= amount * taken)
@@ -75,7 +75,7 @@ def _sum(parts: t.Iterable[Part]) -> int:
 
 
 def _digits(parts: t.Sequence[Part]) -> tuple[t.Any, t.Any, int]:
-    """The sums of the high and of the low digits, and how many high digits the low ones may be."""
+    """The sums of the high and of the low digits, and the largest carry of the low digits."""
     high = sum(part.amount // _DIGIT * part.times for part in parts)
     low = sum(part.amount % _DIGIT * part.times for part in parts)
     return high, low, sum(part.amount % _DIGIT * part.most for part in parts) // _DIGIT + 1

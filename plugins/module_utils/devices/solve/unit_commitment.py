@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which nodes to wake for thousands of plain claims, so that these need the fewest watts.
+"""Unit commitment: the nodes to use for thousands of plain claims at the fewest watts.
 
-A node that is awake offers its devices to all claims alike. So the model has a number for each kind
-of claim and each kind of device, wherever it is, and one decision for each node: with these fixed
-the rest is a flow, whose best answers are whole numbers by themselves.
+A node in use offers its devices to all claims equally. So the model has a number for each pair of a
+kind of claims and a kind of devices, independent of nodes, and one binary for each node. With the
+binaries fixed the rest is a flow, which has integral optimal solutions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BRANCHING_NODES = 300
 
 @dataclass(frozen=True)
 class Kind:
-    """Devices that the same claims may use: by which groups at which rank, and where they are."""
+    """Devices that the same claims may use, with the ranks of the groups, and their nodes."""
 
     members: tuple[tuple[int, int], ...]
     milliwatts: int
@@ -32,9 +32,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Demand:
-    """How many claims each group has, its priority, and how many get devices by priority.
+    """Number of claims of each group, its priority, and number of satisfied claims by priority.
 
-    ``rank`` is the sum of ranks that may be taken.
+    ``rank`` is the allowed sum of ranks.
     """
 
     sizes: t.Sequence[int]
@@ -46,10 +46,10 @@ class Demand:
 def nodes_to_wake(
     kinds: t.Sequence[Kind], wake: t.Mapping[str, int], demand: Demand, limits: Limits
 ) -> tuple[frozenset[str] | None, int, bool]:
-    """The nodes, those that are awake among them; a bound in mW; and whether that is reached.
+    """The nodes, including those in use already; a bound in mW; and whether it is reached.
 
-    ``wake`` has the milliwatts of each node, 0 for one that is awake. Without nodes there was no
-    answer within the limit.
+    ``wake`` has the milliwatts of each node, 0 for a node in use. Without nodes there was no answer
+    within the limit.
     """
     model, awake = _model(kinds, wake, demand)
     solution = solve(model, limits, _BRANCHING_NODES)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The host agent: one of a Provisioning's agents reads BMCs, by Lease; the others stand by.
+"""The host agent: the holder of a Provisioning's Lease reads BMCs, the others stand by.
 
 The Lease has the name of the Deployment. An agent that ends releases it, and one that dies loses it
 after 15 seconds.
@@ -41,7 +41,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import (
 )
 
 PERIOD_SECONDS = 300.0
-# Less than the grace period of the pods, because a stop waits for BMCs that are being asked.
+# Less than the grace period of the pods, because a stop waits for running requests to BMCs.
 TIMEOUT_SECONDS = 60.0
 _LOOKS_AT_LEASE_SECONDS = (1.0, 3.0)
 _JITTER = (0.9, 1.1)
@@ -50,7 +50,7 @@ _LONGEST_LINE = 2000
 
 
 class _Stopped(Exception):
-    """The program was told to end while it stood by."""
+    """The program got a signal to end while it stood by."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _seconds(least: float) -> t.Callable[[str], float]:
 def main(
     arguments: t.Sequence[str] | None = None, environment: t.Mapping[str, str] | None = None
 ) -> int:
-    """The container's program: 0 when it was told to end, 1 with one sentence when it cannot go on.
+    """The container's program: 0 after a signal to end, 1 with one sentence if it fails.
 
     The kubeconfig in $WATTWISE_KUBECONFIG names the API server, else the pod's account does.
     """

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One round of a host agent: read the BMCs of a Provisioning's hosts, and store what they tell.
+"""One round of a host agent: read the BMCs of a Provisioning's hosts, and store the facts.
 
 A host is read if the Provisioning holds it or may take it, and if it has a Redfish address and a
 Secret.
-Passwords go to the address in the same BareMetalHost that names the Secret, as Metal3 sends them,
-but never over plain HTTP or to a BMC whose certificate nothing confirms.
+Passwords go to the address in the same BareMetalHost that names the Secret, as in Metal3, but never
+over plain HTTP or to a BMC with an unverified certificate.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_addre
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
 
 FIELD_MANAGER = "wattwise-host-agent"
-# BMCs that are asked at once. Their answers have a budget each, and a pod has 256 MiB.
+# Number of concurrent BMCs. Each answer has a budget, and a pod has 256 MiB.
 CONCURRENCY = 8
-# Hosts in error may be in error because of their hardware.
+# The hardware may be the cause of a host's error.
 _READ_ALL_THE_SAME = ("error", "address")
 
 Say = t.Callable[[str], None]
 
 
 class Rounds:
-    """Rounds for one Provisioning. What they remember is about accounts and told failures.
+    """Rounds for one Provisioning, with a memory of accounts and reported failures.
 
-    ``say`` gets a sentence about each host whose state of being read has changed.
+    ``say`` gets a sentence about each host that became readable or unreadable.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Rounds:
     def run(self, guard: Guard, stop: threading.Event) -> None:
         """Read all hosts, some at once, until ``stop`` is set. Writes need ``guard``.
 
-        Raises WattwiseError where the cluster does not answer, and LeaseLost.
+        Raises WattwiseError if the cluster does not answer, and LeaseLost.
         """
         hosts = self._hosts()
         names = {host_text(host) for host in hosts}
@@ -94,7 +94,7 @@ class Rounds:
             (text(member(obj, "metadata", "namespace")), text(member(obj, "metadata", "name"))): obj
             for obj in host_hardware.list_objects(self._kube, self._host_namespaces)
         }
-        # BMCs that did not answer wait together, and keep no other host waiting.
+        # BMCs without an answer are read together, so that they delay no other host.
         hosts.sort(key=lambda host: bool(self._told.get(host_text(host))))
         for start in range(0, len(hosts), CONCURRENCY):
             if stop.is_set():
@@ -103,7 +103,7 @@ class Rounds:
             self._refresh(hosts[start : start + CONCURRENCY], stored, guard)
 
     def _hosts(self) -> list[Host]:
-        """The hosts to read, as their inspection tells them, by name."""
+        """The hosts to read, with inspected hardware, by name."""
         namespace, name = self._place
         resource = self._kube.resource(provisioning.API_VERSION, provisioning.KIND)
         found = self._kube.find(resource.path(name, namespace))
@@ -159,7 +159,7 @@ class Rounds:
             self._tell(host_text(host), problem or problems.get(host_text(host), ""))
 
     def _tell(self, name: str, problem: str) -> None:
-        """Say what keeps a host from being read, once, and that it is read again."""
+        """Report once why a host is unreadable, and when it is read again."""
         before = self._told.get(name)
         if problem and problem != before:
             self._say(f"cannot read all hardware of {name}: {problem}")
@@ -176,14 +176,14 @@ def _target(host: Host) -> PollTarget:
         endpoint=endpoint,
         kind="Redfish",
         where=f"BareMetalHost {host_text(host)}",
-        # The namespace keeps tokens of its service accounts from being sent.
+        # By the namespace, tokens of its service accounts are recognised and never sent.
         named=Named(secret=secret, namespace=host.namespace),
         extra={"system": system},
     )
 
 
 def _store(kube: Kube, host: Host, read: t.Callable[[], Result], before: t.Any) -> str:
-    """Write the spec that is read if it has changed; the reason where that is not possible."""
+    """Write the spec if it has changed; return the reason of a failure."""
     spec = guarded(Subject(host_hardware.KIND, host.name, host.namespace), read)
     if isinstance(spec, Finding):
         return spec.problem

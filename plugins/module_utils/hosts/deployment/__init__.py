@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What carries out a Provisioning: reserved hosts, the installer Job, agents, and the status.
+"""Execution of a Provisioning: reserved hosts, the installer Job, agents, and the status.
 
-All but the reservation is computed from values; ``reconcile`` reads and writes.
+Everything except the reservation is computed from values; ``reconcile`` reads and writes.
 """

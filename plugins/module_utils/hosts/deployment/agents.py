@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Agent pods of a Provisioning: their Deployment, and the names of those that live."""
+"""Agent pods of a Provisioning: their Deployment, and the names of live pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PODS = 1000
 # The environment of the agents.
 NAME_VARIABLE, NAMESPACE_VARIABLE = "PROVISIONING_NAME", "PROVISIONING_NAMESPACE"
 HOST_NAMESPACES_VARIABLE = "HOST_NAMESPACES"
-# Longer than agents wait for BMCs that are being asked.
+# Longer than agents wait for running requests to BMCs.
 _GRACE_SECONDS = 75
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -41,7 +41,7 @@ def deployment_name(name: str) -> str:
 def selector(name: str) -> dict[str, str]:
     """The labels of the agents. Values have 63 characters at most, names of resources more."""
     if len(name) > _LONGEST_VALUE:
-        # Another long name may begin alike.
+        # Another long name may have the same beginning.
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         name = f"{name[: _LONGEST_VALUE - len(digest) - 1]}-{digest}"
     return {AGENT_LABEL: name}
@@ -101,7 +101,7 @@ def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
 
 
 def agent_names(pods: t.Sequence[t.Any]) -> list[str]:
-    """Names of the pods that live: neither ended nor about to."""
+    """Names of live pods, neither ended nor terminating."""
     names = [
         text(member(pod, "metadata", "name"))
         for pod in pods

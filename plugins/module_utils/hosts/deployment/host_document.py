@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The hosts document: each host with its rack, role, capabilities and the reason, for the report."""
+"""The hosts document, with each host's rack, role, capabilities and reason, for the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
 
 
 def hosts_document(answer: Answer, cluster: str) -> dict[str, t.Any]:
-    """All hosts that the assignment knows, those with a role first."""
+    """All hosts of the assignment, hosts with a role first."""
     roles: dict[HostKey, list[Assigned]] = {}
     for each in answer.assignments:
         roles.setdefault(key_of(each.host), []).append(each)
@@ -42,7 +42,7 @@ def hosts_document(answer: Answer, cluster: str) -> dict[str, t.Any]:
 
 
 def _facts(host: Host) -> dict[str, t.Any]:
-    """Where a host is and what it can do; None for what nobody told."""
+    """Place and capabilities of a host; None for unknown facts."""
     hardware = host.hardware
     ports = [port.can_sriov for port in hardware.network_interfaces]
     is_known = any(can is not None for can in ports)

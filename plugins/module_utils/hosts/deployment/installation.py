@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The installer Job of a cluster: what it depends on, and how far it came.
+"""The installer Job of a cluster: its inputs and its progress.
 
-The Job runs once for equal inputs. The status keeps the outcome, so a Job that somebody or its time
-to live removed is not made again.
+The Job runs once for equal inputs. The status keeps the outcome, so a Job that was deleted, or
+removed after its time to live, is not made again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Installation:
 def inputs_of(
     request: Request, files: t.Mapping[str, str], image: str, annotations: t.Mapping[str, t.Any]
 ) -> str:
-    """The digest of all that the installer gets."""
+    """The digest of all inputs of the installer."""
     given = {
         "files": dict(files),
         "image": image,
@@ -65,7 +65,7 @@ def inputs_of(
 
 
 def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
-    """The run that a status tells; None where it tells none that can be read."""
+    """The run in a status; None without a readable one."""
     found = status.get("installation")
     inputs, outcome = text(member(found, "inputs")), member(found, "outcome")
     if not inputs or outcome not in OUTCOMES:
@@ -74,7 +74,7 @@ def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
 
 
 def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Installation:
-    """How far the Job came. A failed one has the last words of its pod."""
+    """Progress of the Job. A failed one has the last log line of its pod."""
     inputs = text(member(job, "metadata", "annotations", INPUTS_ANNOTATION))
     status = member(job, "status")
     over = {
@@ -90,7 +90,7 @@ def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Inst
 
 
 def _last_words(pods: t.Sequence[t.Any]) -> str:
-    """The last line that a container left; FallbackToLogsOnError makes that the end of its log."""
+    """The last line of a container's message, by FallbackToLogsOnError the end of its log."""
     for status in _containers(pods):
         ended = member(status, "state", "terminated")
         if whole(member(ended, "exitCode")) == 0:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hosts that a Provisioning reserves, marks on their BareMetalHosts, and releases.
+"""Reservation of hosts by marks on their BareMetalHosts, and release.
 
-Each mark is written on condition of the version that was read. Of two writers one is refused, reads
-again, and finds another host. No host is shared, whoever else writes: Metal3, Cluster API or another
+Each mark is written on condition of the version that was read. One of two writers is refused, reads
+again, and finds another host. No host is shared with other writers: Metal3, Cluster API or another
 Provisioning.
 """
 
@@ -46,7 +46,7 @@ Labels = t.Mapping[HostKey, t.Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Change:
-    """The change of one host's mark; ``patch`` is a JSON merge patch."""
+    """A change of one host's mark; ``patch`` is a JSON merge patch."""
 
     host: Host
     patch: t.Mapping[str, t.Any]
@@ -73,7 +73,7 @@ def reserving(hosts: t.Sequence[Host], wanted: Labels, owner: Owner, mark: Mark)
 
 
 def releasing(hosts: t.Sequence[Host], kept: t.Container[HostKey], owner: Owner) -> list[Change]:
-    """Changes that take the marks of this owner away from all hosts other than the kept ones."""
+    """Changes that remove this owner's marks from all hosts except the kept ones."""
     changes = []
     for host in hosts:
         if key_of(host) in kept or host.source != HOST_KIND:
@@ -85,9 +85,9 @@ def releasing(hosts: t.Sequence[Host], kept: t.Container[HostKey], owner: Owner)
 
 
 def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Change]:
-    """Write each change if its host is as it was read; the refused ones are returned.
+    """Write each change if its host is unchanged; return the refused ones.
 
-    Raises ApiError for anything other than a host that somebody changed or deleted.
+    Raises ApiError for any failure other than a changed or deleted host.
     """
     query = {"dryRun": "All"} if check_mode else {}
     resource = kube.resource(HOST_VERSION, HOST_KIND)

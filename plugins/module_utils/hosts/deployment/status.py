@@ -31,7 +31,7 @@ _SAME = ("role", "label", "host", "namespace", "ip", "mac")
 
 @dataclass(frozen=True)
 class Agents:
-    """Agent pods: how many are wanted, whether there is an image, and which live."""
+    """Agent pods: the wanted number, whether there is an image, and the live pods."""
 
     replicas: int
     has_image: bool
@@ -40,9 +40,10 @@ class Agents:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run has found. ``answer`` is None where the run did not get as far as hosts.
+    """Results of a run.
 
-    ``installation`` is None without an installer; ``obstacle`` says why it does not start.
+    ``answer`` is None if the run ended before the hosts. ``installation`` is None without an
+    installer; ``obstacle`` is the reason why it does not start.
     """
 
     answer: Answer | None = None
@@ -53,7 +54,7 @@ class Seen:
 
 
 def status_of(seen: Seen, generation: int, stored: Object) -> Status:
-    """The status after a run. Hosts and pods that it did not reach are as they were."""
+    """The status after a run. Hosts and pods that it did not reach are unchanged."""
     status: Status = {name: stored[name] for name in _KEPT if stored.get(name)}
     status["observedGeneration"] = generation
     if seen.answer is not None:
@@ -75,7 +76,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
 
 
 def reserving_status(answer: Answer, stored: Object) -> Status | None:
-    """The stored status with the hosts of the answer; None where it has them already."""
+    """The stored status with the hosts of the answer; None if it has them already."""
     made = _hosts(answer, stored)
     before, after = (
         sorted(map(_identity, objects(each.get("assignments")))) for each in (stored, made)
@@ -90,7 +91,7 @@ def _hosts(answer: Answer, stored: Object) -> Status:
     entries = []
     for each in answer.assignments:
         entry = {name: value for name, value in each.as_dict().items() if value}
-        # The first reason stays: later ones add that the host had its role before.
+        # The first reason stays, because later ones add that the host had its role before.
         kept = before.get(_identity(entry))
         entry["why"] = kept if isinstance(kept, str) else told_text(entry.get("why", ""))
         entries.append(entry)
@@ -159,7 +160,7 @@ def _ready(conditions: t.Sequence[Condition], failure: Failure | None) -> Condit
 
 
 def _kept(stored: Object, name: str) -> Condition | None:
-    """A condition as it was; a run that ended before it says nothing about it."""
+    """A condition unchanged, because the run ended before it."""
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
         if each.get("type") == name and all(isinstance(part, str) for part in parts):

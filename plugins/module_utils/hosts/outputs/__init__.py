@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What comes out of an assignment: inventories, SSH access, objects of the cluster.
+"""Outputs of an assignment: inventories, SSH access, objects of the cluster.
 
 Imports ``roles``. Every name and address from hosts is checked where it is written.
 """

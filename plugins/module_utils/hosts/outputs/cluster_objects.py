@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects of a cluster that come from an assignment: ConfigMap, installer Job, labels for Metal3."""
+"""Objects of an assignment in the cluster: ConfigMap, installer Job, labels for Metal3."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _metadata(name: str, cluster: str, namespace: str) -> Object:
 
 
 def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[Object]:
-    """The labels by which Metal3 finds the hosts of a cluster; a master that works is a master."""
+    """The labels by which Metal3 finds the hosts of a cluster; master precedes worker."""
     found: dict[tuple[str, str], Object] = {}
     for each in assignments:
         labels = {CLUSTER_LABEL: cluster, ROLE_LABEL: _ROLE_VALUES[each.role]}
@@ -79,7 +79,7 @@ def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[Object]
 
 
 def cluster_api_values(assignments: t.Sequence[Assigned], request: Request, cluster: str) -> Object:
-    """The part of the values of ICN's chart ``cluster`` that an assignment decides."""
+    """The values of ICN's chart ``cluster`` that an assignment decides."""
     roles = [entry["labels"][ROLE_LABEL] for entry in host_labels(assignments, cluster)]
     values: Object = {
         "clusterName": cluster,
@@ -156,7 +156,7 @@ def _installer(request: Request, cluster: str, image: str) -> Object:
             {"name": "files", "mountPath": f"{folder}/{_HOSTS_FILE}", "subPath": _HOSTS_FILE},
             {"name": "ssh", "mountPath": _SSH, "readOnly": True},
         ],
-        # The end of the log is what the status tells of a failure.
+        # The status shows the end of the log after a failure.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,

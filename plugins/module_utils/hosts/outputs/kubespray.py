@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Inventories of an assignment: for kubespray of today, and the hosts.ini of the BPA operator.
+"""Inventories of an assignment for current kubespray, and the hosts.ini of the BPA operator.
 
-Everything that comes from hosts is checked once more where it is written, because each line of an
-inventory may run a command on the controller.
+Every value from hosts is checked again before it is written, because each line of an inventory may
+run a command on the controller.
 
-kubespray's own ansible.cfg forgets host keys and does not check them. Variables of the inventory go
-before it.
+kubespray's own ansible.cfg forgets host keys and does not check them. Variables of the inventory
+override it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def kubespray_inventory(
     names: GroupNames = "current",
     known_hosts_file: str = "",
 ) -> dict[str, t.Any]:
-    """The inventory as Ansible's YAML plugin reads it; ``access`` is by label."""
+    """The inventory in the form of Ansible's YAML plugin; ``access`` is by label."""
     control_plane, node, cluster = _NAMES[names]
     masters = labels_of(assignments, "master")
     members = etcd_members(masters) if names == "current" else masters
@@ -100,7 +100,7 @@ def _host(assigned: Assigned, access: SshAccess) -> dict[str, t.Any]:
 
 
 def _connection(known_hosts_file: str) -> dict[str, t.Any]:
-    """Variables that keep host keys checked, whatever ansible.cfg says."""
+    """Variables that enable the check of host keys, regardless of ansible.cfg."""
     path = file_path(known_hosts_file, "known_hosts_file")
     known = f" -o UserKnownHostsFile={path}" if path else ""
     return {
@@ -165,7 +165,7 @@ def _host_lines(assignments: t.Sequence[Assigned], access: Access) -> list[str]:
             f"{inventory_name(each.label, 'label')}  ansible_ssh_host={address} "
             f"ansible_ssh_port={way.port or DEFAULT_PORT}"
         )
-        # The original leaves the user to kubespray, which takes root.
+        # The original leaves the user to kubespray, which uses root.
         if way.user not in ("", _ORIGINAL_USER):
             line += f" ansible_ssh_user={user_name(way.user, 'user')}"
         lines[each.label] = line

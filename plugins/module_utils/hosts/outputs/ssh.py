@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a host is reached by SSH: user, port, key and host keys, and the text of known_hosts.
+"""SSH access to hosts: user, port, key and host keys, and the text of known_hosts.
 
-Sources, the most specific first: what the inventory says of the host, the host's own user data, the
-Secret that the Provisioning names, and its field ``ssh``. There is no default password, a password
-is never taken over, and the host keys are those that somebody told: nobody asks the network.
+Sources, the most specific first: the host's variables in the inventory, its user data, the Secret
+that the Provisioning names, and its field ``ssh``. There is no default password, passwords are
+never copied, and host keys come only from these sources, never from the network.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
 )
 
 DEFAULT_PORT = 22
-# For ansible_ssh_args: kubespray's ansible.cfg has -o UserKnownHostsFile=/dev/null there, and of two
-# values ssh takes the first.
+# For ansible_ssh_args: kubespray's ansible.cfg has -o UserKnownHostsFile=/dev/null there, and ssh
+# uses the first of two values.
 SSH_ARGUMENTS = "-o ControlMaster=auto -o ControlPersist=30m -o StrictHostKeyChecking=yes"
 SECRET_KEY = "ssh-privatekey"  # the key of a Secret of type kubernetes.io/ssh-auth
 
@@ -48,7 +48,7 @@ _LONGEST_KEY = 8192
 _LONGEST_FILE = 1024 * 1024
 _LONGEST_USER_DATA = 64 * 1024
 _CLOUD_CONFIG = "#cloud-config"
-# The keys of cloud-init's ssh_keys for types that are in use; ssh-dss is in use no longer.
+# The keys of cloud-init's ssh_keys for current types; ssh-dss is obsolete.
 _PUBLIC_KEYS = ("ecdsa_public", "ed25519_public", "rsa_public")
 _OF_SECRET = ("user", "port", "known_hosts")
 _REVOKED = "@revoked"
@@ -58,7 +58,7 @@ _PATH = re.compile(r"[\w./~@+-]+", re.ASCII)
 
 @dataclass(frozen=True)
 class SshAccess:
-    """What one source says, or all together. ``private_key`` is a path, never a key.
+    """SSH access from one source, or from all together. ``private_key`` is a path, never a key.
 
     ``host_keys`` are public keys such as ``ssh-ed25519 AAAA…``.
     """
@@ -69,7 +69,7 @@ class SshAccess:
     host_keys: tuple[str, ...] = ()
 
     def or_else(self, other: SshAccess) -> SshAccess:
-        """What this source says, and what the other says where this one says nothing."""
+        """This access, completed by the other one."""
         return SshAccess(
             self.user or other.user,
             self.port or other.port,
@@ -78,12 +78,12 @@ class SshAccess:
         )
 
     def without(self, revoked: t.Container[str]) -> SshAccess:
-        """This access without the host keys that are revoked."""
+        """This access without revoked host keys."""
         return replace(self, host_keys=tuple(key for key in self.host_keys if key not in revoked))
 
 
 def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
-    """The access that the sources give together, the most specific first."""
+    """The combined access of the sources, the most specific first."""
     found = SshAccess()
     for source in sources:
         found = found.or_else(source)
@@ -91,7 +91,7 @@ def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
 
 
 def public_key(value: t.Any, path: str) -> str:
-    """A public key without its comment, in one form. Raises InvalidField for anything else."""
+    """A public key without its comment, normalised. Raises InvalidField for anything else."""
     words = value.split() if isinstance(value, str) and len(value) <= _LONGEST_KEY else []
     problem = f"{shown(value)} is not a public key; write one such as ssh-ed25519 AAAA…"
     if len(words) < 2 or words[0] not in _KEY_TYPES:
@@ -101,17 +101,17 @@ def public_key(value: t.Any, path: str) -> str:
     except (binascii.Error, ValueError):
         raise InvalidField(path, problem) from None
     length = int.from_bytes(blob[:4], "big")
-    # A key says its own type first; otherwise it is something else.
+    # A key begins with its own type; otherwise it is no key.
     if blob[4 : 4 + length] != words[0].encode() or len(blob) <= 4 + length:
         raise InvalidField(path, problem)
     return f"{words[0]} {base64.b64encode(blob).decode()}"
 
 
 def access_of_secret(obj: t.Any) -> tuple[SshAccess, str, list[str]]:
-    """User and port of a Secret, the text of its known_hosts, and doubts about it.
+    """User and port of a Secret, the text of its known_hosts, and warnings about it.
 
-    Its private key is not read: the installer mounts it. Other keys are not read either. Raises
-    InvalidField.
+    Its private key is not read, because the installer mounts it. Other keys are not read either.
+    Raises InvalidField.
     """
     given = mapping(obj, "Secret")
     encoded, plain = (mapping(given.get(part), part) for part in ("data", "stringData"))
@@ -145,7 +145,7 @@ def _decoded(value: t.Any, key: str) -> str:
 def access_of_user_data(content: t.Any, path: str) -> SshAccess:
     """The user that cloud-init makes with keys, and the host keys that it installs.
 
-    Anything other than a ``#cloud-config`` says nothing. Raises InvalidField.
+    Anything other than a ``#cloud-config`` gives nothing. Raises InvalidField.
     """
     given = text(content, path)
     if len(given) > _LONGEST_USER_DATA or not given.startswith(_CLOUD_CONFIG):
@@ -172,7 +172,7 @@ def access_of_user_data(content: t.Any, path: str) -> SshAccess:
 
 
 def access_of_inventory(given: t.Any, path: str) -> SshAccess:
-    """What an inventory says of a host: user, port, private_key_file and host_keys."""
+    """An inventory's variables of a host: user, port, private_key_file and host_keys."""
     fields = mapping(given, path)
     for name in fields:
         if name in _PASSWORDS:
@@ -191,7 +191,7 @@ def access_of_inventory(given: t.Any, path: str) -> SshAccess:
 
 
 def file_path(value: t.Any, path: str) -> str:
-    """The path of a file as it may stand in an inventory; empty for None."""
+    """The path of a file, checked for an inventory; empty for None."""
     given = text(value, path)
     if given and (not _PATH.fullmatch(given) or given.startswith("-")):
         raise InvalidField(
@@ -203,8 +203,8 @@ def file_path(value: t.Any, path: str) -> str:
 def keys_in_known_hosts(content: str, address: str, port: int) -> tuple[str, ...]:
     """The keys that a known_hosts file has for an address, also in hashed lines.
 
-    Lines with a marker, such as ``@revoked``, and patterns give no key. Unreadable lines count for
-    nothing, as for OpenSSH.
+    Lines with a marker, such as ``@revoked``, and patterns give no key. Unreadable lines are
+    ignored, as in OpenSSH.
     """
     name = known_name(address, port)
     found = []
@@ -224,7 +224,7 @@ def keys_in_known_hosts(content: str, address: str, port: int) -> tuple[str, ...
 def revocations(content: str) -> dict[str, str]:
     """The ``@revoked`` lines of a known_hosts file, by line, with the key of each.
 
-    The whole file counts: a revocation that nobody reads would be a key that is trusted.
+    The whole file counts, because a key with an unread revocation would be trusted.
     """
     found = {}
     for line in content.splitlines():
@@ -253,7 +253,7 @@ def _is_name(given: str, name: str) -> bool:
 
 
 def known_name(address: str, port: int) -> str:
-    """An address as known_hosts names it: brackets and port where that is another than 22."""
+    """An address in the form of known_hosts, with brackets and port for ports other than 22."""
     return address if port in (0, DEFAULT_PORT) else f"[{address}]:{port}"
 
 

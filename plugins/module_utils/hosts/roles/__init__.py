@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The best roles of hosts: requirements, hosts that may be taken, the model, and shortages.
+"""The best roles of hosts: requirements, available hosts, the model, and shortages.
 
 Imports ``host``, ``provisioning``, ``addresses`` and ``facts`` of room ``hosts``, and no outputs.
 ``assignment.assign`` does the work.

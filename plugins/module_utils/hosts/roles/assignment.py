@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which host gets which role: hosts named by MAC address first, then the best of the others.
+"""Assignment of roles: hosts named by MAC address first, then the best of the others.
 
-Levels of the objective, each of which counts before the next: masters spread over racks, all hosts
-that fit an item without a count, least waste, least idle watts, provisioned hosts, former roles.
+The levels of the objective, in order of precedence, are: masters spread over racks, all hosts that
+fit an item without a count, least waste, least idle watts, provisioned hosts, former roles.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Former = t.Mapping[HostKey, tuple[FormerRole, ...]]
 
 @dataclass(frozen=True)
 class Assigned:
-    """One host in one role. A host that is master and worker is there twice."""
+    """One host in one role. A host that is master and worker has two entries."""
 
     role: Role
     label: str
@@ -90,7 +90,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Unassigned:
-    """A host without a role, and why."""
+    """A host without a role, and the reason."""
 
     host: Host
     reason: str
@@ -98,7 +98,7 @@ class Unassigned:
 
 @dataclass(frozen=True)
 class Answer:
-    """The roles of all hosts. Without the outcome ``assigned`` nobody has one."""
+    """The roles of all hosts. Only the outcome ``assigned`` has roles."""
 
     outcome: Outcome
     assignments: tuple[Assigned, ...] = ()
@@ -111,9 +111,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """Request, hosts and what is known about them.
+    """Request, hosts and known facts about them.
 
-    ``former`` are the roles that hosts had. ``curves`` are power curves by the name of the host.
+    ``former`` are the former roles of hosts. ``curves`` are power curves by the name of the host.
     """
 
     request: Request
@@ -133,7 +133,7 @@ class _Choice:
 
 
 def assign(question: Question, limits: Limits) -> Answer:
-    """The best assignment. Raises InvalidInput where the request itself cannot be carried out."""
+    """The best assignment. Raises InvalidInput if the request itself is impossible."""
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
@@ -192,7 +192,7 @@ def _instance(
     for index in taken:
         refused[index] = None
     known = [idle_watts(host, question.curves) for host in hosts]
-    # A host of which nobody knows anything is no better than the worst.
+    # A host without known facts counts as the worst.
     worst = max((each[0] for each in known if each), default=0.0)
     racks: Counter[str | None] = Counter(
         hosts[each.host].rack for each in named if each.item.role == "master"
@@ -277,7 +277,7 @@ def _answer(
 
 
 def _told(level: Level) -> Level:
-    """A level as people count it."""
+    """The value of a level for people."""
     sign = -1 if level.name in MAXIMISED else 1
     scale = TENTHS if level.name == IDLE else 1
     value, bound = sign * level.value, sign * level.bound
@@ -289,7 +289,7 @@ def _told(level: Level) -> Level:
 def _with_items(
     instance: Instance, choices: t.Sequence[_Choice]
 ) -> t.Iterator[tuple[_Choice, Item]]:
-    """Each choice with its item: labels stay with the hosts that had them, else go by name."""
+    """Each choice with its item: hosts keep their labels, else labels go by name."""
     by_group: dict[Group, list[_Choice]] = {}
     for choice in sorted(choices, key=lambda choice: choice.host):
         by_group.setdefault(choice.group, []).append(choice)
@@ -310,9 +310,9 @@ def _with_items(
 
 
 def _labels(instance: Instance, given: t.Sequence[tuple[Item, int]]) -> dict[int, str]:
-    """Names in the inventory: the label of the item, else that of before, else the host's name.
+    """Names in the inventory: the item's label, else the former label, else the host's name.
 
-    Former labels go first, because a host that is new must not take the name of a running node.
+    Former labels go first, because a new host must not get the name of a running node.
     """
     labels = {host: item.label for item, host in given if item.label}
     used = set(labels.values())
@@ -357,7 +357,7 @@ def _unknown(instance: Instance, named: t.Sequence[Named], warnings: tuple[str, 
 def _all_unassigned(
     instance: Instance, named: t.Sequence[Named], why: str
 ) -> tuple[Unassigned, ...]:
-    """All hosts, of an answer that gives nobody a role."""
+    """All hosts, for an answer without roles."""
     taken = {each.host for each in named}
     return (
         *(Unassigned(instance.hosts[n], f"is named by its MAC address, but {why}") for n in taken),
@@ -366,7 +366,7 @@ def _all_unassigned(
 
 
 def _unassigned(instance: Instance, taken: set[int], why: str) -> t.Iterator[Unassigned]:
-    """The hosts beside the taken ones; ``why`` is of a host that fits."""
+    """The hosts without a role; ``why`` is the reason of a fitting host."""
     for index, host in enumerate(instance.hosts):
         if index in taken:
             continue
@@ -376,7 +376,7 @@ def _unassigned(instance: Instance, taken: set[int], why: str) -> t.Iterator[Una
 
 
 def _not_needed(instance: Instance, host: int, why: str) -> str:
-    """The requirement that fails, or the reason of a host that fits."""
+    """The failing requirement, or the reason of a fitting host."""
     failing = []
     for group in instance.groups:
         verdicts = instance.judge.verdicts(group.requirements)[host]

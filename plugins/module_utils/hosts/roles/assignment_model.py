@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The assignment as a mixed-integer model, solved level by level.
 
-Hosts that no level tells apart are one class, so a thousand hosts of five kinds in twenty racks are
-a hundred columns for each demand. Each level is a sum of whole numbers; the next level is solved
-among the optima of those before it.
+Hosts that no level distinguishes are one class, so a thousand hosts of five kinds in twenty racks
+are a hundred columns for each demand. Each level is an integer sum; the next level is solved among
+the optima of the earlier ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Costs = t.Mapping[str, int]
 
 @dataclass(frozen=True)
 class Demand:
-    """How many hosts some equal items want together; None for all that fit, one at least."""
+    """Number of hosts for some equal items together; None for all that fit, at least one."""
 
     is_master: bool
     count: int | None
@@ -36,7 +36,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class HostClass:
-    """Hosts that are equal in everything that the model sees.
+    """Hosts that are equal to the model.
 
     ``costs`` has an entry for each demand that the hosts fit. ``rack`` None is not known.
     """
@@ -48,7 +48,7 @@ class HostClass:
 
 @dataclass(frozen=True)
 class Problem:
-    """Demands, classes, masters that are there already, by rack, and the levels in their order.
+    """Demands, classes, existing masters by rack, and the levels in their order.
 
     ``most_of_a_rack`` bounds the masters of each rack; hosts of unknown rack are then no masters.
     """
@@ -62,7 +62,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of the answer: its value, and the least one that is possible."""
+    """One level of the answer: its value and its lower bound."""
 
     name: str
     value: int
@@ -71,17 +71,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many hosts of each class each demand gets, by (class, demand)."""
+    """Number of hosts of each class for each demand, by (class, demand)."""
 
     taken: t.Mapping[tuple[int, int], int]
     levels: tuple[Level, ...]
     is_proven: bool
 
 
-# A number that is so close to a whole one is whole.
+# Integrality tolerance.
 _WHOLE = 1e-6
 
-# Level of the model itself: how evenly masters lie over racks.
+# Internal level of the model: even spread of masters over racks.
 SPREAD = "spread"
 
 
@@ -159,7 +159,7 @@ class _Model:
 
 
 def shortages(problem: Problem, limits: Limits) -> tuple[int, ...] | None:
-    """Hosts that each demand lacks where as few as possible lack; None where time ends first."""
+    """Missing hosts of each demand, minimised in total; None if time ends first."""
     model = _Model(problem, elastic=True)
     solution = solve(model.linear, limits)
     if not solution.is_optimal:
@@ -168,10 +168,10 @@ def shortages(problem: Problem, limits: Limits) -> tuple[int, ...] | None:
 
 
 def _solve_whole(linear: LinearModel, limits: Limits) -> Solution:
-    """The optimum in whole numbers.
+    """The integer optimum.
 
     With one group of masters the model is a network, and with more it nearly is one: the vertices
-    of its relaxation are whole, which is found several times as fast as by branching.
+    of its relaxation are integral, which is several times as fast as branching.
     """
     relaxed = dataclasses.replace(linear, integer=[False] * len(linear.integer))
     solution = solve(relaxed, limits)
@@ -184,9 +184,9 @@ def _solve_whole(linear: LinearModel, limits: Limits) -> Solution:
 
 
 def best_counts(problem: Problem, limits: Limits) -> Counts | None:
-    """The best counts by all levels; None where time ends before there is any.
+    """The best counts by all levels; None if time ends before the first answer.
 
-    The problem must be feasible: ``shortages`` says.
+    The problem must be feasible by ``shortages``.
     """
     model = _Model(problem, elastic=False)
     if SPREAD in problem.levels:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which hosts may be taken at all, and the address of each."""
+"""Available hosts, and the address of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROLE_LABEL = "bpa.akraino.org/role"
 # Namespace and name of the Provisioning that set these labels.
 PROVISIONING_ANNOTATION = "bpa.akraino.org/provisioning"
 
-# The start of a consumer that Cluster API's provider for Metal3 writes.
+# Prefix of a consumer from Cluster API's provider for Metal3.
 _CLUSTER_API_CONSUMER = "Metal3Machine/"
 
 PROVISIONED = frozenset(("provisioned", "externally provisioned"))
@@ -48,7 +48,7 @@ HostKey = tuple[str, str]
 
 
 def key_of(host: Host) -> HostKey:
-    """Namespace and name: what tells hosts apart."""
+    """Identity of a host: namespace and name."""
     return host.namespace, host.name
 
 
@@ -59,7 +59,7 @@ def host_text(host: Host) -> str:
 
 @dataclass(frozen=True)
 class Owner:
-    """The Provisioning that asks, and what other ones have reserved.
+    """The requesting Provisioning, and the reservations of others.
 
     ``reserved`` names the owner of a host that is in another Provisioning's status.assignments.
     """
@@ -71,18 +71,18 @@ class Owner:
 
     @property
     def consumer(self) -> str:
-        """How a host names this Provisioning as its consumer."""
+        """This Provisioning as consumer of a host."""
         return f"{KIND}/{self.namespace}/{self.name}"
 
     @property
     def title(self) -> str:
-        """How a host's annotation names this Provisioning."""
+        """This Provisioning in a host's annotation."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a host cannot be taken: one word to count by, and a sentence part."""
+    """Why a host is unavailable: one word for counting, and a sentence part."""
 
     reason: str
     detail: str
@@ -91,9 +91,9 @@ class Refusal:
 def refusal_of(
     host: Host, owner: Owner, former: t.Container[HostKey] = frozenset()
 ) -> Refusal | None:
-    """Why nobody, or somebody else, may use the host; None where it is free or the owner's.
+    """Why the owner may not use the host; None if it is free or the owner's.
 
-    ``former`` are the hosts that the owner had before.
+    ``former`` are the owner's former hosts.
     """
     label = host.labels.get(CLUSTER_LABEL)
     marked = host.annotations.get(PROVISIONING_ANNOTATION)
@@ -119,7 +119,8 @@ def refusal_of(
 def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
     """Whether the owner consumes the host, or Cluster API a host that the owner labelled for it.
 
-    Without the owner's annotation the label proves little: the owner must have had the host before.
+    Without the owner's annotation the label is no proof, so the owner must have had the host
+    before.
     """
     if host.consumer == owner.consumer:
         return True
@@ -134,7 +135,7 @@ def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
 def is_held(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
     """Whether the owner has reserved the host already, so that a cluster may run on it.
 
-    What another host claims later takes it from nobody.
+    A later claim of another host does not change that.
     """
     if key_of(host) in former:
         return refusal_of(host, owner, former) is None
@@ -143,7 +144,7 @@ def is_held(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
 
 
 def ports_with_address(host: Host) -> list[NetworkInterface]:
-    """Ports at whose address the host can be reached, the one that boots first."""
+    """Ports with a reachable address, the boot port first."""
     ports = [
         port
         for port in host.hardware.network_interfaces
@@ -154,7 +155,7 @@ def ports_with_address(host: Host) -> list[NetworkInterface]:
 
 
 def _leads_to_host(ip: str) -> bool:
-    """Whether other machines reach a host under the address; link-local ones depend on the link."""
+    """Whether other machines reach a host at the address; link-local ones depend on the link."""
     try:
         return not ipaddress.ip_address(host_address(ip, "ip")).is_link_local
     except InvalidField:
@@ -162,7 +163,7 @@ def _leads_to_host(ip: str) -> bool:
 
 
 def address_of(host: Host) -> tuple[str | None, str | None]:
-    """MAC and IP address of the host, each None where it is not known."""
+    """MAC and IP address of the host, each None if unknown."""
     ports = ports_with_address(host)
     if ports:
         return ports[0].mac or host.boot_mac, ports[0].ip
@@ -177,9 +178,9 @@ def refusals(
     selector: LabelSelector,
     former: t.Container[HostKey] = frozenset(),
 ) -> list[Refusal | None]:
-    """The refusal of each host, if any, also for names and addresses that no inventory takes.
+    """The refusal of each host, if any, also for names and addresses invalid in inventories.
 
-    A host that the selector excludes claims no address, so that it excludes no other host. Of hosts
+    A host that the selector excludes claims no address, so it excludes no other host. Among hosts
     with one address, the only one that the owner holds keeps it.
     """
     found: list[Refusal | None] = []

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What CEL expressions of a Provisioning see of a host: the variable ``host``.
+"""The variable ``host`` of a Provisioning's CEL expressions.
 
-A fact that nobody told is not there, so an expression that reads it has an error, and the host is
-neither taken nor said to be without. ``has(host.cpu.model)`` asks whether it is known.
+An unknown fact is missing, so an expression that reads it has an error, and the host is not taken
+and counts as unknown. ``has(host.cpu.model)`` tests whether a fact is known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 
-# The bounds by which cel/selector.py estimates the cost of an expression.
+# Bounds for cel/selector.py's estimate of an expression's cost.
 _LONGEST_TEXT = 256
 _MOST_MEMBERS = 512
 
@@ -94,7 +94,7 @@ def _pci_devices(host: Host) -> list[dict[str, t.Any]] | None:
 
 
 def _texts(given: t.Mapping[str, str]) -> dict[str, str]:
-    """At most 512 labels or annotations, those of long texts left out."""
+    """At most 512 labels or annotations, without those with long texts."""
     short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _LONGEST_TEXT)
     return dict(list(short)[:_MOST_MEMBERS])
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many watts an idle host draws: by its own power curve, or by its processor."""
+"""Idle watts of a host, from its own power curve or its processor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve imp
 
 
 def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] | None:
-    """Watts of the idle host and their source; None where nobody published any."""
+    """Watts of the idle host and their source; None without published values."""
     curve = curves.get(host.name)
     if curve is not None:
         return curve.watts_at(0.0), "by its power curve"
@@ -21,6 +21,6 @@ def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] |
     rows = rows_of(model) if model else []
     if not rows:
         return None
-    # Servers run with two threads a core, and two servers of one processor differ in its number.
+    # Servers run two threads per core, and servers with one processor model differ in its count.
     nearest = min(rows, key=lambda row: (abs(2 * row.cores - (count or 0)), row.cores))
     return nearest.watts[0], "by published measurements of its processor"

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One question to the solver: which hosts may have which roles, and what each choice costs."""
+"""Input of the solver: the possible roles of hosts, and the cost of each choice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _WHOLE = 1000
 
 @dataclass(frozen=True)
 class FormerRole:
-    """A role that a host had, from status.assignments."""
+    """A former role of a host, from status.assignments."""
 
     role: Role
     label: str
@@ -59,7 +59,7 @@ class FormerRole:
 
 @dataclass(frozen=True)
 class Group:
-    """Equal items, which get their hosts together; ``count`` None for all that fit."""
+    """Equal items, which get hosts together; ``count`` None for all that fit."""
 
     role: Role
     count: int | None
@@ -75,10 +75,10 @@ class Group:
 
 @dataclass
 class Instance:
-    """All that is known before the search. Hosts are named by their position.
+    """Input data of the search.
 
-    ``free`` are hosts that may be taken and that no item names; ``idle`` are tenths of watts.
-    ``racks_of_named`` counts the masters that items name, by rack.
+    Hosts are identified by position. ``free`` are available hosts that no item names; ``idle`` are
+    tenths of watts. ``racks_of_named`` counts the named masters by rack.
     """
 
     hosts: t.Sequence[Host]
@@ -92,7 +92,7 @@ class Instance:
     racks_of_named: t.Mapping[str | None, int] = field(default_factory=dict)
 
     def fits(self, group: Group, requirements: Requirements | None = None) -> list[bool]:
-        """Whether each host meets the requirements of the group; not known is no."""
+        """Whether each host meets the requirements of the group; unknown counts as no."""
         verdicts = self.judge.verdicts(requirements or group.requirements)
         return [is_met(each) is True for each in verdicts]
 
@@ -101,7 +101,7 @@ class Instance:
         replaced: t.Mapping[int, Requirements] | None = None,
         free: t.Sequence[int] | None = None,
     ) -> Problem:
-        """Who may have which role, without costs; optionally with other requirements or hosts."""
+        """The possible roles without costs; optionally with other requirements or hosts."""
         given = replaced or {}
         fits = [self.fits(group, given.get(n)) for n, group in enumerate(self.groups)]
         bounded = self.request.rack_spread == "required"
@@ -162,7 +162,7 @@ class Instance:
         costs = {
             KEPT: -int(group.role in had),
             WORKERS: -int(group.count is None),
-            # Who takes all hosts that fit wastes none.
+            # An item for all fitting hosts wastes none.
             WASTE: 0 if group.count is None else waste(facts, group.requirements, scale),
             IDLE: self.idle[host],
             UNPROVISIONED: int(facts.state not in PROVISIONED),
@@ -171,10 +171,10 @@ class Instance:
 
 
 def waste(host: Host, requirements: Requirements, scale: tuple[int, int]) -> int:
-    """What the host has beyond the requirements, in thousandths of the largest host.
+    """Capacity of the host beyond the requirements, in thousandths of the largest host.
 
-    Threads and memory count 1000 each for a whole host, or where they are not known; SR-IOV, QAT
-    and GPUs that nobody asked for 1000 each.
+    Threads and memory count 1000 each for a whole host, or if unknown; SR-IOV, QAT and GPUs without
+    a requirement count 1000 each.
     """
     hardware = host.hardware
     able = hardware.sriov_enabled is not False and any(
@@ -197,7 +197,7 @@ def _beyond(has: int | None, wanted: int, largest: int) -> int:
 
 
 def groups_of(items: t.Sequence[Item]) -> tuple[Group, ...]:
-    """Groups of the items that name no host; labelled items that are equal are one."""
+    """Groups of the items that name no host; equal labelled items are one group."""
     found: dict[t.Hashable, list[Item]] = {}
     for item in items:
         if item.mac is None:

@@ -29,7 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirem
 
 @dataclass(frozen=True)
 class Named:
-    """The host, by position, that an item names, and its address. ``ip`` is None if unknown."""
+    """The position of the host that an item names, and its address. ``ip`` is None if unknown."""
 
     item: Item
     host: int
@@ -46,7 +46,7 @@ def named_hosts(
     selector: LabelSelector,
     former: t.Container[HostKey] = frozenset(),
 ) -> list[Named]:
-    """The hosts of all items with a MAC address. Raises InvalidField for one that cannot be had."""
+    """The hosts of all items with a MAC address. Raises InvalidField for an unavailable one."""
     by_mac, excluded = _owners_of_macs(hosts, owner, selector, former)
     found: dict[int, Named] = {}
     for item in items:
@@ -73,9 +73,9 @@ def named_hosts(
 def _owners_of_macs(
     hosts: t.Sequence[Host], owner: Owner, selector: LabelSelector, former: t.Container[HostKey]
 ) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """The hosts of each MAC address by position, and one that the selector excludes.
+    """The hosts of each MAC address by position, including one that the selector excludes.
 
-    Other hosts cannot claim the address of one that the owner holds.
+    Other hosts cannot claim the address of a host that the owner holds.
     """
     by_mac: dict[str, list[int]] = {}
     excluded: dict[str, int] = {}
@@ -111,7 +111,7 @@ def _named(
 
 
 def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge) -> None:
-    """Raise InvalidField where the host belongs to others or certainly does not meet the item."""
+    """Raise InvalidField if the host belongs to others or certainly does not meet the item."""
     host = hosts[named.host]
     if refusal is not None:
         raise InvalidField(named.item.where, f"host {host_text(host)} {refusal.detail}")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether hosts meet requirements: yes, no or not known, with the reason of each answer."""
+"""Whether hosts meet requirements: yes, no or unknown, with the reason of each answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a host meets one requirement; ``answer`` None stands for not known.
+    """Whether a host meets one requirement; ``answer`` None stands for unknown.
 
     ``requirement`` is the same text for each host, such as ``cpu >= 20``.
     """
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def is_met(verdicts: t.Iterable[Verdict]) -> bool | None:
-    """Yes if all are met, no if one is certainly not, else not known."""
+    """Yes if all are met, no if one is certainly not, else unknown."""
     answers = [verdict.answer for verdict in verdicts]
     if False in answers:
         return False
@@ -51,7 +51,7 @@ def is_met(verdicts: t.Iterable[Verdict]) -> bool | None:
 
 
 class Judge:
-    """The verdicts about some hosts; equal questions are asked once."""
+    """The verdicts about some hosts; equal checks are made once."""
 
     def __init__(self, hosts: t.Sequence[Host]) -> None:
         self._hosts = hosts
@@ -65,7 +65,7 @@ class Judge:
                 self._compiler.compile(source, f"{item.where}.expressions[{index}]")
 
     def verdicts(self, requirements: Requirements) -> list[tuple[Verdict, ...]]:
-        """For each host one verdict about each requirement."""
+        """One verdict for each host and requirement."""
         if requirements not in self._known:
             plain = _plain_requirements(requirements)
             expressions = [self._evaluated(source) for source in requirements.expressions]
@@ -131,7 +131,7 @@ def _memory(hardware: Hardware, wanted: int) -> Verdict:
 
 
 def _disk(hardware: Hardware, wanted: int) -> Verdict:
-    """Whether one disk is large enough; disks of unknown size leave it open."""
+    """Whether one disk is large enough; unknown with disks of unknown size."""
     if hardware.disks is None:
         return _size("minDisk", "the disks", None, wanted)
     sizes = [disk.size_bytes for disk in hardware.disks]
@@ -167,7 +167,7 @@ def _model(hardware: Hardware, wanted: str) -> Verdict:
 
 
 def _sriov(hardware: Hardware) -> Verdict:
-    """SR-IOV needs an adapter that can do it, and the BIOS must not have switched it off."""
+    """SR-IOV needs a capable adapter, and must not be off in the BIOS."""
     able = [port.can_sriov for port in hardware.network_interfaces]
     if hardware.sriov_enabled is False:
         return Verdict("sriov", False, "sriov: switched off in the BIOS")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why roles cannot be filled: which requirements fail on how many hosts, and what would help."""
+"""Shortages of roles: number of hosts that fail each requirement, and possible remedies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_CHANGES = 10
 
 @dataclass(frozen=True)
 class Failing:
-    """A requirement with the free hosts that do not meet it, and those of which it is unknown."""
+    """A requirement with the counts of free hosts that fail it, and of unknown ones."""
 
     requirement: str
     hosts: int
@@ -47,7 +47,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class Shortage:
-    """An item that lacks hosts; ``fitting`` hosts meet it, though others may need them as well."""
+    """An item that lacks hosts; ``fitting`` hosts meet it, but other items may need them too."""
 
     where: str
     role: str
@@ -61,7 +61,7 @@ class Shortage:
 class Change:
     """A change of the spec or the fleet by which every role gets a host.
 
-    ``size`` is the part of a number that it takes away; 1 for a requirement that it drops.
+    ``size`` is the reduced part of a number; 1 for a dropped requirement.
     """
 
     where: str
@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Shortages, and changes of which each alone would do, the smallest first."""
+    """Shortages, and alternative sufficient changes, the smallest first."""
 
     shortages: tuple[Shortage, ...]
     changes: tuple[Change, ...]
@@ -79,7 +79,7 @@ class Explanation:
 
 
 def explain(instance: Instance, lacking: t.Sequence[int], limits: Limits) -> Explanation:
-    """The explanation of an instance whose groups lack so many hosts."""
+    """The explanation of an instance whose groups lack hosts."""
     short = tuple(
         _shortage(instance, group, missing)
         for group, missing in zip(instance.groups, lacking)
@@ -138,7 +138,7 @@ def _hosts(count: int) -> str:
 
 
 def _fewer(groups: t.Sequence[Group], lacking: t.Sequence[int]) -> t.Iterator[Change]:
-    """Fewer hosts, where every group keeps at least one."""
+    """Fewer hosts, with at least one left for every group."""
     pairs = [(group, missing) for group, missing in zip(groups, lacking) if missing]
     if all((group.count or 1) > missing for group, missing in pairs):
         told = " and ".join(
@@ -154,7 +154,7 @@ _WORDS = {"disk": "minDisk", "cpu_model": "cpuModel"}
 
 
 def _weaker(instance: Instance, limits: Limits) -> t.Iterator[Change]:
-    """One requirement of one group that is lower, or dropped."""
+    """One requirement of one group, lowered or dropped."""
     for index, group in enumerate(instance.groups):
         for name in _AMOUNTS:
             yield from _lower(instance, index, group, name, limits)
@@ -181,7 +181,7 @@ def _dropped(requirements: Requirements) -> t.Iterator[tuple[str, Requirements]]
 def _lower(
     instance: Instance, index: int, group: Group, name: str, limits: Limits
 ) -> t.Iterator[Change]:
-    """The highest lower amount that helps, by bisection over what hosts have."""
+    """The highest lower amount that helps, by bisection over the amounts of hosts."""
     wanted = getattr(group.requirements, name)
     if not wanted:
         return
@@ -216,7 +216,7 @@ def _has(instance: Instance, host: int, name: str) -> int:
 
 
 def _more(instance: Instance, limits: Limits) -> t.Iterator[Change]:
-    """Hosts that exist and cannot be taken now."""
+    """Hosts that exist but are unavailable now."""
     for reason in sorted({each.reason for each in instance.refusals if each is not None}):
         freed = [n for n, each in enumerate(instance.refusals) if each and each.reason == reason]
         lacking = shortages(instance.feasibility_problem(free=[*instance.free, *freed]), limits)

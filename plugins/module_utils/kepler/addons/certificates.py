@@ -27,20 +27,20 @@ SCRAPER = "prometheus"
 
 
 def is_of_cert_manager(wanted: Certificates, served: kinds.Served) -> bool:
-    """Whether cert-manager issues, and not the library."""
+    """Whether cert-manager issues instead of the library."""
     is_served = {"Issuer", "Certificate"} <= served.keys()
     return wanted.issuer == "cert-manager" or (wanted.issuer == "auto" and is_served)
 
 
 def manifests(addons: Addons, wanted: Certificates, served: kinds.Served) -> t.Iterator[Manifest]:
-    """The chain of cert-manager, from an issuer that signs itself. Raises NotServed."""
+    """The chain of cert-manager, from a self-signed issuer. Raises NotServed."""
     otherwise = ", or set certificates.issuer to library"
     issuer = kinds.of(served, "Issuer", otherwise)
     kinds.of(served, "Certificate", otherwise)
     security = addons.security
     root, authority = "root", "authority"
     yield names.manifest(addons, issuer, root, _COMPONENT, spec={"selfSigned": {}})
-    # Kepler takes its clients' authority from this Secret, of which it mounts ca.crt alone.
+    # Kepler reads its clients' authority from this Secret, of which it mounts only ca.crt.
     yield _certificate(
         addons, wanted, served, authority, root, security.client_authority_secret,
         isCA=True,
@@ -79,7 +79,7 @@ def server_names(addons: Addons) -> list[str]:
 
 
 def secret_labels(addons: Addons) -> dict[str, str]:
-    """Labels of the Secrets that the library fills, by which a teardown knows them."""
+    """Labels of the Secrets that the library fills, by which a teardown finds them."""
     return {**names.pod_labels(addons, _COMPONENT), MANAGED_BY_LABEL: MANAGER}
 
 
@@ -90,12 +90,12 @@ def server_secrets(addons: Addons) -> list[str]:
 
 
 def authority_secret(addons: Addons) -> str:
-    """The Secret with the key of the library's authority, in a namespace of its own."""
+    """The Secret with the key of the library's authority, in a separate namespace."""
     return names.object_name(addons, "authority")
 
 
 def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
-    """The options with which the library keeps the same certificates."""
+    """The library's options for the same certificates."""
     security = addons.security
     return {
         "namespace": addons.namespace,
@@ -130,7 +130,7 @@ def _certificate(
         "privateKey": {
             "algorithm": "RSA",
             "size": wanted.key_bits,
-            # A new key for the authority would make all certificates that it issued invalid.
+            # A new key of the authority would invalidate all its certificates.
             "rotationPolicy": "Never" if content.get("isCA") else "Always",
         },
         **content,

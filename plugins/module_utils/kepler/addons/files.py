@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Files of rules and dashboards, as objects take them."""
+"""Files of rules and dashboards, in the form of objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 )
 
 _LONGEST_NAME = 100
-# The API server takes 1.5 MiB of an object.
+# The API server accepts objects of up to 1.5 MiB.
 _LONGEST_DASHBOARD = 1_000_000
 
 

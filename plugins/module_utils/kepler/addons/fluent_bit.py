@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fluent Bit, the agent of add-on logging that needs no operator."""
+"""Fluent Bit, the agent of add-on logging without an operator."""
 
 from __future__ import annotations
 

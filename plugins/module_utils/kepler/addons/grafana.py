@@ -27,7 +27,7 @@ def manifests(
     """All objects of the add-on. Raises NotServed."""
     place: dict[str, t.Any] = {
         "instanceSelector": {"matchLabels": dict(wanted.instance_selector)},
-        # A Grafana that exists mostly stands in a namespace of its own.
+        # An existing Grafana usually has a separate namespace.
         **({} if wanted.instance else {"allowCrossNamespaceImport": True}),
     }
     if wanted.instance:
@@ -46,7 +46,7 @@ def manifests(
         yield names.manifest(addons, dashboard, each.name, _COMPONENT, spec=spec)
 
 
-# The operator makes the administrator's password, in a Secret of its own.
+# The operator generates the administrator's password in a separate Secret.
 _CONFIGURATION = {
     "analytics": {"check_for_updates": "false", "reporting_enabled": "false"},
     "auth.anonymous": {"enabled": "false"},

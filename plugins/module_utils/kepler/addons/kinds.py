@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kinds of other projects that add-ons use, and the API versions in which they are understood."""
+"""Kinds of other projects that add-ons use, and their supported API versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind with its API versions, the preferred one first, and who serves it."""
+    """A kind with its API versions, the preferred one first, and its project."""
 
     kind: str
     api_versions: tuple[str, ...]
@@ -59,7 +59,7 @@ Served = t.Mapping[str, str]
 
 
 def discovered(serves: t.Callable[[str, str], bool]) -> dict[str, str]:
-    """The version of each kind that a cluster serves, and that is understood here."""
+    """The supported version of each kind that a cluster serves."""
     found: dict[str, str] = {}
     for each in KINDS.values():
         version = next((one for one in each.api_versions if serves(one, each.kind)), None)

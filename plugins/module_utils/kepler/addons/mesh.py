@@ -16,14 +16,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons, Mesh
 
 _COMPONENT = "service-mesh"
-# Port on which ztunnel takes the traffic of the mesh for a pod.
+# Port on which ztunnel accepts the traffic of the mesh for a pod.
 _MESH_PORT = 15008
-# Addresses from which probes of the kubelet come in ambient mode.
+# Source addresses of the kubelet's probes in ambient mode.
 _KUBELET = ("169.254.7.127/32", "fd16:9254:7127:1337:ffff:ffff:ffff:ffff/128")
 
 
 def namespace_labels(wanted: Mesh | None) -> dict[str, str]:
-    """The labels by which Istio treats the pods of the namespace."""
+    """Istio's labels for the pods of the namespace."""
     if wanted is None:
         return {}
     found = {"istio-injection": "disabled"}
@@ -35,7 +35,7 @@ def namespace_labels(wanted: Mesh | None) -> dict[str, str]:
 def manifests(addons: Addons, wanted: Mesh, served: kinds.Served) -> t.Iterator[Manifest]:
     """The rule for clients, or those for Kepler in the mesh. Raises NotServed."""
     if wanted.mode == "exclude":
-        # Clients in the mesh would expect its certificate; Kepler's TLS passes as it is.
+        # Clients in the mesh would expect its certificate; Kepler's TLS passes unchanged.
         spec: dict[str, t.Any] = {
             "host": f"{addons.host_name}.cluster.local",
             "trafficPolicy": {"tls": {"mode": "DISABLE"}},
@@ -57,7 +57,7 @@ def manifests(addons: Addons, wanted: Mesh, served: kinds.Served) -> t.Iterator[
 
 
 def _admitted(addons: Addons, selector: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Ways to Kepler that its own NetworkPolicy does not open."""
+    """Connections to Kepler that its own NetworkPolicy does not allow."""
     port = "http" if addons.security.mode == "none" else "https"
     kubelet = [{"ipBlock": {"cidr": cidr}} for cidr in _KUBELET]
     return {

@@ -30,12 +30,12 @@ def owner_name(name: str) -> str:
 
 
 def object_name(addons: Addons, part: str) -> str:
-    """The name of an object; it never is one of the system's, which end otherwise."""
+    """The name of an object; names of the system have other suffixes."""
     return f"{addons.name}-addons-{part}"
 
 
 def pod_labels(addons: Addons, component: str) -> dict[str, str]:
-    """The labels that select the pods of an add-on. They are none of Kepler's own pods."""
+    """The labels that select the pods of an add-on, never Kepler's own pods."""
     return {
         NAME_LABEL: "kepler-addons",
         INSTANCE_LABEL: addons.name,
@@ -67,7 +67,7 @@ def manifest(
             "labels": {
                 **pod_labels(addons, component),
                 MANAGED_BY_LABEL: MANAGER,
-                # Selectors of other projects look for these, whatever their keys are.
+                # Selectors of other projects use these, with any keys.
                 **(labels or {}),
                 APPLY_SET_LABEL: apply_set(addons.name),
             },

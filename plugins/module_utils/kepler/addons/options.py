@@ -28,7 +28,7 @@ def _part(**options: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 
 
 def _choice(*choices: str) -> t.Mapping[str, t.Any]:
-    """The first one is the default."""
+    """A choice; the first one is the default."""
     return {"type": "str", "default": choices[0], "choices": list(choices)}
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""All objects of KeplerAddons, add-on by add-on, with what each needs and lacks."""
+"""All objects of KeplerAddons by add-on, with the requirements of each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.files 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons
 
-# Secret and the keys that an add-on reads in it.
+# Secret, and its keys that an add-on reads.
 NeededSecret = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One add-on. ``missing`` says why it has no objects although it is wanted."""
+    """One add-on. ``missing`` is the reason why a wanted one has no objects."""
 
     condition: str
     wanted: bool
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Files:
-    """The rules and dashboards that add-ons ship."""
+    """The shipped rules and dashboards of add-ons."""
 
     rules: t.Sequence[RuleFile]
     dashboards: t.Sequence[DashboardFile]

@@ -20,14 +20,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.option
 
 Object = t.Mapping[str, t.Any]
 
-# What Prometheus and cert-manager both read as a duration.
+# Durations that both Prometheus and cert-manager accept.
 _DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)
 _SHORTEST_SCRAPE, _LONGEST_SCRAPE = 1.0, 3600.0
 # cert-manager refuses shorter ones.
 _SHORTEST_CERTIFICATE, _LONGEST_CERTIFICATE = 3600.0, 10 * 365 * 86_400.0
 _SHORTEST_RENEWAL = 300.0
 _SHORTEST_KEY, _LONGEST_KEY = 2048, 8192
-# SPIFFE identities without their scheme, as Istio names accounts.
+# SPIFFE identities without their scheme, as in Istio.
 _PRINCIPAL = re.compile(r"[0-9A-Za-z*._-]{1,253}(/[0-9A-Za-z*._-]{1,253}){0,8}")
 _LONGEST_NAME = 40
 _DAY = 86_400.0
@@ -114,7 +114,7 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Addons:
-    """KeplerAddons whose spec can be carried out; a part that is None is off."""
+    """KeplerAddons with a valid spec; a part that is None is off."""
 
     namespace: str
     name: str
@@ -129,12 +129,12 @@ class Addons:
 
     @property
     def host_name(self) -> str:
-        """The host name of Kepler's Service, which its certificate has first."""
+        """The host name of Kepler's Service, the first name of its certificate."""
         return f"{self.system}.{self.namespace}.svc"
 
 
 def read_addons(namespace: str, name: str, given: Object) -> Addons:
-    """The add-ons that these options describe. Raises InvalidInput, which names the option."""
+    """The add-ons of these options. Raises InvalidInput, which names the option."""
     fields.check_place(namespace, name)
     spec = ADDONS.complete(given)
     return Addons(
@@ -155,7 +155,7 @@ Part = t.TypeVar("Part")
 
 
 def _read(spec: Object, name: str, read: t.Callable[[Object], Part]) -> Part | None:
-    """An add-on; values of one that is off are not read."""
+    """An add-on; values of a disabled one are not read."""
     return read(spec[name]) if spec[name]["enabled"] else None
 
 
@@ -176,7 +176,7 @@ def _duration(given: Object, name: str, where: str, least: float, most: float) -
 
 
 def _secret(given: Object, name: str, where: str) -> str:
-    """The name of a Secret; empty where none is given."""
+    """The name of a Secret; empty if none is given."""
     return fields.name(given[name], f"{where}.{name}") if given[name] else ""
 
 

@@ -31,13 +31,13 @@ _NO_TRACES = (
 
 @dataclass(frozen=True)
 class Seen:
-    """The cluster after a run; ``parts`` are empty where it ended before it knew them.
+    """The cluster after a run; ``parts`` are empty if it ended before.
 
     ``errors`` and ``applied`` have kind and name of objects. ``missing_secrets`` and ``unready``
     (certificates) have sentences by the condition of their add-on. ``port`` is the name of the port
-    of Kepler's Service, empty where there is none. ``issues`` says that certificates come, and
-    ``is_unissued`` that the library was to issue them and did not. ``failures`` have sentences of
-    whole add-ons by their condition.
+    of Kepler's Service, empty if there is none. ``issues`` means that certificates are issued, and
+    ``is_unissued`` that the library failed to issue them. ``failures`` have sentences of whole
+    add-ons by their condition.
     """
 
     parts: t.Sequence[Part] = ()
@@ -54,7 +54,7 @@ class Seen:
 
 
 def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
-    """The status after a run; parts that it did not reach are as they were."""
+    """The status after a run; parts that it did not reach are unchanged."""
     status: dict[str, t.Any] = {"observedGeneration": generation}
     if seen.failure is None:
         status["appliedGeneration"] = generation
@@ -82,7 +82,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
 
 
 def certificate_problem(certificates: t.Sequence[t.Any], wanted: t.Collection[str]) -> str:
-    """Why certificates of cert-manager are not ready; empty where all are."""
+    """Why certificates of cert-manager are not ready; empty if all are."""
     found = {member(each, "metadata", "name"): each for each in certificates}
     for name in sorted(wanted):
         conditions = objects(member(found.get(name), "status", "conditions"))
@@ -95,7 +95,7 @@ def certificate_problem(certificates: t.Sequence[t.Any], wanted: t.Collection[st
 
 
 def identity(manifest: Object) -> tuple[str, str]:
-    """Kind and name, as ``Seen`` has objects."""
+    """Kind and name, in the form of ``Seen``."""
     return manifest["kind"], manifest["metadata"]["name"]
 
 
@@ -108,7 +108,7 @@ def _is_applied(seen: Seen, part: Part) -> bool:
 
 
 def _judged(seen: Seen, part: Part, stored: Object) -> Condition:
-    """The condition of an add-on: the first thing that is in its way."""
+    """The condition of an add-on, with its first obstacle."""
     name = part.condition
     if not part.wanted:
         return condition(name, "False", "Disabled", "The add-on is switched off.")

@@ -28,7 +28,7 @@ UNPRIVILEGED: Object = {
     "readOnlyRootFilesystem": True,
 }
 _OTLP = {"protocols": {"grpc": {"endpoint": "0.0.0.0:4317"}, "http": {"endpoint": "0.0.0.0:4318"}}}
-# Jaeger 2 is a collector with a store of its own.
+# Jaeger 2 is a collector with a built-in store.
 _JAEGER_STORE: Object = {"backends": {"memory": {"memory": {"max_traces": 100_000}}}}
 _JAEGER_QUERY: Object = {"storage": {"traces": "memory"}}
 
@@ -37,7 +37,7 @@ def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[
     """A collector of OTLP, or Jaeger. Raises NotServed."""
     if wanted.backend == "jaeger" and not wanted.image:
         jaeger = kinds.of(served, "Jaeger", ", or set tracing.image to an image of Jaeger 2")
-        # The policy of Kepler's namespace refuses pods without it.
+        # Kepler's namespace policy refuses pods without it.
         security = {key: UNPRIVILEGED[key] for key in ("allowPrivilegeEscalation", "capabilities")}
         spec = {"strategy": "allInOne", "containerSecurityContext": security}
         yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
@@ -97,7 +97,7 @@ def namespace_labels(*, has_collectors: bool) -> dict[str, str]:
 
 
 def log_files(addons: Addons) -> str:
-    """Log files of Kepler on a node: those of its container, and of no log collector."""
+    """Log files of Kepler's container on a node, without log collectors."""
     return f"{LOG_FOLDER}/{addons.namespace}_{addons.system}-*/kepler/*.log"
 
 

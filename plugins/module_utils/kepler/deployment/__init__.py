@@ -3,5 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Deployment of Kepler: from a KeplerSystem and Nodes to manifests and a status, without I/O.
 
-Others call ``system.read_system``, ``nodes.judge_all``, ``groups.group`` and ``status.status_of``.
+Entry points are ``system.read_system``, ``nodes.judge_all``, ``groups.group`` and
+``status.status_of``.
 """

@@ -27,7 +27,7 @@ _VERBOSITY = {"error": "0", "warn": "0", "info": "1", "debug": "5"}
 
 
 def files(system: System, collector: Collector, meter: str) -> dict[str, str]:
-    """The data of the ConfigMap of one group of nodes, all of which have this meter."""
+    """The data of the ConfigMap of one group of nodes with this meter."""
     if system.version.uses_ebpf:
         return {**_variables(system, collector), **collector.additional}
     found = {"config.yaml": _dumped(tree(system, collector, meter))}
@@ -49,7 +49,7 @@ def tree(system: System, collector: Collector, meter: str) -> dict[str, t.Any]:
         }
     )
     if "cpu.preferredMeters" in known:
-        # Deprecated in its favour.
+        # Deprecated by the key above.
         values["dev.fake-cpu-meter.enabled"] = False
     found: dict[str, t.Any] = {}
     for path, value in values.items():
@@ -81,7 +81,7 @@ def _settings(system: System, collector: Collector, meter: str) -> dict[str, t.A
         "experimental.platform.redfish.configFile": (
             f"{REDFISH_FOLDER}/redfish.yaml" if system.redfish_secret else ""
         ),
-        # From the version with preferred meters on, this one would overrule them.
+        # Since the version with preferred meters, this key would override them.
         "experimental.hwmon.enabled": meter == "hwmon",
     }
 

@@ -104,11 +104,11 @@ def _container(system: System, group: Group) -> Object:
             "privileged": False,
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            # Only root may read energy counters, and only SYS_PTRACE the programs of others.
+            # Energy counters need root, and programs of other users SYS_PTRACE.
             "runAsUser": 0,
             "runAsNonRoot": False,
             "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE"]},
-            # The profiles of container runtimes forbid reading /proc of processes outside.
+            # The profiles of container runtimes forbid reading /proc of outer processes.
             "appArmorProfile": {"type": "Unconfined"},
         },
         "livenessProbe": {**_probe(system, "/"), "initialDelaySeconds": 10, "periodSeconds": 60},
@@ -169,7 +169,7 @@ def _common(system: System, group: Group) -> Object:
         "env": [{"name": "NODE_NAME", "valueFrom": node_name}],
         "ports": [{"name": port_name, "containerPort": system.port, "protocol": "TCP"}],
         "resources": dict(group.collector.resources),
-        # So that a status can say why a collector ended.
+        # The status shows it as the reason of an ended collector.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

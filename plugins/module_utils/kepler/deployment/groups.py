@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Groups of nodes with one DaemonSet each, and the affinity that makes each node one group's.
+"""Groups of nodes with one DaemonSet each, and the affinity that assigns each node to one group.
 
-The affinity of a group consists of labels alone, so that it depends on the spec and never on nodes:
-a node that comes, goes or changes its labels restarts no collector elsewhere. Nodes that labels do
-not describe are in a group of their own, by name.
+The affinity of a group consists only of labels, so it depends on the spec and not on nodes: a new,
+removed or relabelled node restarts no collector elsewhere. Nodes without such labels are in a
+separate group, by name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import
     SUPPORTED_LABEL,
 )
 
-# More terms than these make an affinity that nobody can read; names are better then.
+# An affinity of more terms is unreadable, and names are better.
 MOST_TERMS = 32
 
 Key = tuple[str, str, str]
@@ -43,7 +43,7 @@ Term = dict[str, t.Any]
 class Group:
     """Supported nodes of one architecture, meter and pool. ``terms`` select exactly these.
 
-    ``by_name`` says that the terms are names of nodes.
+    ``by_name`` means that the terms are names of nodes.
     """
 
     architecture: str
@@ -56,7 +56,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The last part of the names of its objects. No name of a pool has a dot."""
+        """The suffix of the names of its objects. Names of pools have no dot."""
         name = "-".join(filter(None, (self.architecture, self.meter, self.pool)))
         return f"{name}.named" if self.by_name else name
 
@@ -89,11 +89,11 @@ def group(system: System, nodes: t.Sequence[JudgedNode]) -> list[Group]:
 def _alternatives(
     system: System, architecture: str, meter: str, pool: str
 ) -> list[tuple[Requirement, ...]]:
-    """Requirements of which a node of the group meets all of one alternative.
+    """Alternative requirements, of which a node of the group meets one completely.
 
-    A node of no other pool lacks one label of each; there is an alternative for each choice of
-    these. There is none at all where there would be too many, or where the pool contradicts the
-    labels of the probe.
+    A node outside of the other pools lacks one label of each; there is an alternative for each
+    choice of these. There is none if there would be too many, or if the pool contradicts the labels
+    of the probe.
     """
     own = next((dict(each.node_selector) for each in system.pools if each.name == pool), {})
     probed = {ARCHITECTURE_LABEL: architecture, METER_LABEL: meter, SUPPORTED_LABEL: "true"}
@@ -103,7 +103,7 @@ def _alternatives(
     lacking: list[list[tuple[str, str]]] = []
     for each in system.pools:
         selector = each.node_selector
-        # Pools that ask for different values of one label have no node in common.
+        # Pools with different values of one label have no common node.
         is_apart = any(wanted.get(key, value) != value for key, value in selector.items())
         if each.name != pool and not is_apart:
             lacking.append([item for item in sorted(selector.items()) if item[0] not in wanted])
@@ -128,11 +128,11 @@ def _described(requirements: t.Iterable[Requirement]) -> Term:
 
 
 def _named(node: JudgedNode) -> Term:
-    """The API server takes one name in each field selector."""
+    """The API server accepts one name in each field selector."""
     term: Term = {
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
     }
     if SUPPORTED_LABEL not in node.labels:
-        # Once the node has labels, a group that they describe has its collector.
+        # A labelled node belongs to the group of its labels.
         term["matchExpressions"] = [{"key": SUPPORTED_LABEL, "operator": "DoesNotExist"}]
     return term

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The keys of Kepler's configuration, with type, default and first version.
 
-Kepler 0.10 and later warns about an unknown key and ignores it, so nobody may write one. Source:
-config/config.go of v0.10.0 to v0.11.4 and of commit 13944a6; pkg/config/config.go of v0.7.12.
+Kepler 0.10 and later only warns about an unknown key and ignores it, so unknown keys are refused.
+Source: config/config.go of v0.10.0 to v0.11.4 and of commit 13944a6; pkg/config/config.go of
+v0.7.12.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 
-# Releases that brought keys. The last one stands for the release after 0.11.4, which is to come.
+# Releases with new keys. The last one stands for the future release after 0.11.4.
 _REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 11, 5)
 _LARGEST_COUNT = 1_000_000
 _LONGEST_TEXT = 1024
@@ -71,7 +72,7 @@ KEYS: t.Mapping[str, Key] = {
     "exporter.prometheus.metricsLevel": Key(
         "texts", list(METRIC_LEVELS), "collector.metric_levels", choices=METRIC_LEVELS
     ),
-    # Kepler's own default is true: a profile of the process for everybody who reaches the port.
+    # Kepler's own default is true, which exposes profiles of the process at the port.
     "debug.pprof.enabled": Key("flag", False),
     "web.configFile": Key("text", "", "security.mode"),
     "web.listenAddresses": Key("texts", [":28282"], "collector.port"),
@@ -99,7 +100,7 @@ KEYS: t.Mapping[str, Key] = {
     "experimental.gpu.dcgmEndpoint": Key("text", "", since=_PREFERRED),
 }
 
-# Of Kepler 0.7 to 0.9: files below /etc/kepler/kepler.config, and the options that set some of them.
+# Kepler 0.7 to 0.9: files below /etc/kepler/kepler.config, and the options that set some of them.
 OLD_KEYS: t.Mapping[str, str] = {
     "KEPLER_NAMESPACE": "none: it is the namespace of the pod",
     "KEPLER_LOG_LEVEL": "collector.log_level",
@@ -203,7 +204,7 @@ def _refuse_set(option: str, place: str) -> None:
 
 
 def _refuse_others(value: t.Any, key: Key, place: str) -> None:
-    """Refuse what is none of the choices of the key."""
+    """Refuse a value outside of the key's choices."""
     for each in value if isinstance(value, list) else [value]:
         if key.choices and each not in key.choices:
             raise InvalidField(place, f"{shown(each)} is none of {', '.join(key.choices)}")
@@ -263,7 +264,7 @@ def _indices(value: t.Any, place: str) -> None:
 
 
 def _with_numbered_pairings(rules: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Checked chip rules; JSON has texts for the keys of a mapping, and Kepler wants numbers."""
+    """Checked chip rules; JSON has text keys in mappings, and Kepler needs numbers."""
     return [
         {**rule, "pairings": {int(key): item for key, item in (rule["pairings"] or {}).items()}}
         if "pairings" in rule

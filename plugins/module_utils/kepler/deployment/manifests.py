@@ -21,7 +21,7 @@ Object = dict[str, t.Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 SCC = ("security.openshift.io/v1", "SecurityContextConstraints")
-# What an earlier run of a system may have made in its namespace, and a later one may not want.
+# Kinds that an earlier run of a system may have made, and a later one may not want.
 PRUNED_KINDS = (
     ("v1", "ConfigMap"),
     ("v1", "Service"),
@@ -32,7 +32,7 @@ PRUNED_KINDS = (
 
 
 def namespace(system: System, is_openshift: bool) -> Manifest:
-    """The namespace, which lets pods share processes and folders of hosts."""
+    """The namespace, which allows pods with processes and folders of the host."""
     labels = {
         f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")
     }
@@ -59,7 +59,7 @@ def in_namespace(system: System, groups: t.Sequence[Group]) -> list[Manifest]:
 
 
 def of_cluster(system: System, is_openshift: bool) -> list[Manifest]:
-    """The objects outside of the namespace that are wanted, the policy apart."""
+    """The wanted objects outside of the namespace, without the policy."""
     found = _rights(system) if system.is_cluster_wide else []
     if is_openshift:
         found.append(_security_context_constraints(system))
@@ -67,7 +67,7 @@ def of_cluster(system: System, is_openshift: bool) -> list[Manifest]:
 
 
 def unwanted_rights(system: System) -> list[Manifest]:
-    """The rights that another scope had; none where the scope needs them."""
+    """The obsolete rights of another scope; none if the scope needs them."""
     if system.is_cluster_wide:
         return []
     return [
@@ -77,7 +77,7 @@ def unwanted_rights(system: System) -> list[Manifest]:
 
 
 def all_of_cluster(namespace: str, name: str, is_openshift: bool) -> list[Manifest]:
-    """Kind and name of everything outside of the namespace that a system may have."""
+    """Kind and name of all possible objects of a system outside of the namespace."""
     kinds = [
         (f"{_RBAC}/v1", "ClusterRoleBinding"),
         (f"{_RBAC}/v1", "ClusterRole"),
@@ -99,13 +99,13 @@ def _service(system: System) -> Manifest:
         "ports": [{"name": port, "port": system.port, "targetPort": port, "protocol": "TCP"}],
     }
     found = names.manifest(system, "v1", "Service", system.name, spec=spec)
-    # A monitor tells it from the Service of the model server by this label.
+    # A monitor distinguishes it from the model server's Service by this label.
     found["metadata"]["labels"][names.COMPONENT_LABEL] = "collector"
     return found
 
 
 def _network_policy(system: System) -> Manifest:
-    """Only scrapers come in; nothing goes out where nothing has to."""
+    """Ingress only from scrapers; no egress unless needed."""
     rule: Object = {"ports": [{"port": system.port, "protocol": "TCP"}]}
     if system.scrape_namespaces:
         wanted = {
@@ -133,7 +133,7 @@ def _network_policy(system: System) -> Manifest:
 def _rights(system: System) -> list[Manifest]:
     """The right to read the names of pods.
 
-    Getting nodes/proxy, which the other informer needs, also lets a holder run commands in pods.
+    The right to get nodes/proxy, which the other informer needs, also allows commands in pods.
     """
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
     if system.pod_informer == "kubelet" and not system.version.uses_ebpf:

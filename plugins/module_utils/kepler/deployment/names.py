@@ -30,7 +30,7 @@ def owner_name(name: str) -> str:
 
 
 def cluster_name(namespace: str, name: str) -> str:
-    """The name of the objects that are in no namespace; neither part may hold a dot."""
+    """The name of the cluster-scoped objects; neither part may have a dot."""
     return f"wattwise-kepler.{namespace}.{name}"
 
 
@@ -73,7 +73,7 @@ def manifest(system: System, api_version: str, kind: str, name: str, **content: 
 
 
 def cluster_manifest(system: System, api_version: str, kind: str, **content: t.Any) -> Manifest:
-    """An object of the system that is in no namespace."""
+    """A cluster-scoped object of the system."""
     labels = {NAME_LABEL: "kepler", MANAGED_BY_LABEL: MANAGER}
     name = cluster_name(system.namespace, system.name)
     metadata = {"name": name, "labels": labels}

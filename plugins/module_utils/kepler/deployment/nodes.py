@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The verdict on each Node for one KeplerSystem: which pool, which meter, or why none."""
+"""The verdict on each Node for one KeplerSystem: its pool, its meter, or the reason without one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict impor
 Object = t.Mapping[str, t.Any]
 
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
-# Of the images that upstream publishes; those of 0.9 and earlier were built for s390x, too.
+# Architectures of upstream's images; those of 0.9 and earlier were built for s390x too.
 _PUBLISHED = ("amd64", "arm64")
 _OLD_PUBLISHED = (*_PUBLISHED, "s390x")
 _ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
@@ -51,7 +51,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True)
 class JudgedNode:
-    """A node that the system selects; ``reason`` says why it is left out, if it is."""
+    """A node that the system selects; ``reason`` is set if it is left out."""
 
     name: str
     labels: t.Mapping[str, str]
@@ -62,7 +62,7 @@ class JudgedNode:
 
 
 def judge_all(system: System, nodes: t.Iterable[t.Any]) -> tuple[list[JudgedNode], list[Finding]]:
-    """The verdicts on all nodes that the system selects, by name, and Nodes that are no Nodes."""
+    """The verdicts on all nodes that the system selects, by name, and invalid Nodes."""
     judged: list[JudgedNode] = []
     findings: list[Finding] = []
     for node in nodes:
@@ -82,7 +82,7 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
     labels = metadata.get("labels") or {}
     if not system.node_selector.items() <= labels.items():
         return None
-    # The scheduler goes by this label of the kubelet.
+    # The scheduler uses this label of the kubelet.
     architecture = labels.get(ARCHITECTURE_LABEL) or told.architecture
     found = JudgedNode(metadata["name"], labels, architecture)
     pools = [pool for pool in system.pools if pool.selects(labels)]
@@ -100,7 +100,7 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
 
 
 def _architecture_problem(system: System, architecture: str) -> str:
-    """Why there is no image for the architecture, whose label a kubelet sets; empty if there is."""
+    """Why there is no image for the kubelet's architecture; empty if there is one."""
     known = _OLD_PUBLISHED if system.version.uses_ebpf else _PUBLISHED
     if architecture in known or architecture in system.images:
         return ""
@@ -115,10 +115,10 @@ def _architecture_problem(system: System, architecture: str) -> str:
 def _verdict(
     system: System, collector: Collector, found: JudgedNode, node: Object, told: NodeFacts
 ) -> Verdict:
-    """The verdict of the labels, which knows BMCs and probes over SSH; without them that of facts.
+    """The verdict of the labels, which covers BMCs and probes over SSH, else the verdict of facts.
 
-    A meter that is asked for, and that the labels do not name, is looked up in the facts of a probe,
-    because labels name one alone.
+    A requested meter that the labels do not name is looked up in the facts of a probe, because
+    labels name only one.
     """
     problem = _architecture_problem(system, found.architecture)
     if problem:
@@ -151,7 +151,7 @@ def _forced(system: System, forced: str, facts: NodeFacts) -> Verdict:
 
 
 def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | None:
-    """The verdict that the labels of the probe tell; None for a node without them."""
+    """The verdict in the labels of the probe; None for a node without them."""
     meter, supported = (node.labels.get(label) for label in (METER_LABEL, SUPPORTED_LABEL))
     if meter is None or supported is None:
         return None
@@ -173,7 +173,7 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
 
 
 def _suits(system: System, meter: str) -> bool:
-    """Whether this version, as it is configured, starts with the meter."""
+    """Whether this version, with its configuration, starts with the meter."""
     version = system.version
     if meter == "rapl" or version.uses_ebpf:
         return meter != "none"

@@ -27,7 +27,7 @@ SECURITY_MODES = ("none", "tls", "mtls")
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "400Mi"}}
 _MODEL_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
-# Settings that a node pool may have of its own; in a pool they have no default.
+# Settings that a node pool may override; in a pool they have no default.
 _OF_POOLS: Options = {
     "meter": {"type": "str", "default": "auto", "choices": list(METERS)},
     "sample_rate": {"type": "str", "default": "5s"},

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Collectors that do not run, with the sentence of their container or of its runtime."""
+"""Collectors that do not run, with the message of their container or of its runtime."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment im
 CRASHING, WAITING = "crashing", "waiting"
 _LONGEST_MESSAGE = 400
 _LONGEST_REASON = 60
-# Reasons of a waiting container that go away by themselves.
+# Transient reasons of a waiting container.
 _COMING = ("ContainerCreating", "PodInitializing", "")
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A pod that does not run. ``kind`` is crashing, or waiting for what does not come."""
+    """A pod that does not run. ``kind`` is crashing, or waiting forever."""
 
     group: str
     pod: str
@@ -37,7 +37,7 @@ class Trouble:
 
 
 def troubles(pods: t.Iterable[t.Any]) -> list[Trouble]:
-    """The collectors that crash or wait in vain, by name. Pods may be anything."""
+    """The collectors that crash or wait forever, by name. Pods are unchecked."""
     found: list[Trouble] = []
     for pod in pods:
         read = guarded(subject_of(pod, "Pod"), functools.partial(_trouble, pod))
@@ -69,7 +69,7 @@ def _named(pod: t.Any, kind: str, message: str) -> Trouble:
 
 
 def _of_container(status: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
-    """Whether one container crashes or waits, and its last words."""
+    """Whether one container crashes or waits, and its last message."""
     reason = str(member(status, "state", "waiting", "reason") or "")
     ended = member(status, "state", "terminated") or member(status, "lastState", "terminated")
     is_again = ended and status.get("ready") is not True and reason in _COMING
@@ -84,7 +84,7 @@ def _of_container(status: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
 def _last_words(ended: t.Any) -> str:
     code = member(ended, "exitCode")
     words = str(member(ended, "message") or "").strip()
-    # The end of a log has the error; what stands before it would take the place.
+    # The error is at the end of a log, so the beginning is cut.
     words = words[-_LONGEST_MESSAGE + 40 :]
     exits = f"exit code {code}" if isinstance(code, int) else "unknown exit code"
     return f"{exits}: {words}" if words else f"{exits}, without a message"

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ValidatingAdmissionPolicy that holds the namespace to what Kepler needs of a host.
+"""The ValidatingAdmissionPolicy that limits the namespace to Kepler's needs of a host.
 
 The namespace enforces the Pod Security Standard privileged, because hostPID and hostPath need it.
-The policy takes back everything else that this standard allows.
+The policy forbids everything else that this standard allows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests impor
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
 
-# The last one is of the discovery pods.
+# The last one is for the discovery pods.
 HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo")
-# Log collectors mount it, where the label of the namespace says that add-on logging has some.
+# Log collectors mount it, if the label of the namespace declares them for add-on logging.
 LOG_FOLDER = "/var/log/pods"
 LOG_COLLECTORS_LABEL = "wattwise.github.io/kepler-log-collectors"
 # eBPF programs of Kepler 0.9 and earlier are compiled against the kernel of the host.

@@ -15,7 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.sy
 
 Object = t.Mapping[str, t.Any]
 
-# Of upstream's operators: the present one, and those up to v0.15.
+# Images of upstream's operators: the present one, and those up to v0.15.
 RIVAL_KINDS = ("PowerMonitor", "Kepler", "KeplerInternal")
 _COLLECTOR = re.compile(r"(^|/)kepler(-exporter)?([:@]|$)")
 _OPERATOR = re.compile(r"(^|/)kepler-operator([:@/]|$)")
@@ -28,7 +28,7 @@ def rivals(
     deployments: t.Iterable[t.Any],
     resources: t.Iterable[t.Any],
 ) -> list[str]:
-    """What runs Kepler beside this system, each as kind and name."""
+    """Other installations of Kepler, each as kind and name."""
     found = [_told(each, "DaemonSet") for each in daemon_sets if _is_rival(system, each)]
     found += [_told(each, "Deployment") for each in deployments if _has(each, _OPERATOR)]
     found += [_told(each, str(member(each, "kind") or "PowerMonitor")) for each in resources]
@@ -36,7 +36,7 @@ def rivals(
 
 
 def sentence(found: t.Sequence[str], takes_force: bool) -> str:
-    """Why the system is not installed beside these; ``takes_force`` says that an option can."""
+    """Why the system is not installed beside these; with ``takes_force`` it names the option."""
     more = len(found) - _MOST_NAMED
     named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
@@ -70,6 +70,6 @@ def _is_rival(system: System, daemon_set: t.Any) -> bool:
 
 
 def _has(obj: t.Any, image: re.Pattern[str]) -> bool:
-    """Whether a container of its pods has such an image."""
+    """Whether a container of its pods has one of these images."""
     containers = objects(member(obj, "spec", "template", "spec", "containers"))
     return any(image.search(str(each.get("image", ""))) for each in containers)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a KeplerSystem: conditions, counts by group and pool, and what is wrong where.
+"""The status of a KeplerSystem: conditions, counts by group and pool, and problems.
 
-Conditions follow the order of decisions of upstream's operator. Its message about an empty
-DaemonSet stands also for crashing pods there; here a crash is told with its last words.
+Conditions follow the order of decisions of upstream's operator. Upstream's message about an empty
+DaemonSet also covers crashing pods; here a crash is reported with its last message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COUNTS = {
 
 @dataclass(frozen=True)
 class Seen:
-    """The cluster after a run. ``system`` is None where the spec cannot be carried out."""
+    """The cluster after a run. ``system`` is None for an invalid spec."""
 
     system: System | None
     nodes: t.Sequence[JudgedNode] = ()
@@ -58,7 +58,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """The state of one DaemonSet; the least ``rank`` of all is told."""
+    """The state of one DaemonSet; the lowest ``rank`` of all is reported."""
 
     rank: int
     status: str
@@ -67,7 +67,7 @@ class _Judgement:
 
 
 def status_of(seen: Seen, generation: int, stored: Object) -> Status:
-    """The status after a run; parts that it did not reach are as they were."""
+    """The status after a run; parts that it did not reach are unchanged."""
     failing = pods.troubles(seen.pods)
     status: Status = {"observedGeneration": generation}
     reached = bool(seen.nodes)
@@ -131,7 +131,7 @@ def _group_counts(seen: Seen, group: Group) -> Status:
 
 
 def _pools(seen: Seen, groups: t.Sequence[Status]) -> list[Status]:
-    """Counts of each pool; without pools there is nothing to tell apart."""
+    """Counts of each pool; empty without pools."""
     system = t.cast("System", seen.system)
     if not system.pools:
         return []

@@ -53,7 +53,7 @@ class Collector:
 
 @dataclass(frozen=True)
 class Pool:
-    """Nodes with settings of their own; the pool without a name has all others."""
+    """Nodes with separate settings; the pool without a name has all others."""
 
     name: str
     node_selector: t.Mapping[str, str]
@@ -77,7 +77,7 @@ class ModelPart:
 
 @dataclass(frozen=True)
 class System:
-    """A KeplerSystem whose spec can be carried out. ``rest`` is the pool without a name."""
+    """A KeplerSystem with a valid spec. ``rest`` is the pool without a name."""
 
     namespace: str
     name: str
@@ -112,7 +112,7 @@ class System:
 
     @property
     def needed_secrets(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Secrets that somebody else makes, with the keys that Kepler reads."""
+        """External Secrets, with the keys that Kepler reads."""
         found: list[tuple[str, tuple[str, ...]]] = []
         if self.has_tls:
             found.append((self.server_secret, ("tls.crt", "tls.key")))
@@ -125,7 +125,7 @@ class System:
 
 
 def read_system(namespace: str, name: str, given: Object) -> System:
-    """The system that these options describe. Raises InvalidInput, which names the option."""
+    """The system of these options. Raises InvalidInput, which names the option."""
     fields.check_place(namespace, name)
     spec = SYSTEM.complete(given)
     version = _version(spec["version"])
@@ -257,7 +257,7 @@ def _levels(given: t.Any, where: str) -> tuple[str, ...]:
 
 
 def _additional(given: t.Any, where: str) -> Object:
-    """The mapping that is given, in a KeplerSystem as YAML text."""
+    """The given mapping, which is YAML text in a KeplerSystem."""
     if not isinstance(given, str):
         return mapping(given, where)
     if len(given) > _LONGEST_CONFIG:

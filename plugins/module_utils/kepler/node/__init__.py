@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Hardware facts of a node, read on the node itself from /proc, /sys, /lib and /var/lib/kubelet.
 
-Subroom ``node`` needs the standard library alone: it runs on nodes.
+Subroom ``node`` needs only the standard library, because it runs on nodes.
 """

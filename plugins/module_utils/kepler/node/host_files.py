@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rooted, bounded reads: plain files below one folder, whose links never lead out of it.
+"""Rooted, bounded reads of plain files below one folder, without links that lead out of it.
 
 Below a mounted root the kernel would resolve an absolute link on the container's own root. Names
-and contents come from a host that may be hostile: a named pipe would hold a reader for ever.
+and contents come from a host that may be hostile; a named pipe would block a reader forever.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HostFiles:
             os.close(handle)
 
     def _opened_file(self, path: str) -> int:
-        """A descriptor for reading. A device is not opened, because that alone may start it."""
+        """A descriptor for reading. A device is not opened, because opening may start it."""
         handle = self._opened(path, _PATH)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -89,7 +89,7 @@ class HostFiles:
             os.close(handle)
 
     def _opened(self, path: str, flags: int) -> int:
-        """A descriptor of the file. Each component is opened from its folder, never by a link."""
+        """A descriptor of the file. Each component is opened from its folder, without links."""
         folders = [os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
         try:
             return self._walk(folders, path, flags)

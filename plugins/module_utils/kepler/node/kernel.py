@@ -49,7 +49,7 @@ def kernel_release(files: HostFiles, running: str) -> str:
 
 
 def cgroup_version(files: HostFiles) -> str:
-    """Version of the control groups that are mounted."""
+    """Version of the mounted control groups."""
     if files.is_file(f"{_CGROUPS}/cgroup.controllers"):
         return "v2"
     has_v1 = any(files.is_folder(f"{_CGROUPS}/{name}") for name in _V1_CONTROLLERS)
@@ -59,7 +59,7 @@ def cgroup_version(files: HostFiles) -> str:
 
 
 def cgroup_driver(files: HostFiles) -> str:
-    """Driver of kubelet, by the groups of pods, else by kubelet's configuration."""
+    """The kubelet's driver, by the groups of pods, else by its configuration."""
     for hierarchy in (_CGROUPS, *(f"{_CGROUPS}/{name}" for name in _V1_FOLDERS)):
         for folder in (hierarchy, f"{hierarchy}/kubelet.slice", f"{hierarchy}/kubelet"):
             for name in ("kubepods", "kubelet-kubepods"):
@@ -75,17 +75,17 @@ def cgroup_driver(files: HostFiles) -> str:
 
 
 def has_btf(files: HostFiles) -> bool | None:
-    """Whether the kernel has type information; None where /sys/kernel is not visible."""
+    """Whether the kernel has type information; None if /sys/kernel is not visible."""
     if files.is_file(_BTF):
         return True
     return False if files.is_folder("sys/kernel") else None
 
 
 def has_headers(files: HostFiles, release: str) -> bool | None:
-    """Whether headers of this release are installed; None where neither folder is visible."""
+    """Whether headers of this release are installed; None if neither folder is visible."""
     if release == UNKNOWN:
         return None
-    # Merged systems have /lib as a link to /usr/lib, where a container may have only one mounted.
+    # Merged systems have /lib as a link to /usr/lib, and a container may mount only one of them.
     modules = [f"lib/modules/{release}/build", f"usr/lib/modules/{release}/build"]
     sources = [f"usr/src/kernels/{release}", f"usr/src/linux-headers-{release}"]
     if any(files.is_folder(folder) for folder in (*modules, *sources)):
@@ -95,7 +95,7 @@ def has_headers(files: HostFiles, release: str) -> bool | None:
 
 
 def gpus(files: HostFiles) -> tuple[Gpu, ...] | None:
-    """Display controllers and accelerators on PCI; None where PCI devices are not visible."""
+    """Display controllers and accelerators on PCI; None if PCI devices are not visible."""
     try:
         addresses = files.entries(_PCI)
     except OSError:

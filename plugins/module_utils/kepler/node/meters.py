@@ -28,16 +28,16 @@ _SENSOR = re.compile(r"(?P<type>power|energy)(?P<number>[0-9]{1,4})_(?P<what>inp
 _COUNTER = re.compile(r"[0-9]{1,20}")
 _READING = re.compile(r"-?[0-9]{1,20}")
 _LARGEST_COUNT = 2**64 - 1
-# The driver of the meter that ACPI describes, which is in front of the power supplies.
+# The driver of ACPI's meter, which is in front of the power supplies.
 _MACHINE_CHIP = "power_meter"
 
 
 def rapl_zones(files: HostFiles) -> tuple[RaplZone, ...] | None:
-    """The zones in the order of their names; None where the tree is not visible."""
+    """The zones in the order of their names; None if the tree is not visible."""
     try:
         names = files.entries(_POWERCAP)
     except OSError:
-        # A kernel without powercap has /sys/class all the same.
+        # A kernel without powercap still has /sys/class.
         return () if files.is_folder("sys/class") else None
     return tuple(_zone(files, name) for name in names if _ZONE.fullmatch(name))[:MOST_ITEMS]
 
@@ -58,9 +58,9 @@ def _zone(files: HostFiles, folder: str) -> RaplZone:
 
 
 def hwmon_sensors(files: HostFiles) -> tuple[HwmonSensor, ...] | None:
-    """Sensors in the order of chips and numbers; None where the tree is not visible.
+    """Sensors in the order of chips and numbers; None if the tree is not visible.
 
-    A chip with energy sensors has no others, as in Kepler.
+    Other sensors of a chip with energy sensors do not count, as in Kepler.
     """
     try:
         chips = files.entries(_HWMON)

@@ -43,7 +43,7 @@ SPEC = ArgumentSpec(
         "kepler_version": {"type": "str", "default": DEFAULT_VERSION},
     }
 )
-# Without these a verdict lacks its grounds; all other files are missing on many good nodes.
+# Evidence that every verdict needs; all other files are missing on many good nodes.
 _GROUNDS = ("proc/cpuinfo", "sys/class/powercap", "sys/class/hwmon", "sys/fs/cgroup")
 
 
@@ -59,7 +59,7 @@ def read_node(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def read_facts(root: Path) -> NodeFacts:
-    """The facts of the node whose file system is at ``root``. No content raises anything."""
+    """The facts of the node with its file system at ``root``. No content raises an error."""
     files, system = HostFiles(root), os.uname()
     try:
         cpuinfo = files.text("proc/cpuinfo")
@@ -86,7 +86,7 @@ def read_facts(root: Path) -> NodeFacts:
 
 
 def _problems(files: HostFiles) -> tuple[str, ...]:
-    """The grounds that cannot be read. A kernel without meters has no tree of them."""
+    """Unreadable evidence. A kernel without meters has no tree of them."""
     found: list[str] = []
     for path in _GROUNDS:
         try:

@@ -102,7 +102,7 @@ _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,8}|[0-9]{1,8}")
 
 @dataclass(frozen=True)
 class Processor:
-    """The processor. ``has_hypervisor_flag`` is None where its architecture has no such flag."""
+    """The processor. ``has_hypervisor_flag`` is None if its architecture has no such flag."""
 
     architecture: str = UNKNOWN
     model: str = UNKNOWN
@@ -111,7 +111,7 @@ class Processor:
 
 
 def architecture_of(machine: str) -> str:
-    """Kubernetes' name of an architecture that ``uname -m`` names."""
+    """Kubernetes' name of an architecture of ``uname -m``."""
     return _ARCHITECTURES.get(machine, machine[:LONGEST_TEXT] or UNKNOWN)
 
 
@@ -133,7 +133,7 @@ def processor(cpuinfo: str, machine: str) -> Processor:
 
 
 def x86_microarchitecture(vendor: str, family: int, model: int, stepping: int | None = None) -> str:
-    """Name of the microarchitecture by its numbers, in small letters."""
+    """Lower-case name of the microarchitecture by its numbers."""
     if vendor in ("AuthenticAMD", "HygonGenuine", "AMD", "Hygon"):
         ranges = _AMD.get(family, ())
         return next((name for low, high, name in ranges if low <= model <= high), UNKNOWN)
@@ -161,7 +161,7 @@ def _x86(fields: t.Mapping[str, str]) -> Processor:
 
 def _arm(fields: t.Mapping[str, str]) -> Processor:
     implementer, part = _number(fields["CPU implementer"]), _number(fields.get("CPU part"))
-    # Kernels of 32 bits number the architecture, too; theirs is below 8.
+    # Kernels of 32 bits number the architecture too, below 8.
     architecture = "arm64" if (_number(fields.get("CPU architecture")) or 8) >= 8 else "arm"
     if implementer is None or part is None or (implementer, part) not in _ARM:
         return Processor(architecture, _shown(fields.get("model name", "")))

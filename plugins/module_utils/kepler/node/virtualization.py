@@ -18,7 +18,7 @@ OTHER = "vm-other"
 
 _DMI = "sys/class/dmi/id"
 _DMI_FILES = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
-# Beginnings of texts in DMI; the first one found counts.
+# Prefixes of texts in DMI; the first match counts.
 _DMI_NAMES = (
     ("KVM", "kvm"),
     ("OpenStack", "kvm"),
@@ -55,7 +55,7 @@ def virtualization(files: HostFiles, processor: Processor) -> str:
     if found is None and dmi is not None:
         found = _by_dmi(dmi)
     if processor.has_hypervisor_flag is not None:
-        # The flag decides: bare metal of a cloud has the cloud's name in DMI.
+        # The flag decides, because bare metal of a cloud has the cloud's name in DMI.
         return (found or OTHER) if processor.has_hypervisor_flag else BARE_METAL
     if dmi is not None and any(_METAL in text for text in dmi[:1]):
         return BARE_METAL
@@ -64,7 +64,7 @@ def virtualization(files: HostFiles, processor: Processor) -> str:
 
 
 def _dmi(files: HostFiles) -> list[str] | None:
-    """Texts of DMI in the order of their weight; None where there is no DMI."""
+    """Texts of DMI in the order of their weight; None if there is no DMI."""
     texts = [_line(files, f"{_DMI}/{name}") for name in _DMI_FILES]
     return texts if any(texts) else None
 
@@ -78,7 +78,7 @@ def _by_dmi(texts: t.Sequence[str]) -> str | None:
 
 
 def _xen(files: HostFiles) -> str | None:
-    """Xen, whose first domain has the processor's counters but shares them with the others."""
+    """Xen, including its first domain, which has the processor's counters but shares them."""
     return "xen" if _line(files, "sys/hypervisor/type") == "xen" else None
 
 

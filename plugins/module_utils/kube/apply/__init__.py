@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Server-side apply of many objects in one call, with pruning and statuses.
 
-``work.apply`` is the door.
+The entry point is ``work.apply``.
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects of the cluster as they were just read, so that an application reads none of them twice."""
+"""Objects of the cluster as just read, so that an application reads none of them twice."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import O
 
 @dataclass
 class LiveObjects:
-    """Live objects by identity; all of ``collections``, given by their paths, are among them."""
+    """Live objects by identity, including all of ``collections``, which are given by paths."""
 
     objects: dict[Identity, Object] = field(default_factory=dict)
     collections: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, objects: t.Iterable[Object]) -> LiveObjects:
-        """These objects, without a whole collection."""
+        """These objects, without complete collections."""
         return cls({identity(obj): obj for obj in objects})
 
     def add(self, obj: Object) -> None:

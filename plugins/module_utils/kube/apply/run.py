@@ -54,7 +54,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness impor
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2
-# What is put into one of these that is being deleted goes with it.
+# New content of one of these in deletion is deleted with it.
 _AWAITED = frozenset({"CustomResourceDefinition", "Namespace"})
 _GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
 _RETURNING_SECONDS = 10.0
@@ -77,6 +77,7 @@ class ApplyRun:
     total: int = 0
     changes: list[Change] = field(default_factory=list)
     counting: threading.Lock = field(default_factory=threading.Lock)
+    leaving_kinds: set[tuple[str, str]] = field(default_factory=set)
 
     def run_phase(self, manifests: t.Sequence[Manifest]) -> list[Change]:
         """Apply the objects of one phase in parallel; a failure stops no other object."""
@@ -153,6 +154,8 @@ class ApplyRun:
 
     def _apply(self, manifest: Manifest, before: Object | None) -> Change:
         this = identity(manifest)
+        if (this.api_version.partition("/")[0], this.kind) in self.leaving_kinds:
+            raise WattwiseError(f"{this}: its definition is still being deleted; run again")
         try:
             resource = self._resource(manifest)
         except UnknownKind:
@@ -161,7 +164,7 @@ class ApplyRun:
         if before is not None and this.kind in _AWAITED and _is_going(before):
             if self.context.check_mode:
                 return Change(this, "created", None, manifest)
-            before = self._wait_for_deletion(path, before)
+            before = self._wait_for_successor(path, before)
         force = self.options["force_conflicts"]
         if before is not None and self.options["foreign"] != "apply":
             force = self._take_over(manifest, before) or force
@@ -228,8 +231,18 @@ class ApplyRun:
         after, _created = self._patch(path, manifest, force=True)
         return after
 
+    def _wait_for_successor(self, path: str, before: Object) -> Object | None:
+        try:
+            return self._wait_for_deletion(path, before)
+        except WattwiseError:
+            if before["kind"] == "CustomResourceDefinition":
+                # Kubernetes 1.34 would accept objects of this kind and forget them later.
+                spec = before["spec"]
+                self.leaving_kinds.add((spec["group"], spec["names"]["kind"]))
+            raise
+
     def _wait_for_deletion(self, path: str, before: Object) -> Object | None:
-        """What is there once this object has gone."""
+        """The object at this place after the deletion of this one."""
         deadline = time.monotonic() + self.options["wait_timeout"]
         found: Object | None = before
         while _is_same(found, before):

@@ -131,7 +131,7 @@ def apply_manifests(
     context: Context,
     live: LiveObjects | None = None,
 ) -> Result:
-    """As ``apply``, with manifests as values; objects in ``live`` are not read again."""
+    """Like ``apply``, with manifests as values; objects in ``live`` are not read again."""
     run = _prepare(kube, options, context, manifests)
     run.live = live or LiveObjects()
     phases = in_phases(manifests)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A URL from the pieces of a template, in which values of nodes determine at most the host name.
 
-Credentials are sent to the host of an endpoint. Literal texts come from the author of the template,
-who may name any host. Labels, annotations and addresses come from kubelets and users.
+Credentials are sent to the host of an endpoint. Literal texts come from the template's author, who
+may name any host. Labels, annotations and addresses come from kubelets and users.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Questions to Prometheus and to each Kepler; the answers are amounts of power or energy by node.
+"""Queries to Prometheus and to each Kepler, with amounts of power or energy by node as answers.
 
-A Prometheus answers for all nodes at once, so a defect there is that of its series. A defect in the
-metrics of one Kepler is that of the whole node.
+A Prometheus answers for all nodes at once, so a defect there concerns single series. A defect in
+the metrics of one Kepler concerns the whole node.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.que
 )
 
 PROMETHEUS, KEPLER = "Prometheus", "Kepler"
-# Kepler names every process; a thousand of them take about 1 MB.
+# Kepler lists every process; a thousand of them take about 1 MB.
 _OF_KEPLER = Budget(requests=10, size=8 * 2**20)
 # Two series for each of 100,000 pods.
 _OF_PROMETHEUS = Budget(requests=20, size=128 * 2**20, members=4_000_000)
-# At most so many answers are in memory at once.
+# Largest number of answers in memory at once.
 _MOST_AT_ONCE = 16
 _MOST_ERRORS_OF_SERIES = 100
 
@@ -65,7 +65,8 @@ _MOST_ERRORS_OF_SERIES = 100
 class Answers:
     """Amounts by node, and errors by node or server.
 
-    ``joules`` are the energy of pods in the last ``covered_seconds``, by node, from Prometheus alone.
+    ``joules`` are the energy of pods in the last ``covered_seconds``, by node, only from
+    Prometheus.
     """
 
     nodes: dict[str, Amounts] = field(default_factory=dict)
@@ -82,12 +83,11 @@ def ask(
     *,
     with_energy: bool = True,
 ) -> Answers:
-    """Ask the source of the options about all nodes, or about ``nodes``.
+    """Query the source of the options about all nodes, or about ``nodes``.
 
-    Only Keplers of these are asked, and defects of the series of other nodes are nobody's errors.
-    Prometheus is asked for the joules of the last period ``with_energy`` alone.
-
-    Raises WattwiseError where no question can be put.
+    Only Keplers of these are queried, and defects of other nodes' series are ignored. Prometheus is
+    queried for the joules of the last period only ``with_energy``. Raises WattwiseError if no query
+    is possible.
     """
     if options["source"] == "prometheus":
         return _AskedPrometheus(options, context, kube, nodes, with_energy).answers()
@@ -112,8 +112,8 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
         kind,
         where,
         named=Named(key=options["credential"] or None),
-        # Those of the options go before an authority in the credential: that in the Secret of a
-        # service account is the authority of the API server.
+        # The options precede an authority in the credential, because the Secret of a service
+        # account has the authority of the API server.
         tls={
             "ca_path": options["ca_path"],
             "tls_fingerprint": options["tls_fingerprint"],
@@ -157,7 +157,7 @@ class _AskedKepler:
         """One running pod of Kepler for each node, a ready one if there are several."""
         path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
         query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
-        # Nothing waits for these pods as long as a run waits for its own lists.
+        # A shorter limit than that of a run's own lists, because these pods are optional.
         pods = self.kube.impatient(self.options["timeout"]).list(path, query)
         by_node: dict[str, tuple[bool, str]] = {}
         for pod in pods:
@@ -190,7 +190,7 @@ async def _scrape(client: Client, _target: PollTarget) -> Amounts:
 
 @dataclass(frozen=True)
 class _AskedPrometheus:
-    """Instant queries, first in the words of Kepler 0.10, then in those of older versions."""
+    """Instant queries, first for Kepler 0.10, then for older versions."""
 
     options: Parameters
     context: Context
@@ -213,7 +213,7 @@ class _AskedPrometheus:
 class _Vectors(t.NamedTuple):
     """Series of nodes and of pods; in old ones ``instance`` is the node.
 
-    ``covered`` has one series without labels, and ``failure`` concerns the energy alone.
+    ``covered`` has one series without labels, and ``failure`` concerns only the energy.
     """
 
     nodes: t.Sequence[Object]
@@ -248,7 +248,7 @@ async def _query_all(
             energy=await _query(client, energy), covered=await _query(client, covered)
         )
     except TargetFailure as failure:
-        # A period of series is more work than an instant, and no reason to do without the watts.
+        # A period of series costs more than an instant, and its failure must not affect the watts.
         return found._replace(failure=failure)
 
 
@@ -287,7 +287,7 @@ class _Reader:
         for series in vectors.cores:
             self._put_cores(series)
         self._read_energy(vectors)
-        # Which of two series is right is not known, so neither counts.
+        # The right one of two series is unknown, so neither counts.
         for node, name in self.twice:
             amounts = self.found.nodes[node]
             if isinstance(name, PodName):
@@ -330,7 +330,7 @@ class _Reader:
         zones[zone] = watts
 
     def _put_cores(self, series: Object) -> None:
-        """CPUs in use, of nodes that have watts."""
+        """CPUs in use on nodes with watts."""
         labels = _labels(series)
         node, name = labels.get("node_name", ""), kepler.pod_name(labels)
         if node not in self.found.nodes:
@@ -346,7 +346,7 @@ class _Reader:
             self._fail(node, failure)
 
     def _read_energy(self, vectors: _Vectors) -> None:
-        """Joules of pods, and the seconds in which they were used."""
+        """Joules of pods, and the covered seconds."""
         try:
             if vectors.failure is not None:
                 raise vectors.failure

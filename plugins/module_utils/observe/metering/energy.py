@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Energy of workloads in parts of time, from the growth of Kepler's counters.
+"""Energy of workloads by parts of time, from the growth of Kepler's counters.
 
-A counter that fell began again at zero, and its value is its growth: the energy between its last
-reading and the new beginning is nobody's. So a sum is never more than the counters counted.
+A counter that fell restarted at zero, and its value is its growth; the energy between its last
+reading and the restart is not attributed. So a sum never exceeds the counters.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import Zones
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
 
-# The joules of a period change little in this time and share of it, and Prometheus has much to read
-# for them.
+# The joules of a period change little in this time and share of it, and they are expensive for
+# Prometheus.
 _HOLDS_SECONDS = 300.0
 _HOLDS_SHARE = 1 / 288
-# Growth of several runs is one part until the part has this share of the period.
+# Growth of several runs is merged into one part of up to this share of the period.
 _PART_SHARE = 1 / 24
 
 
@@ -36,7 +36,7 @@ _PART_SHARE = 1 / 24
 class Part:
     """Joules of workloads from ``begin`` to ``end``.
 
-    A workload without kind and name stands for the pods of its namespace that have ended.
+    A workload without kind and name stands for the ended pods of its namespace.
     """
 
     begin: datetime.datetime
@@ -61,7 +61,7 @@ class Part:
 
 
 def growth(before: Zones, now: Zones) -> float:
-    """Joules by which counters grew; a zone that was not counted before began at zero."""
+    """Growth of counters in joules; a new zone began at zero."""
     return math.fsum(
         joules - before[zone] if joules >= before.get(zone, math.inf) else joules
         for zone, joules in now.items()
@@ -71,7 +71,7 @@ def growth(before: Zones, now: Zones) -> float:
 def of_document(
     document: Object | None, source: str, now: datetime.datetime, period: float
 ) -> list[Part]:
-    """The parts of the last period in the last document, if this source wrote it before now.
+    """The parts of the last period in the last document, if this source wrote it before.
 
     ``period`` is in seconds, here and below.
     """
@@ -94,17 +94,17 @@ def of_document(
 
 
 def is_due(parts: t.Sequence[Part], now: datetime.datetime, period: float) -> bool:
-    """Whether Prometheus is to be asked for the joules of the last period again."""
+    """Whether to query Prometheus again for the joules of the last period."""
     if not parts:
         return True
-    # Less than the period, where Prometheus has no more or the period was shorter before.
+    # Less than the period if Prometheus has no more, or the period was shorter before.
     counted = _seconds(parts[-1].begin, parts[-1].end)
     holds = max(_HOLDS_SECONDS, counted * _HOLDS_SHARE)
     return counted > period or _seconds(parts[-1].end, now) >= holds
 
 
 def extended(parts: t.Sequence[Part], new: Part, period: float) -> list[Part]:
-    """The parts with a new one after them, without those that ended before the last period."""
+    """The parts with a new one appended, without those that ended before the last period."""
     kept = _of_last_period(parts, new.end, period)
     if kept and _seconds(kept[-1].begin, new.end) <= period * _PART_SHARE:
         last = kept.pop()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Samples of chosen families from a text in the Prometheus text format, which is not trusted.
+"""Samples of chosen families from an untrusted text in the Prometheus text format.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
@@ -42,8 +42,7 @@ class Sample(t.NamedTuple):
 def parse(text: str, families: t.Container[str]) -> list[Sample]:
     """The samples of ``families``; other lines are not read.
 
-    Raises TargetFailure for a broken line, a negative number, one that is not finite, and a series
-    that is there twice.
+    Raises TargetFailure for a broken line, a negative or non-finite number, and a duplicate series.
     """
     samples: list[Sample] = []
     known: set[tuple[str, frozenset[tuple[str, str]]]] = set()
@@ -86,7 +85,7 @@ def amount(text: str) -> float:
 
 
 def _sample(name: str, line: str) -> Sample:
-    """The sample of a line, of which ``line`` follows the name. Raises ValueError."""
+    """The sample of a line; ``line`` is the rest after the name. Raises ValueError."""
     labels: dict[str, str] = {}
     rest = line.lstrip(" \t")
     if rest.startswith("{"):

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Power of pods and of their node from the families of Kepler, of 0.10 and of older versions.
+"""Power of pods and of their node from the metrics of Kepler 0.10 and of older versions.
 
 Zones overlap: package contains core and uncore, and psys contains both. So only package and dram
-are read, the two that may be added. Older versions count joules alone.
+are read, which may be added. Older versions count only joules.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PodName(t.NamedTuple):
 class Amounts:
     """Amounts of one node and its pods: W, or J since Kepler's start if ``are_joules``.
 
-    ``cores`` are CPUs in use, where they are known, and ``joules`` are beside watts.
+    ``cores`` are CPUs in use, if known, and ``joules`` accompany watts.
     """
 
     are_joules: bool
@@ -79,7 +79,7 @@ def _new(samples: t.Iterable[Sample]) -> Amounts:
         if zone not in ZONES:
             continue
         if sample.name == NODE_WATTS:
-            # A series for each path, such as the packages of two sockets.
+            # There is a series for each path, such as the packages of two sockets.
             found.node[zone] = found.node.get(zone, 0.0) + plausible(sample.value)
         elif sample.name in (POD_WATTS, POD_JOULES) and labels.get("state") == "running":
             is_power = sample.name == POD_WATTS
@@ -96,7 +96,7 @@ def _new(samples: t.Iterable[Sample]) -> Amounts:
 
 
 def _old(samples: t.Iterable[Sample]) -> Amounts:
-    """Containers have the modes dynamic and idle; only the first is caused by the pod."""
+    """Containers have the modes dynamic and idle; the pod causes only the first."""
     found = Amounts(are_joules=True)
     for sample in samples:
         labels = sample.labels
@@ -104,7 +104,7 @@ def _old(samples: t.Iterable[Sample]) -> Amounts:
             _add(found.node, _OLD_NODE[sample.name], sample.value)
         elif sample.name in _OLD_POD and labels.get("mode") == "dynamic":
             name = PodName("", labels.get("container_namespace", ""), labels.get("pod_name", ""))
-            # Processes of the node have a series with a name of their own and no pod.
+            # Processes of the node have series with a separate name and without a pod.
             _add(found.pods.setdefault(name, {}), _OLD_POD[sample.name], sample.value)
     return _checked(found)
 
@@ -129,7 +129,7 @@ def pod_name(labels: t.Mapping[str, str]) -> PodName:
 
 
 def plausible_cores(cores: float) -> float:
-    """The cores. Raises TargetFailure if no machine has so many."""
+    """The cores. Raises TargetFailure for more than any machine has."""
     if cores > MOST_CORES:
         raise TargetFailure(
             "implausible", f"its metrics have {cores:g} CPUs in use; check Kepler's log"
@@ -138,14 +138,14 @@ def plausible_cores(cores: float) -> float:
 
 
 def plausible(watts: float) -> float:
-    """The watts. Raises TargetFailure if no machine draws so many."""
+    """The watts. Raises TargetFailure for more than any machine draws."""
     if watts > MOST_WATTS:
         raise _implausible(watts)
     return watts
 
 
 def plausible_joules(joules: float, seconds: float) -> float:
-    """The joules of these seconds. Raises TargetFailure if no machine draws so many."""
+    """The joules of these seconds. Raises TargetFailure for more than any machine draws."""
     if joules > MOST_WATTS * seconds:
         raise TargetFailure(
             "implausible",
@@ -163,7 +163,7 @@ def _implausible(value: float) -> TargetFailure:
 
 
 def watts_between(earlier: Zones, later: Zones, seconds: float) -> Zones | None:
-    """Mean watts between two counts of joules; None after a counter began again."""
+    """Mean watts between two counts of joules; None after a restart of a counter."""
     if any(later.get(zone, 0.0) < joules for zone, joules in earlier.items()):
         return None
     return {zone: (later[zone] - earlier[zone]) / seconds for zone in later if zone in earlier}

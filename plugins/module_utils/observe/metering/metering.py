@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The body of the document metering.json: watts of pods, and of nodes beside their BMC's.
 
-Kepler's watts share out the part of a node that RAPL meters. They are no readings of the node, so
-nothing here changes one.
+Kepler's watts divide the part of a node that RAPL meters. They are no readings of the node and do
+not change these.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload 
 
 # Time between two counts of joules from which watts are computed.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0
-# A counter may be this much older than its reading: Kepler samples at its own pace.
+# Allowed age of a counter at its reading, because Kepler samples at its own interval.
 _LONGEST_SAMPLE_SECONDS = 60.0
-# Periods whose energy is counted.
+# Allowed periods of counted energy.
 SHORTEST_PERIOD, LONGEST_PERIOD = 3600.0, 31 * DAY_SECONDS
-# Namespaces with a metric of their own; the others share one.
+# Number of namespaces with a separate metric; the others share one.
 MOST_NAMESPACES = 200
-# No name of a namespace has an underscore.
+# Names of namespaces have no underscore.
 OTHERS = "_others"
 
 SPEC = ArgumentSpec(
@@ -108,7 +108,7 @@ SPEC = ArgumentSpec(
 
 
 def check_options(options: Parameters) -> None:
-    """Raise InvalidInput for options by which no source can be asked."""
+    """Raise InvalidInput for options without a usable source."""
     if options["source"] == "prometheus" and not options["url"]:
         raise InvalidInput(
             "meter: source prometheus needs url, such as https://prometheus.example.com:9090"
@@ -130,10 +130,10 @@ def check_options(options: Parameters) -> None:
 
 @dataclass
 class Metering:
-    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods that no node has.
+    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods without a node.
 
-    ``grown`` are joules of workloads since the last document, and ``since`` is when that counted.
-    ``period`` are the seconds whose energy is counted.
+    ``grown`` are joules of workloads since the last document, and ``since`` is the time of its
+    counts. ``period`` are the seconds of counted energy.
     """
 
     source: str
@@ -229,11 +229,11 @@ def meter(
     previous: Object | None = None,
     nodes: t.Collection[str] | None = None,
 ) -> Metering:
-    """Ask the source, and give the watts to the pods of the snapshot.
+    """Query the source, and attribute the watts to the pods of the snapshot.
 
-    ``readings`` are those of the nodes, ``previous`` is the last document. ``nodes`` are the only
-    ones that are metered, if they are given. Every defect of a node or server is an error of the
-    result. Raises WattwiseError where no question can be put.
+    ``readings`` are the nodes' readings, ``previous`` is the last document. ``nodes``, if given,
+    are the only metered ones. Every defect of a node or server is an error of the result. Raises
+    WattwiseError if no query is possible.
     """
     pods = Pods(snapshot.get("pods") or ())
     known, now = _names(snapshot.get("nodes")), context.now()
@@ -268,9 +268,9 @@ def _names(given: t.Iterable[t.Any] | None) -> set[str]:
 
 
 def _put_growth(found: Metering, before: Object, metered: t.Collection[str]) -> None:
-    """Put the growth of the counters after the parts of earlier runs.
+    """Append the growth of the counters to the parts of earlier runs.
 
-    Nodes that did not answer keep their counts, so that their growth is not lost.
+    Nodes without an answer keep their counts, so that their growth is not lost.
     """
     for name, counters in before.items():
         is_silent = name in metered and name not in found.counters
@@ -291,9 +291,10 @@ def _last_period(
     snapshot: Object,
     now: datetime.datetime,
 ) -> energy.Part:
-    """The joules that Prometheus gives.
+    """The joules of Prometheus.
 
-    Joules of ended pods count for their namespace, if the cluster has it: a label is no proof.
+    Joules of ended pods count for their namespace if the cluster has it, because a label is no
+    proof.
     """
     joules: dict[Workload, float] = {}
     namespaces = pods.namespaces.union(_names(snapshot.get("namespaces")))
@@ -328,7 +329,7 @@ def _endpoint(options: Parameters, node: str) -> str:
 
 
 def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
-    """Put the watts of one node and its pods. Raises TargetFailure for those that are lacking."""
+    """Add the watts of one node and its pods. Raises TargetFailure for missing ones."""
     zones_of, left_out = _resolved(node, amounts.pods, pods)
     zones = amounts.node
     if amounts.are_joules or amounts.joules:
@@ -354,9 +355,9 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
 def _resolved(
     node: str, amounts: t.Mapping[PodName, Zones], pods: Pods
 ) -> tuple[dict[Pod, Zones], int]:
-    """Amounts by pod of the cluster, and the number of names that are left out.
+    """Amounts by pod of the cluster, and the number of omitted names.
 
-    Those are names without a pod on the node, and each further name of the same pod.
+    Names without a pod on the node, and further names of the same pod, are omitted.
     """
     found: dict[Pod, Zones] = {}
     for name, zones in amounts.items():
@@ -367,7 +368,7 @@ def _resolved(
 
 
 def _count(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
-    """Keep the counters of a node, and put their growth. Raises TargetFailure."""
+    """Keep the counters of a node, and add their growth. Raises TargetFailure."""
     counted, _left_out = _resolved(node, amounts.counters, pods)
     now = {pod.uid: joules for pod, joules in counted.items() if pod.uid}
     earlier = {**(member(before, "kept") or {}), **(member(before, "pods") or {})}
@@ -375,7 +376,7 @@ def _count(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.A
         "time": format_time(found.time),
         "node": amounts.node if amounts.are_joules else {},
         "pods": now,
-        # A pod that is still there may be missing from the metrics for a while.
+        # An existing pod may be missing from the metrics for a while.
         "kept": {
             uid: zones
             for uid, zones in earlier.items()
@@ -413,7 +414,7 @@ def _seconds_between(counters: t.Any, now: datetime.datetime) -> float | None:
 def _watts_since(
     before: t.Any, now: datetime.datetime, zones: Zones, pods: dict[Pod, Zones]
 ) -> tuple[Zones, dict[Pod, Zones]]:
-    """Mean watts since the counts of the last document. Raises TargetFailure without such."""
+    """Mean watts since the counts of the last document. Raises TargetFailure without them."""
     seconds = _seconds_since(before, now)
     watts = None
     if seconds is not None:

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pods of a snapshot, as a meter names them, with their workloads.
+"""The pods of a snapshot, found by the labels of a meter, with their workloads.
 
-Every name in the document is the cluster's. A label of a meter only selects a pod, and only one on
-the meter's own node.
+Every name in the document comes from the cluster. A label of a meter only selects a pod, and only
+one on the meter's own node.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import PodName
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import workload_of
 
-# The UID by which a kubelet knows a pod of its own manifests, not that of the pod in the API, and
-# the annotation by which the kubelet marks such a pod. A tenant may write both.
+# The kubelet's UID of a static pod, which differs from the UID in the API, and the annotation with
+# which the kubelet marks such a pod. A tenant may write both.
 _STATIC_UID, _MIRROR = "kubernetes.io/config.hash", "kubernetes.io/config.mirror"
 
 
@@ -54,10 +54,10 @@ class Pods:
                 continue
             uids.setdefault(found.uid, found)
             if static_uid := _static_uid(given):
-                # Which of two pods is the kubelet's is not known, so neither counts.
+                # The kubelet's one of two pods is unknown, so neither counts.
                 static[static_uid] = None if static_uid in static else found
             self._by_name[found.namespace, found.name] = found
-        # The API server gives the others, which no annotation takes from their pods.
+        # UIDs of the API server precede annotations, so no annotation can claim them.
         self._by_uid = {**{uid: pod for uid, pod in static.items() if pod is not None}, **uids}
 
     def find(self, name: PodName, node: str) -> Pod | None:
@@ -80,7 +80,7 @@ class Pods:
 
 
 def _static_uid(given: t.Any) -> str | None:
-    """The UID of a pod of the kubelet's own manifests."""
+    """The UID of a static pod of the kubelet."""
     uid = member(given, "metadata", "annotations", _STATIC_UID)
     mirrored = member(given, "metadata", "annotations", _MIRROR)
     return uid if uid and uid == mirrored else None

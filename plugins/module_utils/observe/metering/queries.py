@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Queries to Prometheus for Kepler's metrics, limited to series with given labels.
 
-Each takes every series of Kepler once, however many jobs scrape it.
+Each takes every series of Kepler once, even if several jobs scrape it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering imp
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _ZONES = 'zone=~"package|dram"'
 DAY_SECONDS = 86_400.0
-# Steps of a period; more would be more work for Prometheus than the answer is better.
+# Steps of a period; more steps would cost Prometheus more than they improve the answer.
 _STEPS = 96
 
 
 class Queries(t.NamedTuple):
     """Watts of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
 
-    ``energy`` are the joules of pods in the last period, ``covered`` the seconds of it, in whole
-    steps, of which there are series.
+    ``energy`` are the joules of pods in the last period, ``covered`` its seconds with series, in
+    whole steps.
     """
 
     nodes: str
@@ -41,7 +41,7 @@ class Queries(t.NamedTuple):
 
 
 def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) -> Queries:
-    """The queries. Raises InvalidInput for labels that Prometheus does not take."""
+    """The queries. Raises InvalidInput for labels that are invalid in Prometheus."""
     window = f"{int(period_seconds)}s"
     given = "".join(f",{name}={_quoted(name, value)}" for name, value in sorted(labels.items()))
     name = "node_name,pod_id,pod_namespace,pod_name"
@@ -55,7 +55,7 @@ def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) 
             f"({kepler.NODE_WATTS}{{{_ZONES}{given}}}))"
         ),
         pods=f'max by ({pod}) ({kepler.POD_WATTS}{{state="running",{_ZONES}{given}}})',
-        # Where Kepler exports containers; the counter has no zone.
+        # For Kepler's metrics of containers; the counter has no zone.
         cores=(
             "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
             f"(rate(kepler_container_cpu_seconds_total{of_container}[5m])))"
@@ -84,9 +84,9 @@ def _covered(series: str, period_seconds: float) -> str:
 
 
 def _old(level: str, labels: str, more: str, matchers: str, growth: str = "rate({}[5m])") -> str:
-    """Figures from the counters of Kepler 0.9 and older, for both zones.
+    """Queries of the counters of Kepler 0.9 and older, for both zones.
 
-    They are mean watts of five minutes by default, else the ``growth`` of the counters.
+    They give mean watts of five minutes by default, else the ``growth`` of the counters.
     """
     parts: list[str] = []
     for zone in kepler.ZONES:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 
-# Rates tried, as exponents over the width of the points: from all but a line to a wall at one end.
+# Tried rates, as exponents over the width of the points: from nearly linear to a step at one end.
 _FLATTEST, _STEEPEST = 1e-3, 20.0
 _RATES = 40
 _REFINEMENTS = 6
@@ -38,7 +38,7 @@ def fit_exponential(xs: t.Sequence[float], ys: t.Sequence[float]) -> Exponential
     """
     steps = numpy.geomspace(_FLATTEST, _STEEPEST, _RATES)
     bends = numpy.concatenate([-steps[::-1], steps])
-    # Powers are counted from the first point, so that none overflows.
+    # Exponents are relative to the first point, so that none overflows.
     places = (numpy.array(xs) - xs[0]) / (xs[-1] - xs[0])
     for _round in range(_REFINEMENTS):
         errors, scales = _regressions(numpy, bends, places, numpy.array(ys))

@@ -1,12 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Placers that choose for one pod at a time, as schedulers do: what ``optimal`` is compared with.
+"""Placers that choose for one pod at a time, as schedulers do, for comparison with ``optimal``.
 
 Pods come in the order of kube-scheduler's queue: by descending priority, then by name, because the
-input does not say when they were made. Each goes to the node with the highest score, of equal ones
-to the first by name, and what fits nowhere is tried again after others were placed. All nodes are
-scored, however many there are. A gang of which not all pods fit is left out, and all begins again.
+input has no creation times. Each goes to the node with the highest score, the first by name among
+equal ones. A pod that fits nowhere is tried again after others were placed. All nodes are scored,
+regardless of their number. A gang with a pod that does not fit is left out, and placing starts
+again.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ if t.TYPE_CHECKING:
 
     Table = NDArray[t.Any]
 
-# WAO's preset beside the plugins that kube-scheduler has by default.
+# WAO's preset, in addition to kube-scheduler's default plugins.
 _MINIMIZE_POWER_WEIGHT = 20
 _Plugins = t.Sequence[tuple[ScorePlugin, int]]
 
 
 def greedy(problem: Problem) -> Assignment:
-    """Each pod to the node where it adds the fewest watts, in real numbers."""
+    """Each pod to the node where it adds the fewest watts, without rounding."""
 
     def attempt(left_out: t.Collection[int]) -> Integers:
         assignment = Assignment(problem)
@@ -57,7 +58,7 @@ def greedy(problem: Problem) -> Assignment:
 
 
 def minimize_power(problem: Problem) -> Assignment:
-    """As wao-scheduler with its preset: MinimizePower, and kube-scheduler's plugins beside it.
+    """Like wao-scheduler with its preset: MinimizePower and kube-scheduler's plugins.
 
     A pod whose containers name no CPU is not placed.
     """
@@ -70,17 +71,17 @@ def minimize_power(problem: Problem) -> Assignment:
 
 
 def peaks(problem: Problem) -> Assignment:
-    """As kube-scheduler with PEAKS as its only score."""
+    """Like kube-scheduler with PEAKS as its only score."""
     return _by_scores(problem, [(Peaks(problem.instance.nodes), 1)])
 
 
 def spread(problem: Problem) -> Assignment:
-    """As kube-scheduler by its scores for resources: LeastAllocated and BalancedAllocation."""
+    """Like kube-scheduler by its scores for resources: LeastAllocated and BalancedAllocation."""
     return _by_scores(problem, [(LeastAllocated(), 1), (BalancedAllocation(), 1)])
 
 
 class _Room(t.Protocol):
-    """What takes pods; an Assignment does."""
+    """Receiver of pods, such as an Assignment."""
 
     counts: Integers
 
@@ -90,9 +91,10 @@ class _Room(t.Protocol):
 
 
 class _Chooser(t.Protocol):
-    """A placer's choice of a node for one pod. Raw scores have one row for each of its opinions.
+    """A placer's choice of a node for one pod.
 
-    ``knows_relations``: whether a raw score depends on what is on other nodes.
+    Raw scores have one row for each of its scores. ``knows_relations``: whether a raw score depends
+    on the pods of other nodes.
     """
 
     knows_relations: bool
@@ -105,12 +107,12 @@ class _Chooser(t.Protocol):
         """The position of the best of one or more nodes."""
 
     def bind(self, pod: Pod, node: int) -> None:
-        """Take note of a choice, after it was made."""
+        """Note a choice after it was made."""
 
 
 @dataclass
 class _Lane:
-    """What is known for equal pods: raw scores and room of each node, after so many bindings."""
+    """Cache for equal pods: raw scores and room of each node, after this number of bindings."""
 
     raw: Table
     has_room: Booleans
@@ -118,7 +120,7 @@ class _Lane:
 
 
 class _Turns:
-    """One pod after the other, each to the node that the chooser finds best."""
+    """One pod after the other, each to the best node by the chooser."""
 
     def __init__(self, problem: Problem, room: _Room, chooser: _Chooser) -> None:
         self._problem, self._room, self._chooser = problem, room, chooser
@@ -127,7 +129,7 @@ class _Turns:
         self._lanes: dict[tuple[int, PeerPod], _Lane] = {}
 
     def take(self, left_out: t.Collection[int]) -> None:
-        """Place all pods that the chooser admits and that fit; what does not is tried again.
+        """Place all pods that the chooser admits and that fit; the others are tried again.
 
         Groups that are ``left_out`` stay unplaced.
         """
@@ -159,10 +161,10 @@ class _Turns:
         return True
 
     def _lane(self, group: int, pod: Pod) -> _Lane:
-        """What is known for the pod, brought up to date where nodes have changed since.
+        """Cache for the pod, updated for the nodes that have changed since.
 
-        Where pods have rules about one another, a binding can change the room of any node, and with
-        it the watts that unmet preferences add.
+        With rules between pods, a binding can change the room of any node, and with it the watts of
+        unmet preferences.
         """
         key = (group, pod.peer_view)
         lane = self._lanes.get(key)
@@ -183,7 +185,7 @@ class _Turns:
 
 
 class _PlainRoom:
-    """Resources alone, for pods without rules about one another: quicker than an Assignment."""
+    """Resources alone, for pods without rules between them; faster than an Assignment."""
 
     def __init__(self, problem: Problem) -> None:
         self._limit = problem.limit
@@ -212,7 +214,7 @@ class _PlainRoom:
 
 
 class _AddedWatts:
-    """The fewest added watts, as ``optimal`` counts them."""
+    """The fewest added watts, by the cost function of ``optimal``."""
 
     knows_relations = True
 
@@ -229,7 +231,7 @@ class _AddedWatts:
         return int(raw[0].argmin())
 
     def bind(self, pod: Pod, node: int) -> None:
-        """Nothing: the assignment knows."""
+        """Nothing, because the assignment has the state."""
 
 
 class _Profile:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How other placers score a node for one pod, to the integer.
+"""Scores of other placers for a node and one pod, with exact integers.
 
 Sources: MinimizePower of wao-scheduler (v1.27 to v1.31), PEAKS of scheduler-plugins, LeastAllocated
 and BalancedAllocation of kube-scheduler 1.37 with their default resources, CPU and memory.
@@ -29,7 +29,7 @@ if t.TYPE_CHECKING:
 
 
 HIGHEST_SCORE = 100
-# What MinimizePower gives a node of which something is unknown, and one that is asked too much.
+# MinimizePower's scores of a node with unknown data, and of a node without enough CPU.
 SCORE_ERROR = 2**63 - 1
 SCORE_MAX = SCORE_ERROR >> 1
 MINIMIZE_POWER_BASE_SCORE = 20
@@ -39,10 +39,10 @@ _MICROCORES_PER_MILLICORE = 1000
 
 
 class ClusterView:
-    """The nodes with what runs there and what was bound so far; node by index.
+    """The nodes with their running and bound pods; node by index.
 
     ``use`` is in microcores; ``requested`` and ``counted`` are CPU in millicores and memory in
-    bytes, the latter as kube-scheduler counts them when it scores nodes.
+    bytes, the latter by kube-scheduler's rules for scores.
     """
 
     def __init__(self, nodes: t.Sequence[Node]) -> None:
@@ -57,24 +57,24 @@ class ClusterView:
         self.counted = [(view.counted_millicores, view.counted_bytes) for view in views]
 
     def bind(self, pod: Pod, node: int) -> None:
-        """Take note of a pod that is on the node from now on."""
+        """Note a pod that is on the node from now on."""
         self.use[node] += pod.shape.use_microcores
         self.requested[node] = _plus(self.requested[node], _requests(pod))
         self.counted[node] = _plus(self.counted[node], _counted(pod))
 
 
 class ScorePlugin(t.Protocol):
-    """One opinion about nodes."""
+    """One score plugin."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         """The raw score of a node."""
 
     def normalized(self, scores: Integers) -> Integers:
-        """From the raw scores of all nodes in question to scores up to 100."""
+        """Normalise the raw scores of all feasible nodes to at most 100."""
 
 
 class MinimizePower:
-    """WAO's: whole watts that the node would draw more; pods that are starting count as load."""
+    """WAO's MinimizePower: whole watts that the pod adds; starting pods count as load."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         given = view.nodes[node]
@@ -115,7 +115,7 @@ def normalized_minimize_power(scores: Integers, base: int = MINIMIZE_POWER_BASE_
 
 
 class Peaks:
-    """PEAKS: watts that the node would draw more by an exponential model of its power.
+    """PEAKS: watts that the pod adds by an exponential model of the node's power.
 
     The models are fitted to the curves. As upstream, a node without a model costs nothing, and one
     that would be used beyond 100 % has the raw score 0.
@@ -185,8 +185,8 @@ def least_allocated_score(requested: t.Sequence[int], allocatable: t.Sequence[in
 
 
 class BalancedAllocation:
-    """kube-scheduler's NodeResourcesBalancedAllocation: how much nearer to a like share of CPU and
-    memory the pod brings the node."""
+    """kube-scheduler's NodeResourcesBalancedAllocation: how much the pod equalises the shares of
+    CPU and memory on the node."""
 
     def score(self, pod: Pod, node: int, view: ClusterView) -> int:
         requests = _requests(pod)
@@ -201,13 +201,13 @@ class BalancedAllocation:
 def balanced_score(
     requested: tuple[int, int], added: tuple[int, int], allocatable: tuple[int, int]
 ) -> int:
-    """75 where a pod leaves the balance of a node as it is; from 50 to 100 where it changes it."""
+    """75 if a pod does not change the balance of a node; from 50 to 100 if it does."""
     gained = _balance(_plus(requested, added), allocatable) - _balance(requested, allocatable)
     return HIGHEST_SCORE // 2 + (HIGHEST_SCORE // 2 + gained) // 2
 
 
 def _balance(requested: tuple[int, int], allocatable: tuple[int, int]) -> int:
-    """100 less the standard deviation of the used shares in percent, cut to a whole number."""
+    """100 less the standard deviation of the used shares in percent, truncated to an integer."""
     shares = [min(amount / total, 1.0) for amount, total in zip(requested, allocatable) if total]
     if len(shares) < 2:
         return HIGHEST_SCORE

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a strategy hands back: an assignment and how much is known about it."""
+"""Answer of a strategy: an assignment with its bounds and proofs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROOF_TOLERANCE_WATTS = 1e-3
 class Answer:
     """``lower_bound`` is of ``cost_of`` for placing the same pods.
 
-    ``proven`` speaks of the whole order of objectives, not of the watts alone.
+    ``proven`` covers all objectives in their order, not only the watts.
     """
 
     assignment: Assignment
@@ -44,7 +44,7 @@ class Answer:
 
 
 def ideal_pods(problem: Problem) -> Integers:
-    """How many pods of each group could be placed if there were no others, at the most."""
+    """Upper bound on the placed pods of each group, without other groups."""
     ideal = numpy.minimum(problem.count, problem.limit.sum(axis=1))
     for rule in problem.relations.fleets if problem.relations is not None else ():
         for group in rule.check.groups:
@@ -56,7 +56,7 @@ def ideal_pods(problem: Problem) -> Integers:
 
 
 def pods_are_ideal(assignment: Assignment) -> bool:
-    """Whether plainly no more pods can be placed, and no fewer on unpriced nodes."""
+    """Whether it is evident that no more pods can be placed, and no fewer on unpriced nodes."""
     problem = assignment.problem
     placed = assignment.counts.sum(axis=1)
     priced = problem.costs.priced
@@ -73,12 +73,12 @@ def watts_of(assignment: Assignment) -> float:
 
 
 def cost_of(assignment: Assignment) -> float:
-    """Watts of all priced nodes, and what unmet preferences are worth."""
+    """Watts of all priced nodes, and the cost of unmet preferences in watts."""
     return assignment.watts() + assignment.preference_watts()
 
 
 def unpriced_pods(assignment: Assignment) -> int:
-    """How many pods stand on unpriced nodes."""
+    """Number of pods on unpriced nodes."""
     return int(assignment.pods[~assignment.problem.costs.priced].sum())
 
 
@@ -92,14 +92,14 @@ def bound_with(bounds: LowerBounds, assignment: Assignment, prices: Prices | Non
 
 
 def is_proof(assignment: Assignment, lower_bound: float) -> bool:
-    """Whether the bound leaves nothing to gain, given that the pods are ideal."""
+    """Whether the bound is reached, given that the placed pods are ideal."""
     return pods_are_ideal(assignment) and (
         cost_of(assignment) - lower_bound <= PROOF_TOLERANCE_WATTS
     )
 
 
 def answer_with_bound(assignment: Assignment, method: str) -> Answer:
-    """An answer that nothing more is tried for, with the bound that is to be had quickly."""
+    """An answer without further search, with a quick bound."""
     lower_bound = bound_with(LowerBounds(assignment.problem), assignment, None)
     proven = is_proof(assignment, lower_bound)
     return Answer(assignment, lower_bound, proven, method, "proof" if proven else "completed")

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A lower bound that knows which loads there are: sums of whole pods that add up to all of them.
+"""Lower bound over discrete loads: sums of whole pods that add up to the total load.
 
-Which pods make up a load is left open, but for what each node could take on its own. What the
-loads cost together is then a minimum over sequences of nodes, by Bellman's recursion over the sum
-so far, for curves of any shape. Everything is in whole microwatts, rounded down, so the bound is
-exact. With one price for a step, loads that cost more than there is to gain are left out before.
+The pods of a load are relaxed, except for the limits of each single node. The cost of all loads is
+then a minimum over sequences of nodes, by Bellman's recursion over the partial sum, for curves of
+any shape. Everything is in whole microwatts, rounded down, so the bound is exact. With one price
+for a step, loads that cost more than the possible gain are eliminated first.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _MOST_KEPT = 6_000_000
 
 @dataclass(frozen=True)
 class DynamicProgrammingBound:
-    """``watts`` of all priced nodes at the least, and steps for each node that cost just that.
+    """``watts`` is the lower bound, and ``loads`` are steps for each node at this cost.
 
-    ``loads`` is empty where the recursion would have taken too long.
+    ``loads`` is empty if the recursion would have taken too long.
     """
 
     watts: float
@@ -50,7 +50,7 @@ class DynamicProgrammingBound:
 
 
 class _Node(t.NamedTuple):
-    """Loads that a node may have in steps, ascending, and what each costs in microwatts."""
+    """Possible loads of a node in steps, ascending, and the cost of each in microwatts."""
 
     loads: Integers
     cost: Integers
@@ -61,7 +61,7 @@ def dynamic_programming_bound(
 ) -> DynamicProgrammingBound | None:
     """The bound for placing ``placed[g]`` pods of each group on priced nodes.
 
-    Nothing that costs more than ``upper`` watts is looked at. None where there is no way at all.
+    Loads above ``upper`` watts are skipped. None if there is no solution.
     """
     problem = loads.problem
     total = int(loads.units @ placed)
@@ -97,7 +97,7 @@ def _node(loads: Loads, placed: Integers, node: int) -> _Node:
 
 
 def _best_price(nodes: t.Sequence[_Node], total: int) -> int:
-    """Microwatts for a step at which the nodes, each on its own, take about the right load."""
+    """Price in microwatts for a step at which the nodes independently take about the right load."""
     most = max((int(abs(numpy.diff(node.cost)).max(initial=0)) for node in nodes), default=0)
     low, high = -most - 1, most + 1
     while high - low > 1:
@@ -108,7 +108,7 @@ def _best_price(nodes: t.Sequence[_Node], total: int) -> int:
 
 
 def _reduced(nodes: t.Sequence[_Node], total: int, price: int) -> tuple[int, list[_Node]]:
-    """The bound at a price, and what each load costs above its node's part of that."""
+    """The bound at a price, and the reduced cost of each load."""
     base, reduced = price * total, []
     for node in nodes:
         cost = node.cost - price * node.loads
@@ -119,7 +119,7 @@ def _reduced(nodes: t.Sequence[_Node], total: int, price: int) -> tuple[int, lis
 
 
 class _Recursion:
-    """The least cost of loads, one of each node, that add up to a sum."""
+    """The minimum cost of loads, one for each node, that add up to a sum."""
 
     def __init__(self, nodes: t.Sequence[_Node], total: int) -> None:
         self._nodes = nodes
@@ -129,7 +129,7 @@ class _Recursion:
         self._ranges = self._sums()
 
     def _sums(self) -> list[tuple[int, int]]:
-        """The least and the greatest sum after each node from which the total is in reach."""
+        """Smallest and largest partial sum after each node from which the total is reachable."""
         first = [int(self._nodes[node].loads[0]) for node in self._order]
         last = [int(self._nodes[node].loads[-1]) for node in self._order]
         low, high, ranges = 0, 0, [(0, 0)]
@@ -141,9 +141,9 @@ class _Recursion:
         return ranges
 
     def solve(self) -> tuple[int, list[int]] | None:
-        """The cost and the loads; None where that is too much work.
+        """The cost and the loads; None if that is too much work.
 
-        The cost is beyond everything where no loads add up to the total.
+        The cost is infinite if no loads add up to the total.
         """
         widths = [high - low + 1 for low, high in self._ranges]
         if min(widths) <= 0:

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the nodes would do on their own if pods and resources had prices, many nodes at once.
+"""Lagrangian subproblem: cheapest loads of many nodes at given prices of pods and resources.
 
-That is a knapsack with parts of pods: pods are taken in the order of what they are worth for a
-core, as long as the next core costs less. It is exact in the added use, for a curve of any shape.
-Axes: P pieces, G groups, R resources, S points of a curve.
+It is a fractional knapsack: pods are taken in descending order of value for a core, as long as the
+next core costs less. It is exact in the added use, for a curve of any shape. Axes: P pieces, G
+groups, R resources, S points of a curve.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Prices:
     """Watts for a pod of each group, and for a unit of each resource in each piece.
 
     A piece is a node with a part of its curve: from ``low`` to ``high`` microcores of its whole
-    use. The pieces of a node together cover all that it can do; they are in the order of the
-    nodes. Prices of resources are never negative.
+    use. The pieces of a node together cover its range; they are in the order of the nodes. Prices
+    of resources are never negative.
     """
 
     pod: Floats
@@ -55,7 +55,7 @@ class Prices:
     resource: Floats
 
     def of(self, pieces: Integers) -> Prices:
-        """Those of some pieces."""
+        """The prices of some pieces."""
         return Prices(
             self.pod,
             self.node[pieces],
@@ -69,15 +69,15 @@ class Prices:
 
 
 class Loads(t.NamedTuple):
-    """``least[p]`` is what each piece costs after what its pods and resources are worth,
-    ``pods[p, g]`` the parts of pods with which it does."""
+    """``least[p]`` is the reduced cost of each piece, its watts less the value of its pods and
+    resources; ``pods[p, g]`` are its fractional pods."""
 
     least: Floats
     pods: Floats
 
 
 class LagrangianSubproblem:
-    """The pieces' tasks for one problem."""
+    """The subproblems of all pieces for one problem."""
 
     def __init__(self, problem: Problem, functions: NodeFunctions) -> None:
         self.problem = problem
@@ -110,11 +110,11 @@ class LagrangianSubproblem:
         )
 
     def beyond(self, prices: Prices, pods: Floats) -> Floats:
-        """How much of each resource (P, R) such loads take beyond what is free."""
+        """Excess of each resource (P, R) over the free amount for these loads."""
         return pods @ self._request - self.free[prices.node]
 
     def worth(self, pod_price: Floats, node: Integers) -> Floats:
-        """What a pod of each group is worth on each of these nodes (P, G)."""
+        """Value of a pod of each group on each of these nodes (P, G)."""
         worth = numpy.tile(pod_price, (len(node), 1))
         if self.problem.preference is not None:
             worth -= self.problem.preference[:, node].T
@@ -138,7 +138,7 @@ class LagrangianSubproblem:
     def _fill(
         self, worth: Floats, most: Integers, added: Floats, watts: Floats
     ) -> tuple[Floats, Floats]:
-        """The least of watts minus worth, and the pods; of groups that use CPU."""
+        """The minimum of watts minus value, and the pods, for groups that use CPU."""
         cores = self._cores[self._with_use]
         order = numpy.argsort(-worth / cores, axis=1, kind="stable")
         ratio = numpy.take_along_axis(worth / cores, order, axis=1)
@@ -179,7 +179,7 @@ class LagrangianSubproblem:
 
 
 def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats:
-    """Row by row, the value at a use; beyond the last use the last value."""
+    """Row by row, the value at a use, clamped to the last value."""
     if use.shape[1] == 1:
         return t.cast("Floats", numpy.repeat(value, at.shape[1], axis=1))
     right = (use[:, None, :] < at[:, :, None]).sum(axis=2).clip(1, use.shape[1] - 1)
@@ -192,7 +192,7 @@ def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats
 
 
 def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
-    """Those of the relaxation: each node has the runs of its class, and their prices."""
+    """Prices of the relaxation: each node has the runs of its class, and their prices."""
     awake = [share for share in relaxation.shares if share.run is not None]
     nodes = [relaxation.node_classes[share.node_class].nodes for share in awake]
     ends = [

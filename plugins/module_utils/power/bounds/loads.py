@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Added CPU use in whole steps: the greatest amount of which every pod's use is a multiple.
+"""Added CPU use in whole steps, the greatest common divisor of all pods' use.
 
-People write requests in round numbers, so a node has few loads that any pods add up to.
+Requests are round numbers, so a node has few possible loads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MOST_ENTRIES = 2_000_000
 
 @dataclass(frozen=True)
 class Loads:
-    """``step`` in microcores, ``units[g]`` steps for each pod of a group, and ``most[n]`` steps
-    that the resources of each node leave room for."""
+    """``step`` in microcores, ``units[g]`` steps for each pod of a group, and ``most[n]`` the steps
+    for which the resources of each node have room."""
 
     problem: Problem
     step: int
@@ -40,7 +40,7 @@ class Loads:
     def watts(self, node: int, present: int, most: int, *, awake: bool) -> Floats:
         """Watts with ``present`` steps and 0 to ``most`` more.
 
-        Without more a node that may sleep does so, unless something keeps it ``awake``.
+        Without added steps a node that may sleep does so, unless it is kept ``awake``.
         """
         costs = self.problem.costs
         steps = numpy.arange(most + 1)
@@ -50,7 +50,7 @@ class Loads:
 
 
 def loads_of(problem: Problem) -> Loads | None:
-    """None where the steps are too small to count with."""
+    """None if the steps are too small."""
     step = math.gcd(*problem.use.tolist())
     if not step:
         return None
@@ -62,7 +62,7 @@ def loads_of(problem: Problem) -> Loads | None:
 
 
 def _most_steps(problem: Problem, units: Integers) -> Integers:
-    """What all pods that a node is open to need, or less where one resource binds before."""
+    """Steps of all pods that the node admits, or less if a resource binds first."""
     most = problem.limit.T @ units
     uses = units > 0
     for resource in range(problem.request.shape[1]):

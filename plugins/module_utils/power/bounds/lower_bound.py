@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts below which no placement of the same pods can be.
+"""Lower bound on the watts of every placement of the same pods.
 
-Lagrangian duality: with any price for a pod of each group and for the resources of each node, the
-cheapest thing that each node could do on its own adds up to a lower bound. So neither a solver's
-tolerances nor its limits can make a false one; good prices only make it tight. See Geoffrion,
-Lagrangean relaxation for integer programming (1974).
+Lagrangian duality: for any prices of the pods of each group and of the resources of each node, the
+sum of the nodes' cheapest independent loads is a lower bound. So neither the tolerances nor the
+limits of a solver can invalidate it; good prices make it tight. See Geoffrion, Lagrangean
+relaxation for integer programming (1974).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class LowerBounds:
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
 
     def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
-        """Watts of priced nodes that placing ``placed[g]`` pods of each group needs at the least.
+        """Lower bound on the watts of priced nodes with ``placed[g]`` pods of each group.
 
-        So many of the pods, whichever, stand on unpriced nodes.
+        The given number of pods, of any groups, are on unpriced nodes.
         """
         loads = self._subproblem.solve(prices, placed)
         awake = self._of_nodes(prices, loads.least)
@@ -66,22 +66,22 @@ class LowerBounds:
     def _total(
         self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int
     ) -> float:
-        """The bound from what each node costs at the least after what its pods are worth."""
+        """The bound from the reduced cost of each node."""
         elsewhere = self._most_valued_elsewhere(placed, unpriced_pods, pod_price)
         priced = of_nodes[self.problem.costs.priced]
         return float(priced.sum() + pod_price @ placed - elsewhere)
 
     def _of_nodes(self, prices: Prices, least: Floats) -> Floats:
-        """Of each node the cheapest of its pieces; infinite where it has none."""
+        """The cheapest piece of each node; infinite if it has none."""
         of_nodes = numpy.full(len(self.problem.instance.nodes), numpy.inf)
         numpy.minimum.at(of_nodes, prices.node, least)
         return of_nodes
 
     def tighten(self, prices: Prices, placed: Integers) -> Prices:
-        """The same prices of pods with better ones of each node's resources.
+        """The same prices of pods with better prices of each node's resources.
 
-        Only the cheapest piece of a node counts, so only that is worth a search, until another is
-        the cheapest.
+        Only the cheapest piece of a node counts, so only it is improved, until another is the
+        cheapest.
         """
         resource = numpy.maximum(prices.resource, 0.0)
         least = self._subproblem.solve(prices.with_resource(resource), placed).least
@@ -96,11 +96,11 @@ class LowerBounds:
         return prices.with_resource(resource)
 
     def _cheapest(self, prices: Prices, least: Floats) -> Booleans:
-        """Which pieces are the cheapest of their nodes."""
+        """Mask of the pieces that are the cheapest of their nodes."""
         return least <= self._of_nodes(prices, least)[prices.node]
 
     def _search(self, prices: Prices, least: Floats, placed: Integers) -> tuple[Floats, Floats]:
-        """Prices of resources for which the pieces cost the most, one resource after the other."""
+        """Prices of resources that maximise the pieces' costs, one resource after the other."""
         resource, dearest = prices.resource.copy(), self._dearest(prices)
         for index in [*dearest.nonzero()[0].tolist()] * _REPEATS:
             trial = resource.copy()
@@ -117,8 +117,8 @@ class LowerBounds:
     def _halve(
         self, prices: Prices, least: Floats, placed: Integers, index: int, dearest: float
     ) -> tuple[Floats, Floats]:
-        """The best price of one resource: what a piece costs is concave in it, and rises as long
-        as the piece takes more of the resource than there is."""
+        """The best price of one resource. The cost of a piece is concave in it, and rises as long
+        as the piece exceeds the resource."""
         best, trial = prices.resource.copy(), prices.resource.copy()
         low, high = numpy.zeros(len(best)), numpy.full(len(best), dearest)
         for _halving in range(_HALVINGS):
@@ -136,7 +136,7 @@ class LowerBounds:
         index: int,
         best: tuple[Floats, Floats],
     ) -> Booleans:
-        """Note where the trial is better; return which pieces take too much of the resource."""
+        """Keep trial prices that are better; return the pieces that exceed the resource."""
         resource, least = best
         trial_prices = prices.with_resource(trial)
         loads = self._subproblem.solve(trial_prices, placed)
@@ -148,7 +148,7 @@ class LowerBounds:
         )
 
     def _dearest(self, prices: Prices) -> Floats:
-        """For each resource a price that no piece will need more of."""
+        """Upper limit of the price of each resource."""
         request = self.problem.request
         worth = numpy.maximum(prices.pod, 0.0)[:, None]
         ratio = (worth / numpy.maximum(request, 1)) * (request > 0)
@@ -156,7 +156,7 @@ class LowerBounds:
         return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
 
     def _asleep(self, pod_price: Floats, placed: Integers) -> Floats:
-        """What each node costs asleep, with such daemons as are worth it."""
+        """Cost of each node asleep, with the daemons that pay."""
         problem = self.problem
         daemons = ~problem.is_workload
         most = numpy.minimum(problem.limit, placed[:, None])[daemons]
@@ -173,9 +173,9 @@ class LowerBounds:
         return numpy.where(sleeper, least, awake)
 
     def with_one_price(self, placed: Integers, unpriced_pods: int) -> float:
-        """The best bound with one price for a core anywhere: filling the fleet as with water.
+        """The best bound with one price for a core on all nodes (water filling).
 
-        The bound is concave in the price, so a search by thirds finds its top.
+        The bound is concave in the price, so a ternary search finds its maximum.
         """
         low, high = self._price_range()
         for _step in range(_PRICE_SEARCH_STEPS):
@@ -188,14 +188,14 @@ class LowerBounds:
         return max(self._at_one_price(price, placed, unpriced_pods) for price in (low, 0.0))
 
     def _at_one_price(self, price: float, placed: Integers, unpriced_pods: int) -> float:
-        """All pods are worth the price of their use: only how much a node takes matters."""
+        """Bound if pods have the value of their use, so that only a node's load matters."""
         added, watts = self.functions.added, self.functions.watts
         value = price * self._cores
         least = self._or_asleep((watts - price * added).min(axis=1), value, placed)
         return self._total(least, value, placed, unpriced_pods)
 
     def _price_range(self) -> tuple[float, float]:
-        """Prices at which every node would stay as it is, and be as full as can be."""
+        """Prices at which every node keeps its state, and is as full as possible."""
         costs = self.problem.costs
         added, watts = self.functions.added, self.functions.watts
         widths = numpy.diff(added, axis=1)
@@ -209,7 +209,7 @@ class LowerBounds:
     def _most_valued_elsewhere(
         self, placed: Integers, unpriced_pods: int, pod_price: Floats
     ) -> float:
-        """The value of the dearest pods that could stand on unpriced nodes."""
+        """The value of the most valuable pods that could be on unpriced nodes."""
         problem = self.problem
         room = problem.limit[:, ~problem.costs.priced].sum(axis=1)
         candidates = numpy.minimum(room, placed)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes that are much alike, so that a linear model of a large fleet stays small.
+"""Classes of similar nodes, so that a linear model of a large fleet stays small.
 
-What follows from a model of node classes is approximate where the nodes of a node class differ. It
-is good for prices and for a start, which are judged by the real nodes afterwards.
+A model of node classes is approximate if the nodes of a class differ. It gives prices and a start,
+which are evaluated on the real nodes afterwards.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _TOLERATED_BULGE = 0.01
 
 @dataclass(frozen=True)
 class NodeClass:
-    """Nodes that count as copies of the one in their middle.
+    """Nodes that count as copies of their median node.
 
-    ``runs`` are its watts over added cores, cut where they stop being convex, as differences to
-    those without anything added.
+    ``runs`` are its watts over added cores, cut into convex parts, relative to the watts without
+    added load.
     """
 
     nodes: Integers
@@ -51,7 +51,7 @@ class NodeClass:
 
 
 def find_node_classes(problem: Problem, functions: NodeFunctions, wanted: int) -> list[NodeClass]:
-    """About ``wanted`` node classes; more where nodes differ in what may run there."""
+    """About ``wanted`` node classes; more if nodes admit different pods."""
     signatures, keys, profile = _features(problem, functions)
     order = numpy.lexsort(keys.T[::-1])
     largest = -(-len(order) // max(wanted, 1))
@@ -66,7 +66,7 @@ def find_node_classes(problem: Problem, functions: NodeFunctions, wanted: int) -
 
 
 def _features(problem: Problem, functions: NodeFunctions) -> tuple[Integers, Floats, Floats]:
-    """What may run on a node, the order of nodes, and watts at some points of their curves."""
+    """Admitted pods of a node, the order of nodes, and watts at some points of their curves."""
     costs = problem.costs
     opened = (problem.limit > 0).T
     if problem.preference is not None:
@@ -113,9 +113,9 @@ def _node_class(problem: Problem, functions: NodeFunctions, nodes: Integers) -> 
 
 
 def run_limits(problem: Problem, node_class: NodeClass) -> list[tuple[float, float]]:
-    """From which to which use in microcores, what is there included, each run of a node class goes.
+    """Range of use in microcores of each run of a node class, including the present use.
 
-    Together they cover everything.
+    Together the runs cover the whole range.
     """
     base = float(problem.costs.base[node_class.middle])
     ends = [base + run[-1][0] * MICROCORES_PER_CORE for run in node_class.runs[:-1]]

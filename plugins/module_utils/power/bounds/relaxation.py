@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The linear relaxation: parts of pods may be placed, on parts of the nodes of a node class.
+"""The linear relaxation: fractional pods on fractional nodes of a node class.
 
-A node's watts are cut into runs on which they are convex, and each run has its own share of the
-node class's nodes with pods and resources of its own. That is the tightest linear model there is of
-one kind of node (Balas' disjunctive one), and without it slots, memory and power-off would leave a
-wide gap. Its duals are prices for lower_bound.py, its solution is a start for construction.py.
+The watts of a node are cut into convex runs, and each run has its own share of the class's nodes,
+with its own pods and resources. That is the tightest linear model of one kind of node (Balas'
+disjunctive one). Without it slots, memory and power-off would leave a wide gap. Its duals are
+prices for lower_bound.py, its solution is a start for construction.py.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _PRIORITY_FACTOR = 10.0
 
 @dataclass(frozen=True)
 class Share:
-    """So many nodes of a node class run in one of its runs (None: asleep), with these pods of each
-    group together. ``resource`` has the price of a unit of each resource of these nodes."""
+    """Number of nodes of a node class in one of its runs (None: asleep), with the sum of their pods
+    of each group. ``resource`` has the price of a unit of each resource of these nodes."""
 
     node_class: int
     run: int | None
@@ -56,7 +56,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """What one pod of each group costs, and how the node classes are loaded."""
+    """Price of one pod of each group, and loads of the node classes."""
 
     node_classes: t.Sequence[NodeClass]
     pod: Floats
@@ -75,7 +75,7 @@ class _Piece:
 
 
 class _Builder:
-    """The model, with the indices that lead back from its solution to the problem."""
+    """The model, with the indices that map its solution to the problem."""
 
     def __init__(
         self, problem: Problem, node_classes: t.Sequence[NodeClass], most: Integers
@@ -153,7 +153,7 @@ class _Builder:
                 piece.resource_rows[resource] = (model.at_most(terms, 0.0), largest)
 
     def _add_watts(self, piece: _Piece, points: Points) -> None:
-        """The pods' use is that of the run's start and of its segments, as far as these are."""
+        """The pods' use equals the use of the run's start and its segments, as far as filled."""
         model = self.model
         use: list[tuple[int, float]] = [
             (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
@@ -201,7 +201,7 @@ class _Builder:
 def relax(
     problem: Problem, node_classes: t.Sequence[NodeClass], most: Integers, limits: Limits
 ) -> Relaxation | None:
-    """Place at most ``most[g]`` pods of each group; None where the time did not suffice."""
+    """Place at most ``most[g]`` pods of each group; None if the time did not suffice."""
     builder = _Builder(problem, node_classes, most)
     builder.build()
     solution = solve(builder.model, limits)

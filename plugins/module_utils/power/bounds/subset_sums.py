@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which sums some of given whole numbers can have, as the bits of one large integer.
+"""Subset sums of integers, as the bits of one large integer.
 
-Bit s is set where s is such a sum. Adding one number is a shift of all bits at once, which makes
-Bellman's recursion for subset sums take microseconds.
+Bit s is set if s is a subset sum. Adding a number shifts all bits at once, so Bellman's recursion
+for subset sums takes microseconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether a node can attach the volumes of pods that share some of them.
+"""Feasibility of attaching volumes that pods share on a node.
 
-A shared volume is attached once for all pods on the node. Volumes of drivers that attach no shared
-volume add up, so they are a resource like any other and need no check.
+A shared volume is attached once for all pods on the node. Volumes of drivers without shared volumes
+add up, so they are an ordinary resource and need no check.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MORE_THAN_ENOUGH = 1 << 30
 
 @dataclass(frozen=True)
 class AttachedVolumesCheck:
-    """The check of some groups, by group; ``attachable[n]`` is what each node can attach yet."""
+    """The check of some groups, by group; ``attachable[n]`` is the free number of each node."""
 
     of_group: t.Mapping[int, SharedVolumes]
     attachable: t.Sequence[Attachable]
@@ -66,7 +66,7 @@ class AttachedVolumesCheck:
         return 0.0
 
     def sums(self) -> list[Sum]:
-        """The pods' own volumes by driver: shared ones may take no room at all."""
+        """The pods' own volumes by driver, because shared volumes may take no room."""
         drivers = sorted(
             {own[0] for volumes in self.of_group.values() for own in volumes.own_disks}
         )
@@ -88,7 +88,7 @@ class AttachedVolumesCheck:
 def attached_volumes_check(
     shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
 ) -> AttachedVolumesCheck | None:
-    """The check of a problem; None where no driver with a limit attaches a shared volume."""
+    """The check of a problem; None if no driver with a limit attaches a shared volume."""
     of_group = {
         group: shape.shared_volumes
         for group, shape in enumerate(shapes)

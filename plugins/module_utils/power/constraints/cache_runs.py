@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether the caches of a node have the runs of ways that pods ask for together."""
+"""Feasibility of contiguous cache ways for several pods on a node."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 
 
 def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:
-    """Whether a node would have the runs that one pod asks for if nothing else ran there.
+    """Whether an otherwise empty node has the runs that one pod requests.
 
-    It may be too hopeful where workloads hold ways: of which cache they are stands nowhere.
+    It may be too optimistic if workloads hold ways, because their cache is unknown.
     """
     return pools is None or all(
         fit(lengths, tuple(run for run in asked if run.pool == pool))
@@ -42,9 +42,9 @@ def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bo
 def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
     """Whether runs of one pool can be taken from free ones, each from one of them, in some order.
 
-    A run takes ``most`` ways, or as many as there are in a row, at least ``least``, as RMD does.
-    Within a cache RMD takes the topmost row that does; where the pods are started in the order of
-    the rows that they take here, that is what happens. Exact: bins with few items.
+    A run takes ``most`` ways, or as many contiguous ones as there are, at least ``least``, as in
+    RMD. Within a cache RMD takes the topmost sufficient run; pods that are started in the order of
+    the runs here get these runs. Exact: bin packing with few items.
     """
     if not wanted:
         return True
@@ -68,8 +68,8 @@ def fit(free: Lengths, wanted: tuple[CacheRun, ...]) -> bool:
 class CacheFeasibilityCheck:
     """Whether pods find their runs on a node; see node_contents.py.
 
-    ``of_group`` are the runs of one pod of each group concerned, ``pools`` what each node has; on a
-    node whose pools are None anything fits.
+    ``of_group`` are the runs of one pod of each related group, ``pools`` the pools of each node;
+    everything fits on a node whose pools are None.
     """
 
     of_group: t.Mapping[int, tuple[CacheRun, ...]]
@@ -99,7 +99,7 @@ class CacheFeasibilityCheck:
         return 0.0
 
     def sums(self) -> list[Sum]:
-        """How many runs of at least some length there are, for each length that somebody needs."""
+        """Number of runs of at least some length, for each requested length."""
         asked = {(run.pool, run.least) for runs in self.of_group.values() for run in runs}
         return [
             Sum(
@@ -129,7 +129,7 @@ def _there(pools: CachePools | None, pool: str, least: int) -> int:
 
 
 def cache_check(shapes: t.Sequence[Shape], nodes: t.Sequence[Node]) -> CacheFeasibilityCheck | None:
-    """The check of a problem; None where no pod asks for ways, or no node's caches are known."""
+    """The check of a problem; None if no pod requests ways, or no node's caches are known."""
     of_group = {group: shape.cache_runs for group, shape in enumerate(shapes) if shape.cache_runs}
     if not of_group or all(node.cache_pools is None for node in nodes):
         return None

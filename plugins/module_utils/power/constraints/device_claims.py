@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Claims for devices of the pods that are to be placed, of both APIs.
+"""Device claims of the pods to place, of both APIs.
 
-Pods that ask for the same are alike to the placer, so their claims are known by a key. Pods that
-share a claim are a unit, which is on one node, and gets all of its claims as soon as one of its
-pods has that node.
+Pods with equivalent claims are interchangeable to the placer, so their claims are identified by a
+key. Pods that share a claim are a unit, which is on one node, and gets all of its claims as soon as
+one of its pods is there.
 
-What reads and solves claims is imported only where pods have any: others need none of it.
+The readers and solvers of claims are imported only if pods have claims.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class PodClaims:
-    """What the claims of one pod mean to the placer.
+    """Claims of one pod in the terms of the placer.
 
-    ``keys`` names what it asks for by API; "" where nothing. ``nodes`` are where the devices are
-    that it has already (None: it has none). ``unsupported`` says why it cannot be placed.
+    ``keys`` has the key of its claims by API; "" without claims. ``nodes`` are the nodes of the
+    devices that it has already (None: it has none). ``unsupported`` is the reason why it cannot be
+    placed.
     """
 
     keys: tuple[str, ...] = ()
@@ -63,9 +64,9 @@ class PodClaims:
 
 @dataclass
 class ClaimTask:
-    """The claims of one API. ``units`` are the positions of those who ask for the same, by key;
-    pods of a ``shared`` key are one unit. ``fleets`` are sets of keys that compete with each other
-    for devices which several nodes can use."""
+    """The claims of one API. ``units`` are the positions of equivalent units, by key; pods of a
+    ``shared`` key are one unit. ``fleets`` are sets of keys that compete for devices of several
+    nodes."""
 
     task: Task
     joint_feasibility: JointFeasibility
@@ -79,7 +80,7 @@ class ClaimTask:
         return self.joint_feasibility.unused()
 
     def fits_empty_node(self, key: str, node: str) -> bool:
-        """Whether the node would have what one unit asks for if nobody had devices."""
+        """Whether the node could satisfy one unit with all devices free."""
         known = key, self._unused.kind(node)
         if known not in self._fits_empty:
             found = self._unused.on_node(node, self.units[key][:1])
@@ -89,8 +90,8 @@ class ClaimTask:
 
 @dataclass
 class ClaimBook:
-    """The claims of all waiting pods. ``invalid`` are pods whose requests cannot be read;
-    ``findings`` are about device objects that cannot be."""
+    """The claims of all waiting pods. ``invalid`` are pods with unreadable requests; ``findings``
+    are about unreadable device objects."""
 
     tasks: list[ClaimTask] = field(default_factory=list)
     of_pod: dict[Key, PodClaims] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class ClaimBook:
         nodes: frozenset[str] | None,
         unsupported: tuple[str, ...],
     ) -> None:
-        """What a pod asks for of the API at this position, beside what is known of it."""
+        """The pod's claims with the given ones added, for the API at this position."""
         known = self.of_pod.get(pod, PodClaims())
         keys = (*known.keys, *[""] * (position - len(known.keys)), key)
         if nodes is None or known.nodes is None:
@@ -115,7 +116,7 @@ class ClaimBook:
         self.of_pod[pod] = PodClaims(keys, nodes, (*known.unsupported, *unsupported))
 
     def refuse(self, pod: Key, reasons: tuple[str, ...]) -> None:
-        """Leave a pod waiting, whatever else is known of it."""
+        """Leave a pod waiting, regardless of its other claims."""
         known = self.of_pod.get(pod, PodClaims())
         unsupported = (*known.unsupported, *reasons)
         self.of_pod[pod] = dataclasses.replace(known, unsupported=unsupported)
@@ -130,8 +131,8 @@ def read_claims(
 ) -> ClaimBook:
     """The claims of the waiting pods that the objects define; none of pods without objects.
 
-    Pods, which are those that can be read otherwise, have no known claims where the objects of
-    their API cannot be read.
+    Pods are given if the rest of them can be read. If the objects of their API cannot be read, they
+    have no known claims.
     """
     book = ClaimBook()
     book.findings += _without_group(device_objects)
@@ -156,7 +157,7 @@ def _refuse_extended(
     nodes: t.Sequence[Object],
     device_objects: t.Sequence[Object],
 ) -> None:
-    """Pods whose extended resources no node offers, but a DeviceClass stands for."""
+    """Pods with extended resources that a DeviceClass provides and no node offers."""
     classes = [item for item in device_objects if _is_class_of_dra(item)]
     if not classes:
         return
@@ -181,12 +182,12 @@ def _is_class_of_dra(item: t.Any) -> bool:
 
 
 def _group(item: t.Any) -> str:
-    """The API group of an object; "" of what is none."""
+    """The API group of an object; "" for an invalid object."""
     return str(item.get("apiVersion")).rpartition("/")[0] if isinstance(item, dict) else ""
 
 
 def _without_group(device_objects: t.Sequence[t.Any]) -> list[Finding]:
-    """What cannot be told to be of one API or the other."""
+    """Findings of objects that belong to neither API."""
     return [
         Finding(
             subject_of(item, "object", f"device_objects[{index}]"),
@@ -205,7 +206,7 @@ def _read_task(
     objects: t.Sequence[Object],
     bad: list[Finding],
 ) -> Task:
-    """The task of one API; ``bad`` gets what is wrong with its objects. Raises InvalidInput."""
+    """The task of one API; ``bad`` gets the findings of its objects. Raises InvalidInput."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
 
@@ -220,7 +221,7 @@ def _read_task(
 
 
 def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
-    """Raises InvalidInput where the name of the watts is none."""
+    """Raises InvalidInput if the name of the watts is invalid."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import (
         with_watts,
     )
@@ -240,7 +241,7 @@ def _given(
     field_name: str,
     bad: list[Finding],
 ) -> list[Given]:
-    """The objects with Nodes and Pods, of which only what is about claims matters here."""
+    """The objects with Nodes and Pods, reduced to the fields about claims."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
         Finding as DeviceFinding,
     )
@@ -275,14 +276,14 @@ def _given(
 
 
 def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Claims are in a namespace; one that names none is in that of such pods."""
+    """The object with a namespace; the default one if it names none."""
     if item["kind"] not in _IN_NAMESPACES or item["metadata"].get("namespace"):
         return item
     return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
 
 
 def _add(book: ClaimBook, task: ClaimTask) -> None:
-    """Note what the pods of one API ask for."""
+    """Note the claims of the pods of one API."""
     from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
 
     position = len(book.tasks)
@@ -309,9 +310,9 @@ def _add(book: ClaimBook, task: ClaimTask) -> None:
 
 
 def _divide(task: ClaimTask) -> list[str]:
-    """Note which claims are a question about all nodes; gives those that are too large a one.
+    """Note the claims that involve all nodes; return those that are too large.
 
-    What is left of such a question are claims that each node can answer by itself.
+    The other claims can be decided for each node separately.
     """
     too_many: list[str] = []
     for fleet in task.joint_feasibility.coupled(

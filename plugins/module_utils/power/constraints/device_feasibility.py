@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether the claims of pods can be satisfied on a node together; see node_contents.py."""
+"""Joint feasibility of pods' device claims on a node; see node_contents.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MILLIWATTS = 1000.0
 
 @dataclass
 class DeviceFeasibilityCheck:
-    """The claims of one API. ``keys`` are what one pod of each group asks for."""
+    """The claims of one API. ``keys`` are the keys of one pod of each group."""
 
     task: ClaimTask
     keys: t.Mapping[int, str]
@@ -45,7 +45,7 @@ class DeviceFeasibilityCheck:
 
     @property
     def shared(self) -> list[list[int]]:
-        """Groups that are one unit, and so on one node."""
+        """Groups that form one unit, which is on one node."""
         return groups_of_units(self.task, self.keys)
 
     def kind(self, node: int) -> t.Hashable:
@@ -61,8 +61,8 @@ class DeviceFeasibilityCheck:
         )
 
     def least_alone(self, node: int, group: int) -> float:
-        """Pods of a unit draw nothing alone: the unit's watts are there once. So are those of a
-        device that other pods can use portions of."""
+        """Pods of a unit draw nothing alone, because the unit's watts count once. The same holds
+        for a device that other pods can share."""
         key = self.keys[group]
         if key in self.task.shared or self.task.joint_feasibility.may_share(
             self.task.units[key][0]
@@ -72,7 +72,7 @@ class DeviceFeasibilityCheck:
         return self.draw(node, alone).least_watts
 
     def sums(self) -> list[Sum]:
-        """Devices of each set that some request is for, and for nothing beyond it."""
+        """Devices of each set that is exactly the set of some request."""
         joint = self.task.joint_feasibility
         found = []
         for devices in joint.sets():
@@ -105,13 +105,13 @@ class DeviceFeasibilityCheck:
 
 
 def fits_empty_node(claims: ClaimBook | None, shape: Shape, node: Node) -> bool:
-    """Whether a node would have the devices that one pod asks for if nobody had any of them."""
+    """Whether a node could satisfy one pod with all devices free."""
     asked = zip(shape.device_claims, claims.tasks if claims else ())
     return all(task.fits_empty_node(key, node.name) for key, task in asked if key)
 
 
 def keys_of(shapes: t.Sequence[Shape], position: int) -> dict[int, str]:
-    """What one pod of each group asks for of the API at this position, where it asks for any."""
+    """Keys of one pod of each group with claims of the API at this position."""
     return {
         group: shape.device_claims[position]
         for group, shape in enumerate(shapes)
@@ -131,7 +131,7 @@ def groups_of_units(task: ClaimTask, keys: t.Mapping[int, str]) -> list[list[int
 def device_checks(
     claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
 ) -> list[DeviceFeasibilityCheck]:
-    """One check for each API of which pods have claims that nodes can answer one by one."""
+    """One check for each API with claims that can be decided node by node."""
     found = []
     for position, task in enumerate(claims.tasks if claims else ()):
         coupled = frozenset().union(*task.fleets)

@@ -1,12 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What pods need of several nodes together: devices of a network.
+"""Needs of pods over several nodes together: devices of a network.
 
-As in node_contents.py a feasibility check says which pods can be placed together, but of all nodes
-at once. Nodes are in classes: to these pods those of one class are one and the same, so that only
-the number of pods on all of them matters. Axes: K groups that the feasibility check knows, C
-classes, N nodes.
+As in node_contents.py a feasibility check decides which pods can be placed together, but over all
+nodes at once. Nodes of one class are interchangeable for these pods, so only pod counts per class
+matter. Axes: K groups of the feasibility check, C classes, N nodes.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if t.TYPE_CHECKING:
 
 
 class Total(t.NamedTuple):
-    """Something that adds up over all nodes: what a pod of each group needs, and what is there."""
+    """An additive resource over all nodes: the need of a pod of each group, and the supply."""
 
     needed: t.Mapping[int, int]
     there: int
@@ -46,8 +45,8 @@ class FleetFeasibilityCheck(t.Protocol):
     """Pods of some groups on all nodes, other resources aside.
 
     ``pods`` has a number for each group and class, group by group. ``class_of[n]`` is the class of
-    a node. ``least_alone`` is what each pod of a group in a class adds to the least watts whatever
-    else is there. ``totals`` are necessary, not sufficient.
+    a node. ``least_alone`` is the lower bound on the watts that each pod of a group adds in a
+    class, independent of other pods. ``totals`` are necessary, not sufficient.
     """
 
     @property
@@ -75,7 +74,7 @@ class FleetRule:
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
     pods.
 
-    ``floor[k, n]`` are the watts of each pod alone, and what pods draw together beyond them is
+    ``floor[k, n]`` are the watts of each pod alone; the watts of pods together beyond these are
     their *excess*, which is never negative.
     """
 
@@ -132,7 +131,7 @@ class FleetRule:
         return numpy.where(floor < math.inf, floor, 0.0)
 
     def watts(self, counts: Counts) -> float:
-        """What all pods draw."""
+        """Watts of all pods."""
         return self.draw(self.pods(counts)).watts
 
     def excess(self, counts: Counts) -> float:
@@ -142,12 +141,12 @@ class FleetRule:
         return self.watts(counts) - float((self.floor * self._by_node(counts)).sum())
 
     def most_of_class(self, group: int) -> list[int]:
-        """How many pods of the group alone the nodes of each class could take together."""
+        """Number of pods of the group alone that the nodes of each class could take together."""
         position = self.check.groups.index(group)
         return [self._most(position, one) for one in range(self.classes)]
 
     def _most(self, position: int, of_class: int) -> int:
-        """By bisection, after doubling a number that does."""
+        """By bisection, after doubling a feasible number."""
 
         def does(number: int) -> bool:
             alone = [0] * (len(self.count) * self.classes)
@@ -167,7 +166,7 @@ class FleetRule:
         return numpy.array(self.most_of_class(group))[self.class_of]
 
     def room(self, counts: Counts, group: int) -> Integers:
-        """1 where there is room for one more or for several."""
+        """1 if there is room for one more or for several."""
         pods = self.pods(counts)
         first = self.check.groups.index(group) * self.classes
         is_open = numpy.zeros(self.classes, dtype=numpy.int64)

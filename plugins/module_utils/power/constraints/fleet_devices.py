@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether claims for devices that several nodes can use can be satisfied; see fleet_contents.py."""
+"""Feasibility of claims for devices of several nodes; see fleet_contents.py."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ if t.TYPE_CHECKING:
 
 @dataclass
 class DeviceFleet:
-    """Claims of one API that compete for such devices. ``keys`` are what one pod of each group
-    asks for.
+    """Claims of one API that compete for such devices. ``keys`` belong to one pod of each group.
 
-    Nodes are of one class where the same devices can be used, and watts count alike.
+    Nodes of one class reach the same devices, and watts count equally.
     """
 
     task: ClaimTask
@@ -52,12 +51,12 @@ class DeviceFleet:
 
     @property
     def shared(self) -> list[list[int]]:
-        """Groups that are one unit, and so on one node."""
+        """Groups that form one unit, which is on one node."""
         return groups_of_units(self.task, self.keys)
 
     @cached_property
     def _classes(self) -> dict[t.Hashable, int]:
-        """A node of each class, by position, the first of its kind."""
+        """The first node of each class, by position."""
         first: dict[t.Hashable, int] = {}
         for position in range(len(self.nodes)):
             first.setdefault(self._kind(position), position)
@@ -103,7 +102,7 @@ class DeviceFleet:
         )
 
     def least_alone(self, group: int, of_class: int) -> float:
-        """As of one node: what there may be once for several pods is not a pod's."""
+        """As on one node: watts that count once for several pods are not a single pod's."""
         key = self.keys[group]
         if key in self.task.shared or self.task.joint_feasibility.may_share(
             self.task.units[key][0]
@@ -114,7 +113,7 @@ class DeviceFleet:
         return self.draw(tuple(alone)).least_watts
 
     def totals(self) -> list[Total]:
-        """Devices of each set that some request is for, and for nothing beyond it."""
+        """Devices of each set that is exactly the set of some request."""
         joint = self.task.joint_feasibility
         found = []
         for devices in joint.sets():
@@ -134,7 +133,7 @@ class DeviceFleet:
 def device_fleets(
     claims: ClaimBook | None, shapes: t.Sequence[Shape], nodes: t.Sequence[Node]
 ) -> list[DeviceFleet]:
-    """One for each set of claims that compete with each other for devices of several nodes."""
+    """One check for each set of claims that compete for devices of several nodes."""
     found = []
     for position, task in enumerate(claims.tasks if claims else ()):
         keys = keys_of(shapes, position)

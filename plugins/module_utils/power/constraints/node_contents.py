@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What pods need of one node that does not add up: runs of cache ways, devices.
+"""Non-additive needs of pods on one node: runs of cache ways, devices.
 
-A feasibility check says which pods can be on a node together; a rule asks it for the placers, and
-remembers. Axes: K groups that the feasibility check knows, N nodes.
+A feasibility check decides which pods can be on a node together; a rule calls it for the placers,
+and caches its answers. Axes: K groups of the feasibility check, N nodes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Pods = tuple[int, ...]
 
 
 class Draw(t.NamedTuple):
-    """What pods draw beside a node's curve, infinite where they cannot be there together.
+    """Watts of pods beyond a node's curve, infinite if they cannot be there together.
 
-    ``least_watts`` are never more than ``watts``, and never fall as there are more pods: what is
-    impossible by them stays so. ``watts`` may be infinite where nobody knows.
+    ``least_watts`` are at most ``watts``, and monotone in the pods, so infeasibility by them is
+    final. ``watts`` may be infinite if unknown.
     """
 
     watts: float
@@ -51,7 +51,7 @@ IMPOSSIBLE = Draw(math.inf, math.inf)
 
 
 class Sum(t.NamedTuple):
-    """Something that adds up: what one pod of each group needs of it, and what each node has."""
+    """An additive resource: the need of one pod of each group, and the supply of each node."""
 
     needed: t.Mapping[int, int]
     there: t.Sequence[int]
@@ -60,9 +60,9 @@ class Sum(t.NamedTuple):
 class NodeFeasibilityCheck(t.Protocol):
     """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
 
-    ``least_alone`` is what each pod of a group adds to the least watts whatever else is there.
-    ``sums`` are necessary, not sufficient: they tell linear models about what they can know. Nodes
-    of one ``kind`` are alike.
+    ``least_alone`` is the lower bound on the watts that each pod of a group adds, independent of
+    other pods. ``sums`` are necessary, not sufficient: they are the part that linear models can
+    express. Nodes of one ``kind`` are equal.
     """
 
     @property
@@ -81,7 +81,7 @@ class NodeFeasibilityCheck(t.Protocol):
 
 @dataclass
 class _Room:
-    """Which nodes take one more pod of a group, as of so many changes of each node."""
+    """Nodes that take one more pod of a group, valid for this number of changes of each node."""
 
     is_open: Booleans
     as_of: Integers
@@ -94,8 +94,8 @@ class ContentRule:
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
     pods. Watts count on ``priced`` nodes only.
 
-    ``floor[k, n]`` are the watts of each pod alone: with those, costs are linear, and what pods
-    draw together beyond that is their *excess*, which is never negative.
+    ``floor[k, n]`` are the watts of each pod alone, a linear cost. The watts of pods together
+    beyond these are their *excess*, which is never negative.
     """
 
     check: NodeFeasibilityCheck
@@ -120,7 +120,7 @@ class ContentRule:
         return self.draw(node, pods).watts < math.inf
 
     def draw(self, node: int, pods: Pods) -> Draw:
-        """What the feasibility check says, asked once for nodes that are alike."""
+        """Answer of the feasibility check, computed once for equal nodes."""
         if not any(pods):
             return NO_DRAW
         key = self.check.kind(node), pods
@@ -144,7 +144,7 @@ class ContentRule:
 
     @cached_property
     def draws(self) -> bool:
-        """Whether there are any watts to speak of."""
+        """Whether there are any watts."""
         alone = [
             tuple(int(k == one) for k in range(len(self.count))) for one in range(len(self.count))
         ]
@@ -155,7 +155,7 @@ class ContentRule:
         )
 
     def watts(self, counts: Counts) -> Floats:
-        """What the pods draw on each node."""
+        """Watts of the pods on each node."""
         pods = self.pods(counts)
         watts = numpy.zeros(self.nodes)
         for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
@@ -169,7 +169,7 @@ class ContentRule:
         return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())
 
     def added_excess(self, counts: Counts, group: int, nodes: Integers, number: int) -> Floats:
-        """The excess that so many more pods of the group add on each of these nodes alone."""
+        """Added excess of a number of further pods of the group on each of these nodes alone."""
         position = self.check.groups.index(group)
         there = self.pods(counts)[:, nodes]
         added = numpy.zeros(len(nodes))
@@ -184,7 +184,7 @@ class ContentRule:
         return added
 
     def most(self, group: int) -> Integers:
-        """How many pods of the group alone each node could take."""
+        """Number of pods of the group alone that each node could take."""
         position = self.check.groups.index(group)
         by_kind: dict[t.Hashable, int] = {}
         found = []
@@ -196,7 +196,7 @@ class ContentRule:
         return numpy.array(found, dtype=numpy.int64)
 
     def _most_alone(self, node: int, position: int) -> int:
-        """By bisection, after doubling a number that does."""
+        """By bisection, after doubling a feasible number."""
 
         def does(number: int) -> bool:
             alone = [0] * len(self.count)
@@ -219,7 +219,7 @@ class ContentRule:
         )
 
     def room(self, counts: Counts, group: int) -> Integers:
-        """1 where there is room for one more or for several."""
+        """1 if there is room for one more or for several."""
         pods = self._note(counts)
         changes = t.cast("Integers", self._changes)
         if group not in self._rooms:

@@ -1,12 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What unmet preferences cost, in watts, as far as it does not depend on other waiting pods.
+"""Cost of unmet preferences in watts, as far as it is independent of other waiting pods.
 
-Source of what counts as met:
-https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ (weights of 1 to 100) and
-.../scheduling-eviction/taint-and-toleration/ (PreferNoSchedule). Each taint that a pod does not
-tolerate counts as a preference of weight 100.
+Source of the rules: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+(weights of 1 to 100) and .../scheduling-eviction/taint-and-toleration/ (PreferNoSchedule). Each
+taint that a pod does not tolerate counts as a preference of weight 100.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FULL_WEIGHT = 100.0
 def preferences(
     instance: Instance, shapes: t.Sequence[Shape], preferred: t.Iterable[PreferredPodTerm] = ()
 ) -> Floats | None:
-    """Watts by group and node; None where nothing is ever unmet."""
+    """Watts by group and node; None if no preference can be unmet."""
     watts = instance.rules.preference_watts
     if watts <= 0:
         return None

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Preferred affinity and anti-affinity: where running pods decide them, and where waiting ones do.
+"""Preferred affinity and anti-affinity, split into domains that running and waiting pods decide.
 
-A preferred term to be near is unmet for a pod without another pod of the peers in its domain, and
-where the node is in no domain. A preferred term to be away is unmet for a pod with such a pod in
-its domain; of several that keep each other away the first is not disturbed. Source:
+A preferred affinity term is unmet for a pod without another pod of the peers in its domain, or on a
+node without a domain. A preferred anti-affinity term is unmet for a pod with such a pod in its
+domain; among several pods that avoid each other the first one's term is met. Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 """
 
@@ -42,9 +42,9 @@ _WEIGHT_POINTS = 100.0
 
 @dataclass(frozen=True)
 class PreferredPodTerm:
-    """A preferred term of groups ``holders[g]`` about ``members[g]``: all holders are such or none.
+    """A preferred term of ``holders[g]`` about ``members[g]``; all holders are members, or none.
 
-    It costs ``watts`` for each pod on the nodes ``unmet[n]``, whatever else is placed. In the
+    It costs ``watts`` for each pod on the nodes ``unmet[n]``, independent of other pods. In the
     domains ``undecided[d]`` other waiting pods decide. Elsewhere it is met.
     """
 
@@ -72,20 +72,20 @@ class PreferredPodTerm:
         return SoftCap(held, undisturbed, self.watts, company)
 
     def _cap(self, number: int) -> Integers:
-        """So many pods in undecided domains, and no limit in others."""
+        """A cap of this number of pods in undecided domains, and no limit in others."""
         caps = numpy.where(self.undecided, number, UNLIMITED)
         return numpy.append(caps, UNLIMITED)
 
 
 def _company(holders: Booleans, members: Booleans) -> int:
-    """So many members in a domain make company for a holder there, which is none for itself."""
+    """Members in a domain that meet a holder's term; a holder does not count for itself."""
     return 1 + int((holders & members).any())
 
 
 def preferred_pod_terms(
     instance: Instance, shapes: t.Sequence[Shape], count: Integers, allowed: Booleans
 ) -> tuple[PreferredPodTerm, ...]:
-    """Those of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
+    """The terms of these shapes, ``count[g]`` pods of each; ``allowed[g, n]`` are open nodes."""
     if instance.rules.preference_watts <= 0:
         return ()
     judge = _Judge(instance, shapes, count, allowed)
@@ -124,7 +124,7 @@ class _Judge:
         return numpy.array(belongs, dtype=bool)
 
     def alike(self, preferred_term: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
-        """The holders that are members themselves, and those that are not."""
+        """The holders that are members themselves, and the other holders."""
         holders = numpy.zeros(len(self._shapes), dtype=bool)
         holders[groups] = True
         members = self._members(preferred_term.peers)
@@ -154,7 +154,7 @@ class _Judge:
         return total[:-1]
 
     def _possible(self, members: Booleans, topology: Topology) -> Integers:
-        """How many waiting members could at most be in each domain."""
+        """Upper bound on the waiting members in each domain."""
         total = numpy.zeros(topology.domains, dtype=numpy.int64)
         for group in members.nonzero()[0].tolist():
             is_open = self._in_domains(topology, self._allowed[group]) > 0

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From what each pod demands of others to the rules of the whole problem, each rule once."""
+"""Rules of the whole problem from the constraints of each pod on others, each rule once."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def build_relations(
     allowed: Booleans,
     preferred: t.Iterable[PreferredPodTerm] = (),
 ) -> Relations | None:
-    """The rules between pods of these shapes, ``count[g]`` of each; None where there are none.
+    """The rules between pods of these shapes, ``count[g]`` of each; None if there are none.
 
-    ``allowed[g, n]`` says which nodes are open to each, other pods and resources aside.
+    ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources.
     """
     checks, fleets, together = _checks(instance, shapes)
     if not (checks or fleets) and not any(map(_has_rules, shapes)):
@@ -123,7 +123,7 @@ def build_relations(
 def _checks(
     instance: Instance, shapes: t.Sequence[Shape]
 ) -> tuple[list[NodeFeasibilityCheck], list[FleetFeasibilityCheck], list[t.Sequence[int]]]:
-    """What nodes and the fleet have to hold, and groups that share a claim of devices."""
+    """Contents of nodes and of the fleet, and groups that share a device claim."""
     found = [cache_check(shapes, instance.nodes), attached_volumes_check(shapes, instance.nodes)]
     checks: list[NodeFeasibilityCheck] = [check for check in found if check is not None]
     devices = device_checks(instance.claims, shapes, instance.nodes)
@@ -151,14 +151,14 @@ def _has_rules(shape: Shape) -> bool:
 
 @dataclass(frozen=True)
 class _Spread:
-    """A spreading with what decides which nodes count for it."""
+    """A spread constraint with the fields that decide which nodes count for it."""
 
     spreading: Spreading
     counted: bytes
 
 
 def _volumes_of(part: str) -> t.Callable[[Shape], t.Sequence[str]]:
-    """The claims of a shape that are shared in one way."""
+    """The claims of a shape with this kind of sharing."""
     return lambda shape: getattr(shape.shared_volumes, part) if shape.shared_volumes else ()
 
 
@@ -239,7 +239,7 @@ class _Builder:
                 self._exclude(holders, sharing, "", None, DISK_TAKEN)
 
     def _add_shared_claims(self) -> None:
-        """At most one pod with an exclusive claim, and one node for a volume yet to be made."""
+        """At most one pod with an exclusive claim, and one node for a volume to be provisioned."""
         for groups in self._with(_volumes_of("exclusive")).values():
             holders = self._mask(groups)
             self._exclude(holders, holders, ALL_NODES, None, CLAIM_IN_USE)
@@ -333,7 +333,7 @@ class _Builder:
         )
 
     def add_contents(self, check: NodeFeasibilityCheck) -> None:
-        """The rule of what each node has to hold, group by group."""
+        """The rule about each node's contents, group by group."""
         numbers, count = self._by_node(check.groups)
         priced = numpy.array([node.curve is not None for node in self._instance.nodes])
         self.rules.append(
@@ -341,12 +341,12 @@ class _Builder:
         )
 
     def add_fleet(self, check: FleetFeasibilityCheck) -> None:
-        """The rule of what all nodes have to hold together, group by group."""
+        """The rule about the contents of all nodes together, group by group."""
         numbers, count = self._by_node(check.groups)
         self.rules.append(FleetRule(check, self.book.topology_counts, tuple(numbers), tuple(count)))
 
     def _by_node(self, groups: t.Sequence[int]) -> tuple[list[int], list[int]]:
-        """The topology count of each group by node, and how many pods it has."""
+        """The topology count of each group by node, and its number of pods."""
         nodes = self.book.topology("")
         numbers = [self.book.topology_count(self._mask([group]), nodes) for group in groups]
         return numbers, [int(self._count[group]) for group in groups]
@@ -374,8 +374,7 @@ class _Builder:
         )
 
     def _possible(self, group: int) -> Booleans:
-        """The nodes that pods of the group may ever come to as far as the rules go that are added,
-        resources aside."""
+        """The nodes that pods of the group may ever use by the added rules, resources aside."""
         possible = self._allowed[group].copy()
         for rule in self.rules:
             if group in rule.groups:

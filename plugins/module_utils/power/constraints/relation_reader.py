@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rules of waiting pods about other pods, required and preferred, from their fields.
 
-Pods that no rule speaks of stay interchangeable, whatever their labels: a pod knows only to which
-of the sets it belongs that some rule names.
+Pods that no rule selects stay interchangeable, regardless of their labels: a pod has only its
+memberships in the sets that some rule names.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ Rules = tuple[PodRelations, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a pod's rules may refer to: what runs, and labels of nodes and namespaces.
+    """Objects that a pod's rules may refer to: running pods, and labels of nodes and namespaces.
 
-    ``replica_sets`` by uid, those with an annotation for PodSpread.
+    ``replica_sets`` by uid, only those with an annotation for PodSpread.
     """
 
     running: t.Sequence[Object] = ()
@@ -81,9 +81,10 @@ class Surroundings:
 
 
 class RelationReader:
-    """The relations of all waiting pods. First every rule is read, then who belongs to what.
+    """The relations of all waiting pods.
 
-    A pod that cannot be read or understood leaves no set behind to which others could belong.
+    First every rule is read, then the memberships. An unreadable or unsupported pod leaves no set
+    behind.
     """
 
     def __init__(self, pods: t.Sequence[Object], surroundings: Surroundings) -> None:
@@ -96,7 +97,7 @@ class RelationReader:
         self._members: dict[PodFacts, frozenset[int]] = {}
 
     def relations(self) -> t.Iterator[Rules | Finding]:
-        """Of each pod its relations, or why they cannot be read."""
+        """The relations of each pod, or the reason why they cannot be read."""
         for pod, rules in zip(self._waiting, self._rules):
             if isinstance(rules, Finding) or not self._sets:
                 yield rules
@@ -106,7 +107,7 @@ class RelationReader:
             yield (replace(relations, member_of=members) if members else relations), unsupported
 
     def peers(self) -> tuple[t.Mapping[str, int], ...]:
-        """How many running pods of each set are on each node."""
+        """Number of running pods of each set on each node."""
         found: list[dict[str, int]] = [{} for _set in self._sets]
         if not found:
             return ()
@@ -179,7 +180,7 @@ class RelationReader:
         return relations, tuple(dict.fromkeys(reader.unsupported))
 
     def _even_start(self, pod: Object) -> EvenStart | None:
-        """WAO's PodSpread; upstream skips it too for other controllers and for no share of 1."""
+        """WAO's PodSpread; upstream too skips other controllers and rates that are no share."""
         metadata = mapping(pod.get("metadata"), "metadata")
         owner = controller_of(pod)
         if owner.get("kind") != "ReplicaSet" or not owner.get("uid"):
@@ -235,7 +236,7 @@ def _podspread_rate(metadata: Object) -> float | None:
 
 
 class _PodReader:
-    """The rules of one pod. What cannot be understood is added to ``unsupported``."""
+    """The rules of one pod. Unsupported fields are added to ``unsupported``."""
 
     def __init__(
         self,
@@ -270,7 +271,7 @@ class _PodReader:
         )
 
     def affinity(self, terms: t.Any) -> PodAffinity | None:
-        """A pod counts for any of the terms only if it meets all of them."""
+        """A pod counts for each of the terms only if it meets all of them."""
         found = self._selections(terms, "podAffinity")
         if not found:
             return None
@@ -316,6 +317,6 @@ class _PodReader:
 
 
 def _with_keys(spreadings: list[Spreading]) -> tuple[Spreading, ...]:
-    """Only nodes that have the keys of all constraints of a pod count for any of them."""
+    """A node counts for a constraint only if it has the keys of all constraints of the pod."""
     keys = tuple(sorted({each.topology_key for each in spreadings}))
     return tuple(each._replace(required_keys=keys) for each in spreadings)

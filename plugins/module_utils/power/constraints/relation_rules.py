@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The rules between pods, each on the topology counts that it needs.
+"""Rules between pods, each on the topology counts that it needs.
 
-A rule holds if kube-scheduler would take each placed pod back onto its node once it were taken
-away. All answers are by node (N). Source:
+A rule holds if kube-scheduler would admit each placed pod to its node again after its removal. All
+answers are by node (N). Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
 and .../scheduling-eviction/topology-spread-constraints/; WAO's PodSpread in docs/compatibility.md.
 """
@@ -39,10 +39,10 @@ EVEN_START = "node(s) didn't match the pod's spreading at the start (podspread-r
 class Rule(t.Protocol):
     """One rule of some groups. ``counts`` are the topology counts of the whole problem.
 
-    ``most``: how many pods of a group each node could ever take. ``room``: how many more it may
-    take now, if only that node took any; 1 may stand for more. ``may_leave``: whether one may be
-    taken from each node; False can be overly careful. ``holds``: None where the topology counts
-    cannot tell. ``reason``: why a node has no room.
+    ``most``: upper bound on the pods of a group on each node. ``room``: number of further pods on a
+    node now, if only that node takes any; 1 may stand for more. ``may_leave``: whether one may be
+    removed from each node; False may be conservative. ``holds``: None if the topology counts cannot
+    decide. ``reason``: why a node has no room.
     """
 
     @property
@@ -121,8 +121,8 @@ class KeyCounts(t.NamedTuple):
 class AffinityRule:
     """A dependant has a member in its domain of each key.
 
-    *Free* members depend on nobody. While no member is anywhere, a dependant that is one itself may
-    be the first: the seed.
+    *Free* members depend on no pod. If no member is placed yet, a dependant that is a member itself
+    may be the first: the seed.
     """
 
     topology_counts: t.Sequence[TopologyCount]
@@ -131,15 +131,15 @@ class AffinityRule:
 
     @property
     def runs(self) -> bool:
-        """Whether a member runs already."""
+        """Whether a member is running already."""
         return any(self.topology_counts[key.members].base[:-1].any() for key in self.keys)
 
     def depends(self, group: int) -> bool:
-        """Whether the group's pods want to be near members."""
+        """Whether the group's pods have affinity to members."""
         return bool(self.topology_counts[self.keys[0].dependants].members[group])
 
     def is_seed(self, group: int, node: int) -> bool:
-        """Whether a pod there may be the first member if none is anywhere, and then is known."""
+        """Whether a pod there may be the first member if none is placed, and then is known."""
         return (
             not self.runs
             and bool(self.topology_counts[self.keys[0].seeds].members[group])
@@ -153,7 +153,7 @@ class AffinityRule:
         return t.cast("Booleans", (numpy.array(domains) >= 0).all(axis=0))
 
     def has_member(self, group: int, node: int) -> bool:
-        """Whether with a pod of the group on the node a member is there."""
+        """Whether a pod of the group on the node counts as a member."""
         members = [self.topology_counts[key.members] for key in self.keys]
         return any(each.members[group] and each.domain_of[node] >= 0 for each in members)
 
@@ -221,10 +221,10 @@ class AffinityRule:
 
 @dataclass(frozen=True)
 class SpreadRule:
-    """No domain with a dependant has ``max_skew`` members more than the emptiest domain.
+    """No domain with a dependant exceeds the emptiest domain by more than ``max_skew`` members.
 
-    ``counted`` topology counts the members on the nodes that count; ``emptiest`` are the domains
-    that have such a node, and with ``from_zero`` there are too few of them.
+    ``counted`` is the topology count of members on the nodes that count; ``emptiest`` are the
+    domains that have such a node, and with ``from_zero`` there are too few of them.
     """
 
     topology_counts: t.Sequence[TopologyCount]
@@ -236,7 +236,7 @@ class SpreadRule:
     from_zero: bool
 
     def depends(self, group: int) -> bool:
-        """Whether the group's pods want the members spread."""
+        """Whether the group's pods have the spread constraint."""
         return bool(self.topology_counts[self.dependants].members[group])
 
     def most(self, group: int) -> Integers:
@@ -290,10 +290,10 @@ class SpreadRule:
 
 @dataclass(frozen=True)
 class EvenStartRule:
-    """The first ``redundancy`` members went to the areas that had the fewest when each came.
+    """The first ``redundancy`` members went to the areas with the fewest members at that time.
 
-    ``areas`` are the domains with a node that the pods may ever come to, resources aside: others
-    need not be filled, or nothing could ever be placed (WAO's defect B14).
+    ``areas`` are the domains with a node that the pods may ever use, apart from resources. Other
+    domains need not be filled, or nothing could ever be placed (WAO's defect B14).
     """
 
     topology_counts: t.Sequence[TopologyCount]
@@ -304,7 +304,7 @@ class EvenStartRule:
 
     @property
     def running(self) -> int:
-        """How many members run already."""
+        """Number of members that are running already."""
         return int(self.topology_counts[self.members].base.sum())
 
     def most(self, group: int) -> Integers:
@@ -335,7 +335,7 @@ class EvenStartRule:
         return t.cast("Booleans", (safe | elsewhere)[topology_count.domain_of])
 
     def _level(self, total: int) -> tuple[int, int]:
-        """How high the first pods fill every area, and how many areas get one pod more."""
+        """Level to which the first pods fill every area, and number of areas with one pod more."""
         base = self.topology_counts[self.members].base
         new = min(self.redundancy, total) - self.running
         heights = sorted(base[self.areas].tolist())

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What pods demand of each other, for a whole problem: the rules, the soft caps and the gangs.
+"""Relations between pods for a whole problem: the rules, the soft caps and the gangs.
 
-A placement is feasible where (1) every rule holds in the final state, (2) there is an order of
-binding in which required affinity holds for each pod when it is bound, and (3) of each gang all
-waiting pods are placed or none. That the other rules hold at each step follows from the first but
-for rare cases, which repair.py finds.
+A placement is feasible if (1) every rule holds in the final state, (2) there is an order of binding
+in which required affinity holds for each pod when it is bound, and (3) all waiting pods of a gang
+are placed, or none. The first condition implies the other rules at each step, except in rare cases,
+which repair.py finds.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _MOST_CHOICES_OF_SEEDS = 60
 
 @dataclass(frozen=True)
 class Part:
-    """Groups of pods, and the rules that make the order matter in which these are bound.
+    """Groups of pods, and the rules by which their order of binding matters.
 
-    All other rules hold at every step if they hold in the end: fewer pods never break them.
+    All other rules hold at every step if they hold in the end, because fewer pods never break them.
     """
 
     groups: frozenset[int]
@@ -65,13 +65,13 @@ class Part:
 
     @cached_property
     def affinity_rules(self) -> tuple[AffinityRule, ...]:
-        """Those of the rules that are required affinity."""
+        """The rules of required affinity."""
         return tuple(rule for rule in self.rules if isinstance(rule, AffinityRule))
 
 
 @dataclass(frozen=True)
 class Relations:
-    """All rules of a problem, on its topology counts; ``gangs`` are groups that go together."""
+    """All rules of a problem, on its topology counts; ``gangs`` are groups placed together."""
 
     topology_counts: tuple[TopologyCount, ...]
     rules: tuple[Rule, ...]
@@ -104,7 +104,7 @@ class Relations:
         return found
 
     def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
-        """What so many pods of a group are more for a cap."""
+        """Change of a cap's counts by this number of further pods of a group."""
         return More(
             *(
                 number * int(self.topology_counts[each].members[group])
@@ -121,7 +121,7 @@ class Relations:
         return self._topology_counts_by_group.get(group, [])
 
     def caps_of(self, group: int) -> list[SoftCap]:
-        """The soft caps that a pod of the group can exceed, or change."""
+        """The soft caps that a pod of the group can exceed or change."""
         return self._caps_by_group.get(group, [])
 
     def count(self, counts: Integers) -> Counts:
@@ -144,7 +144,7 @@ class Relations:
         return tuple(rule for rule in self.rules if isinstance(rule, AffinityRule))
 
     def reached(self, wanted: Booleans, seeds: t.Iterable[Seed]) -> Booleans:
-        """What of the wanted ``[g, n]`` can be bound after the seeds, each finding its members."""
+        """The part of the wanted ``[g, n]`` that can be bound after the seeds with met affinity."""
         bound = wanted.copy()
         for rule in self.affinity_rules:
             bound[self.topology_counts[rule.keys[0].dependants].members] = False
@@ -160,12 +160,12 @@ class Relations:
                 return bound
 
     def is_reachable(self, counts: Integers) -> bool:
-        """Whether pods can be bound in an order in which each finds those that it must be near."""
+        """Whether pods can be bound in an order in which each finds the members of its affinity."""
         return Reach(self, counts).is_whole
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The groups of which each other's order of binding matters, and what makes it matter."""
+        """The groups with a mutual order of binding, and the rules that cause it."""
         parts: list[Part] = []
         for rule in self.rules:
             if not isinstance(rule, (AffinityRule, SpreadRule, EvenStartRule)):
@@ -179,14 +179,14 @@ class Relations:
 
     @cached_property
     def contents(self) -> tuple[ContentRule, ...]:
-        """The rules about what a node holds that draws watts."""
+        """The rules about node contents that draw watts."""
         found = (rule for rule in self.rules if isinstance(rule, ContentRule))
         return tuple(rule for rule in found if rule.draws)
 
     def preference_watts(self, counted: Counts, groups: t.Iterable[int] | None = None) -> float:
-        """What soft caps cost, and what the contents of nodes draw beyond their floors.
+        """Cost of soft caps, and watts of nodes' contents beyond their floors.
 
-        Of given groups at least what pods of these can change.
+        For given groups, at least the part that their pods can change.
         """
         caps: t.Iterable[SoftCap] = self.caps
         if groups is not None:
@@ -197,7 +197,7 @@ class Relations:
     def added_cost(
         self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
-        """What preference_watts rises by with so many more pods on each of these nodes alone."""
+        """Increase of preference_watts by a number of further pods on each of these nodes alone."""
         added: t.Any = self.added_by_caps(counted, group, nodes, number)
         for rule in self.contents:
             if group in rule.groups:
@@ -207,7 +207,7 @@ class Relations:
     def added_by_caps(
         self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
-        """The part of added_cost that is of soft caps."""
+        """The part of added_cost from soft caps."""
         added: t.Any = 0.0
         for cap in self.caps_of(group):
             domains = self.topology_counts[cap.topology_count].domain_of[nodes]
@@ -217,20 +217,20 @@ class Relations:
 
     @cached_property
     def drawing(self) -> tuple[ContentRule | FleetRule, ...]:
-        """Both: pods of their groups draw watts beside the curves."""
+        """Rules of both kinds, whose pods draw watts beyond the curves."""
         return (*self.contents, *self.fleets)
 
     @cached_property
     def fleets(self) -> tuple[FleetRule, ...]:
-        """The rules about what all nodes hold together."""
+        """The rules about the contents of all nodes together."""
         return tuple(rule for rule in self.rules if isinstance(rule, FleetRule))
 
 
 class Reach:
-    """Which groups can be bound to which nodes, one after another, ``bound[g, n]``.
+    """Reachable bindings ``bound[g, n]`` of groups to nodes, one after another.
 
-    ``seeds`` are the pods, as group and node, that come before all others, in this order. Where
-    the first choice of them does not lead to all pods, others are tried.
+    ``seeds`` are the pods, as group and node, that are bound first, in this order. If the first
+    choice of them does not reach all pods, others are tried.
     """
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
@@ -251,7 +251,7 @@ class Reach:
         return not bool((self._wanted & ~self.bound).any())
 
     def _choose(self, part: Part, bound: Booleans, seeds: tuple[Seed, ...]) -> None:
-        """Add seeds, depth first, until nobody waits for one; keep what reaches the most."""
+        """Add seeds, depth first, until no pod waits for one; keep the choice that reaches most."""
         if bound.sum() > self.bound.sum():
             self.bound, self.seeds = bound, seeds
         for rule in part.affinity_rules:
@@ -282,7 +282,7 @@ class Reach:
 
 
 class RelationState:
-    """The topology counts of an assignment, kept up to date, and what the rules say to it."""
+    """The topology counts of an assignment, updated incrementally, and the answers of the rules."""
 
     def __init__(self, relations: Relations, counts: Integers) -> None:
         self.relations = relations
@@ -299,16 +299,16 @@ class RelationState:
         return not self.relations.rules_of(group)
 
     def has_caps(self, group: int) -> bool:
-        """Whether what other pods do changes what a pod of the group costs."""
+        """Whether other pods change the cost of a pod of the group."""
         return bool(self.relations.caps_of(group)) or self._draws(group)
 
     def _draws(self, group: int) -> bool:
         return any(group in rule.groups for rule in self.relations.drawing)
 
     def room(self, group: int, *, moving: bool = False) -> Integers:
-        """How many more pods of the group the rules let each node take, if only it took any.
+        """Number of further pods of the group that the rules admit on each node alone.
 
-        One that is ``moving`` leaves another node, and with it what all nodes hold together.
+        A ``moving`` pod leaves another node, and the contents of all nodes together.
         """
         room = numpy.full(self._nodes, UNLIMITED)
         for rule in self.relations.rules_of(group):
@@ -317,10 +317,10 @@ class RelationState:
         return room
 
     def accepts(self, group: int, node: int) -> bool:
-        """Whether kube-scheduler would take one more pod of the group to the node.
+        """Whether kube-scheduler would admit one more pod of the group to the node.
 
-        Unlike ``room`` it lets a pod come that makes uneven what others want spread: what has to
-        hold in the end need not hold all the way there.
+        Unlike ``room`` it admits a pod that skews other pods' spread, because spread must hold only
+        in the end.
         """
         return all(
             rule.room(self.counted, group)[node] > 0
@@ -340,7 +340,7 @@ class RelationState:
         return self.relations.hold(rules.values(), self.counted, counts)
 
     def reasons(self, group: int) -> list[str | None]:
-        """The first rule by node that leaves it no room for the group."""
+        """The first rule by node that excludes the group."""
         reasons: list[str | None] = [None] * self._nodes
         for rule in self.relations.rules_of(group):
             for node in (rule.room(self.counted, group) <= 0).nonzero()[0].tolist():

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Preferences between pods that are placed at the same time, as pods too many in a domain.
+"""Soft caps: preferences between pods placed together, as caps on pods per domain.
 
-A preferred term for an even spread caps the pods of a domain. One to be near others caps them at
-none until the others are there, and one to be away from others does so once they are.
+A preferred even spread caps the pods of a domain. A preferred affinity term caps them at 0 until
+the other pods are there, and a preferred anti-affinity term as soon as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Company:
-    """What changes a cap: in domains with ``least`` pods of the topology count it is ``cap[d]``."""
+    """Condition on a cap: it is ``cap[d]`` in domains with ``least`` pods of the topology count."""
 
     topology_count: int
     least: int
@@ -29,7 +29,7 @@ class Company:
 
 
 class More(t.NamedTuple):
-    """So many more pods of the capped topology count, and of the company's, in a domain."""
+    """Numbers of further pods of the capped topology count, and of the company's, in a domain."""
 
     held: int = 0
     company: int = 0
@@ -60,7 +60,7 @@ class SoftCap:
         )
 
     def unmet(self, counts: Counts, domains: Integers, more: More = NO_MORE) -> Integers:
-        """The pods beyond the cap in each of these domains, with so many more in it alone."""
+        """The pods beyond the cap in each of these domains, with further pods in it alone."""
         cap = self.cap[domains]
         if self.company is not None:
             there = counts[self.company.topology_count][domains] + more.company
@@ -69,6 +69,6 @@ class SoftCap:
         return numpy.where(domains < 0, 0, numpy.maximum(above, 0))
 
     def cost(self, counts: Counts) -> float:
-        """In watts, over all domains."""
+        """Cost in watts over all domains."""
         domains = numpy.arange(len(self.cap) - 1)
         return self.watts * float(self.unmet(counts, domains).sum())

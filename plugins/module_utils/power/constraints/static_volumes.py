@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether pods find volumes that are there: each claim one of its own, by bipartite matching.
+"""Bipartite matching of claims to existing volumes, a separate one for each claim.
 
-Volumes that each lie on one node, as local disks do, make a rule of every node; others one of the
-fleet. A claim for which a volume can be made on the pod's node needs none of those that are there.
+Volumes that are on one node each, such as local disks, give a rule of every node; others give one
+of the fleet. A claim needs no existing volume if one can be provisioned on the pod's node.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Static:
         return NO_VOLUME
 
     def needed(self) -> dict[int, int]:
-        """Claims of each group for which no volume can be made anywhere."""
+        """Claims of each group for which no volume can be provisioned on any node."""
         return {
             group: sum(1 for claim in claims if self._is_never_made(claim))
             for group, claims in self.of_group.items()
@@ -85,7 +85,7 @@ class _Static:
 
 @dataclass(frozen=True)
 class NodeVolumesCheck(_Static):
-    """The check of volumes that each lie on one node; see node_contents.py."""
+    """The check of volumes that are on one node each; see node_contents.py."""
 
     def kind(self, node: int) -> t.Hashable:
         return self.class_of[node]
@@ -132,7 +132,7 @@ class FleetVolumesCheck(_Static):
 def static_volumes_check(
     instance: Instance, shapes: t.Sequence[Shape]
 ) -> NodeVolumesCheck | FleetVolumesCheck | None:
-    """The check of a problem; None where no claim can be served by a volume that is there."""
+    """The check of a problem; None if no existing volume fits any claim."""
     of_group = {
         group: shape.shared_volumes.static
         for group, shape in enumerate(shapes)
@@ -149,7 +149,7 @@ def static_volumes_check(
 
 
 def _offers(instance: Instance) -> tuple[list[_Offer], Counter[str]]:
-    """What each node has for each claim, and from how many nodes each volume is reached."""
+    """Volumes for each claim on each node, and number of nodes that reach each volume."""
     nodes = _NodesByLabel(instance.nodes)
     offers: list[list[list[str] | None]] = [[] for _node in instance.nodes]
     users: Counter[str] = Counter()
@@ -172,7 +172,7 @@ def _offers(instance: Instance) -> tuple[list[_Offer], Counter[str]]:
 
 
 class _NodesByLabel:
-    """Finds the nodes that meet terms; a term with a label's value looks at few of them."""
+    """Finds the nodes that meet terms; a term with a label's value checks only a few nodes."""
 
     def __init__(self, nodes: t.Sequence[Node]) -> None:
         self._nodes = nodes

@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows for the exact model about what all nodes hold together; no_good_cuts.py has those of one.
+"""No-good cuts of the exact model about all nodes together; no_good_cuts.py has single nodes.
 
-A row counts the pods of a group on all nodes of a class, so that it holds wherever they are there.
+A row counts the pods of a group on all nodes of a class, so that it holds for any nodes in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if t.TYPE_CHECKING:
 
 
 class FleetNoGoodCuts:
-    """``columns`` are those of the model for the pods of each group on each node."""
+    """``columns`` are the model's columns of the pods of each group on each node."""
 
     def __init__(
         self, problem: Problem, model: LinearModel, columns: t.Mapping[tuple[int, int], int]
@@ -41,7 +41,7 @@ class FleetNoGoodCuts:
         self._count = problem.count.tolist()
         self._reached = Reached(model)
         self._told: set[tuple[int, Pods]] = set()
-        # The watts that all pods of a rule draw, as a sum of columns.
+        # The watts of all pods of a rule, as a sum of columns.
         self._watts: dict[int, Terms] = {}
         self._of_class = [self._by_class(rule) for rule in self._rules]
         for rule in self._rules:
@@ -67,7 +67,7 @@ class FleetNoGoodCuts:
                 self._model.at_most(terms, total.there)
 
     def add_watts(self) -> None:
-        """Columns that cost what pods draw beyond the floors, which are in the preferences."""
+        """Columns that cost the watts of pods beyond the floors, which are in the preferences."""
         for index, rule in enumerate(self._rules):
             if rule.check.draws:
                 row = {group: position for position, group in enumerate(rule.check.groups)}
@@ -80,7 +80,7 @@ class FleetNoGoodCuts:
                 self._watts[index] = [(excess, 1.0), *floors]
 
     def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
-        """Tell the model what a solution has wrong; False where that is nothing, or known."""
+        """Add cuts for the violations of a solution; False if there are no new ones."""
         before = len(self._told)
         for index, rule in enumerate(self._rules):
             pods = rule.pods_of(counts)

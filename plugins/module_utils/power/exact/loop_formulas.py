@@ -1,19 +1,19 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows for the exact model about the order of binding, found as solutions ask for them.
+"""Lazy constraints of the exact model about the order of binding.
 
-The model knows what must hold in the end. A solution of it may have no order in which its pods can
-be bound one after another. Then there are two kinds of rows, which every placement that has an
-order meets:
+The model has the conditions of the final state. Its solution may have no order in which the pods
+can be bound one after another. Two kinds of rows exclude such solutions, and every placement that
+has an order meets them:
 
-- Of pods that justify only each other, the one that is bound first needs somebody else: pods that
-  want to be near others are there only if a member outside of this circle is, or if one of them is
-  the first member anywhere. These are the loop formulas of answer-set programming (Lin and Zhao,
-  "ASSAT: computing answer sets of a logic program by SAT solvers", Artificial Intelligence 157,
-  2004); a pod that may find nobody is a *seed*, of which each rule has at most one.
-- What the first kind does not explain is forbidden as it stands: in the numbers that the rules see,
-  which are those of pods that no rule tells apart on nodes that no rule tells apart.
+- Loop formulas: pods with affinity that justify only each other are placed only if a member outside
+  of this circle is placed, or if one of them is the first member anywhere. These are the loop
+  formulas of answer-set programming (Lin and Zhao, "ASSAT: computing answer sets of a logic program
+  by SAT solvers", Artificial Intelligence 157, 2004); a pod that may be bound without a member is a
+  *seed*, of which each rule has at most one.
+- No-good cuts: a placement that the first kind does not exclude is forbidden itself, by its counts
+  of pods and nodes that no rule distinguishes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if t.TYPE_CHECKING:
     )
 
 
-# Pods of a group on a node: what a column of the model counts.
+# Pods of a group on a node, as counted by a column of the model.
 _Place = tuple[int, int]
 _Columns = t.Mapping[_Place, int]
 
 
 class _Missed(t.NamedTuple):
-    """The members, by their topology count, whom pods with a rule do not find in a domain."""
+    """The members, by topology count, that pods with a rule miss in a domain."""
 
     rule: int
     members: int
@@ -54,7 +54,7 @@ class _Missed(t.NamedTuple):
 
 
 class LoopFormulas:
-    """``columns`` are those of the model for the pods of each group on each node."""
+    """``columns`` are the model's columns of the pods of each group on each node."""
 
     def __init__(self, relations: Relations, model: LinearModel, columns: _Columns) -> None:
         self._relations = relations
@@ -68,9 +68,9 @@ class LoopFormulas:
         ]
 
     def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
-        """Tell the model what has no order in a solution; False where that is nothing, or known.
+        """Add rows for parts of a solution without an order; False if there are no new ones.
 
-        Each part gets rows of its own, since a placement has an order where every part has one.
+        Each part gets separate rows, because a placement has an order if every part has one.
         """
         is_new = False
         for part, circles, numbers in self._parts:
@@ -89,13 +89,13 @@ class _Circles:
         self._relations, self._model = relations, model
         self._columns = {at: column for at, column in columns.items() if at[0] in part.groups}
         self._affinity_rules = part.affinity_rules
-        # Columns that are 1 for the pod that comes first, by rule.
+        # Columns that are 1 for the seed, by rule.
         self._seeds: dict[int, dict[_Place, int]] = {}
         self._members: dict[_Missed, list[_Place]] = {}
         self._told: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
 
     def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
-        """Whether there was something to tell, and it was new."""
+        """Whether new rows were added."""
         bound = self._bound(counts, values)
         present = self._relations.count(bound.astype(counts.dtype))
         lonely = {
@@ -104,7 +104,7 @@ class _Circles:
             if not bound[place] and (missed := self._missed(place, present)) is not None
         }
         before = len(self._told)
-        # Those of places that have no pods yet save the rounds in which they would get some.
+        # Rows for empty places as well, which saves later rounds.
         if any(counts[place] for place in lonely):
             circles: dict[_Missed, list[_Place]] = {}
             for place, missed in lonely.items():
@@ -114,7 +114,7 @@ class _Circles:
         return len(self._told) > before
 
     def _bound(self, counts: Integers, values: t.Sequence[float]) -> Booleans:
-        """What can be bound if the seeds are those of the solution."""
+        """The part of a solution that can be bound after its seeds."""
         wanted = numpy.zeros(counts.shape, dtype=bool)
         for place in self._columns:
             wanted[place] = counts[place] > 0
@@ -127,7 +127,7 @@ class _Circles:
         return self._relations.reached(wanted, chosen)
 
     def _missed(self, place: _Place, present: Counts) -> _Missed | None:
-        """Where a pod at the place finds nobody; None where it finds all that it has to."""
+        """The first missed member of a pod at the place; None if its affinity is met."""
         group, node = place
         for index, rule in enumerate(self._affinity_rules):
             if rule.depends(group):
@@ -138,11 +138,11 @@ class _Circles:
         return None
 
     def _reasons(self, missed: _Missed, lonely: t.Mapping[_Place, _Missed]) -> tuple[int, ...]:
-        """Of which columns one is above 0 where anybody is that missed this, with its circle.
+        """Columns of which one is above 0 if a pod of the circle is placed, with the circle.
 
-        The circle is closed: who could be the one that is missed belongs to it, or finds all that
-        it has to and just is not there. Of those of the circle that a placement has, one is bound
-        first. It finds somebody who is none of the circle, or it is a seed.
+        The circle is closed: a possible missed member belongs to it, or has its affinity met and is
+        not placed. One pod of the circle in a placement is bound first. It has a member outside of
+        the circle, or it is a seed.
         """
         asked, reasons = {missed}, set[int]()
         heads = [missed]
@@ -169,7 +169,7 @@ class _Circles:
         return self._members[missed]
 
     def _tell(self, places: list[_Place], reasons: tuple[int, ...]) -> None:
-        """Pods are at these places only where one of the reasons is above 0."""
+        """Pods are at these places only if one of the reasons is above 0."""
         columns = tuple(self._columns[place] for place in places)
         if (columns, reasons) in self._told:
             return
@@ -181,7 +181,7 @@ class _Circles:
             self._model.at_most([(column, 1.0), (justified, -self._model.upper[column])], 0.0)
 
     def _seeds_of(self, index: int) -> dict[_Place, int]:
-        """A column for each pod that may be the first member of a rule, of which one is at most."""
+        """A column for each possible seed of a rule; at most one of them is 1."""
         if index not in self._seeds:
             rule = self._affinity_rules[index]
             seeds = {
@@ -211,14 +211,14 @@ class _Circles:
 
 
 class _Numbers:
-    """Rows that forbid single placements of one part, as far as its rules can tell them apart."""
+    """Rows that forbid single placements of one part, as far as its rules distinguish them."""
 
     def __init__(
         self, relations: Relations, part: Part, model: LinearModel, columns: _Columns
     ) -> None:
         self._model = model
         topology_counts = [relations.topology_counts[index] for index in sorted(_looked_at(part))]
-        # The places that are alike, with their columns.
+        # Equivalent places, with their columns.
         self._alike: dict[tuple[t.Hashable, t.Hashable], list[_Place]] = {}
         for group, node in columns:
             if group in part.groups:
@@ -231,11 +231,11 @@ class _Numbers:
                 self._alike.setdefault((kind, domains), []).append((group, node))
         self._columns = columns
         self._forbidden: set[tuple[int, ...]] = set()
-        # A column that is 1 only if there are more than so many pods, or fewer, of some places.
+        # A column that is 1 only if some places have more, or fewer, pods than a number.
         self._other: dict[tuple[int, int, bool], int] = {}
 
     def forbid(self, counts: Integers) -> bool:
-        """Demand that some number is another one than in this placement; False where it was."""
+        """Require that some count differs from this placement; False if the row exists."""
         numbers = tuple(
             sum(int(counts[place]) for place in places) for places in self._alike.values()
         )
@@ -258,7 +258,7 @@ class _Numbers:
         return True
 
     def _more(self, index: int, total: list[tuple[int, float]], number: int) -> int:
-        """A column that is 1 only where the total is above the number."""
+        """A column that is 1 only if the total is above the number."""
         key = index, number, True
         if key not in self._other:
             self._other[key] = more = self._model.column(0.0, 1.0, integer=True)
@@ -266,7 +266,7 @@ class _Numbers:
         return self._other[key]
 
     def _fewer(self, index: int, total: list[tuple[int, float]], number: int, most: float) -> int:
-        """A column that is 1 only where the total is below the number."""
+        """A column that is 1 only if the total is below the number."""
         key = index, number, False
         if key not in self._other:
             self._other[key] = fewer = self._model.column(0.0, 1.0, integer=True)
@@ -275,7 +275,7 @@ class _Numbers:
 
 
 def _looked_at(part: Part) -> set[int]:
-    """The topology counts that the rules of a part look at."""
+    """The topology counts that the rules of a part use."""
     found: set[int] = set()
     for rule in part.rules:
         if isinstance(rule, AffinityRule):

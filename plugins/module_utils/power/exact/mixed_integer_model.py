@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The placement as a mixed-integer model, for small fleets.
 
-Each node's curve is cut into convex runs. One run needs no binary variable: its segments are lower
-limits of the watts. Of several runs one is chosen, each with its own share of the added use, which
-is the tightest linear formulation there is (Balas' disjunctive one).
+Each node's curve is cut into convex runs. A single run needs no binary variable: its segments are
+lower limits of the watts. Several runs each have a share of the added use, and one is chosen, which
+is the tightest linear formulation (Balas' disjunctive one).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROUNDS_OF_CUTS = 30
 
 @dataclass(frozen=True)
 class _Mode:
-    """One of the ways to run a node, of which exactly one is chosen where there are several."""
+    """A mode of a node; exactly one is chosen if there are several."""
 
     points: Points
     chosen: int | None
@@ -114,7 +114,7 @@ class PlacementModel:
                 (column, int(problem.request[group, resource]))
                 for group, column in self._by_node[node]
             ]
-            # In units of the greatest common divisor the numbers are small and stay exact.
+            # Units of the greatest common divisor keep the numbers small and exact.
             unit = math.gcd(*(amount for _column, amount in requests)) or 1
             free = max(int(problem.free[node, resource]), 0) // unit
             terms = [(column, amount // unit) for column, amount in requests if amount]
@@ -133,13 +133,13 @@ class PlacementModel:
         ]
 
     def minimize(self, terms: Terms) -> None:
-        """Make this sum the objective, in place of any other."""
+        """Set this sum as the objective."""
         self.model.cost = [0.0] * len(self.model.cost)
         for column, coefficient in terms:
             self.model.cost[column] += coefficient
 
     def minimize_cost(self) -> None:
-        """Make the watts of the priced nodes, with what unmet preferences are worth, the objective.
+        """Set the watts of priced nodes and the cost of unmet preferences as the objective.
 
         Adds to the model: call it once.
         """
@@ -161,7 +161,7 @@ class PlacementModel:
                 self._add_watts(node)
 
     def bound(self, solution: Solution) -> float:
-        """The cost below which no solution is."""
+        """The lower bound on the cost."""
         return solution.bound + self._offset
 
     def _add_watts(self, node: int) -> None:
@@ -194,7 +194,7 @@ class PlacementModel:
         return modes
 
     def _asleep(self, node: int, points: Points) -> _Mode:
-        """Standby watts whatever the use of daemons, and no workload; awake with workload only."""
+        """Standby watts for any use of daemons without workload; awake only with workload."""
         model, problem = self.model, self.problem
         chosen = model.column(0.0, 1.0, integer=True)
         workload = self._workload(node)
@@ -220,7 +220,7 @@ class PlacementModel:
             self.model.row(use, run[0][0], run[-1][0])
 
     def _add_mode(self, mode: _Mode) -> list[tuple[int, float]]:
-        """The added use in this mode: what it is at the mode's start, and the rest."""
+        """The added use in this mode, as the use at the mode's start and the rest."""
         model, chosen = self.model, t.cast(int, mode.chosen)
         first, width = mode.points[0][0], mode.points[-1][0] - mode.points[0][0]
         beyond = model.column(0.0, width)
@@ -241,9 +241,9 @@ class PlacementModel:
     def solve(
         self, limits: Limits, branching_nodes: int, open_gap: float = ABSOLUTE_GAP
     ) -> Solution:
-        """The solution, with rows for what nodes cannot hold and for what has no order of binding.
+        """The solution, with lazy rows for infeasible contents and for missing orders of binding.
 
-        As far as a few rounds find them: the bound is one in any case.
+        A few rounds may not find all rows; the bound is valid in any case.
         """
         solution = solve(self.model, limits, branching_nodes, open_gap)
         for _round in range(_ROUNDS_OF_CUTS):
@@ -261,7 +261,7 @@ class PlacementModel:
 
 
 def _segments(points: Points) -> t.Iterator[tuple[float, float, float]]:
-    """(start, height, slope) of each segment; of a single point a flat one."""
+    """(start, height, slope) of each segment; a flat one for a single point."""
     if len(points) == 1:
         yield (*points[0], 0.0)
     for left, right in zip(points, points[1:]):

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Rows for the exact model about what nodes hold, found as solutions ask for them.
+"""No-good cuts of the exact model about nodes' contents, added lazily.
 
-The model knows sums of resources only. Where a solution puts pods together that a feasibility check
-of node_contents.py refuses, the fewest of them that it refuses are forbidden, on all nodes of that
-kind. Where they draw more watts than the model thinks, it is told those of the fewest that draw as
-much. As fewer pods never need more, nothing that is possible is cut off.
+The model has only sums of resources. If a feasibility check of node_contents.py refuses the
+contents of a node in a solution, an irreducible refused subset is forbidden on all nodes of that
+kind. If the contents draw more watts than in the model, a row adds the watts of an irreducible
+subset that draws as much. Fewer pods never need more, so no feasible placement is cut off.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOLERANCE_WATTS = 1e-4
 
 
 class NoGoodCuts:
-    """``columns`` are those of the model for the pods of each group on each node."""
+    """``columns`` are the model's columns of the pods of each group on each node."""
 
     def __init__(
         self, problem: Problem, model: LinearModel, columns: t.Mapping[tuple[int, int], int]
@@ -46,7 +46,7 @@ class NoGoodCuts:
         self._model, self._columns = model, columns
         self._reached = Reached(model)
         self._told: set[tuple[int, t.Hashable, Pods]] = set()
-        # The watts that the contents of each node draw, as a sum of columns, by rule and node.
+        # The watts of each node's contents, as a sum of columns, by rule and node.
         self._watts: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self._keep_on_one_node(relations)
 
@@ -65,7 +65,7 @@ class NoGoodCuts:
             self._model.at_most([(column, 1.0) for column in here.values()], 1.0)
 
     def add_watts(self) -> None:
-        """Columns that cost what contents draw beyond the floors, which are in the preferences."""
+        """Columns that cost watts of contents beyond the floors, which are in the preferences."""
         for index, rule in enumerate(self._rules):
             if not rule.draws:
                 continue
@@ -80,7 +80,7 @@ class NoGoodCuts:
                     self._watts[index, node] = [(excess, 1.0), *floors]
 
     def add(self, counts: Integers, values: t.Sequence[float]) -> bool:
-        """Tell the model what a solution has wrong; False where that is nothing, or known."""
+        """Add cuts for the violations of a solution; False if there are no new ones."""
         before = len(self._told)
         for index, rule in enumerate(self._rules):
             pods = counts[list(rule.check.groups)]
@@ -140,14 +140,14 @@ def _least(rule: ContentRule, node: int, pods: Pods) -> float:
 
 
 class Reached:
-    """Columns that are 1 if so many pods are counted by a sum of columns."""
+    """Columns that are 1 if a sum of columns counts at least a number of pods."""
 
     def __init__(self, model: LinearModel) -> None:
         self._model = model
         self._known: dict[tuple[tuple[int, ...], int], int] = {}
 
     def by(self, pods: tuple[int, ...], most: float, number: int) -> int:
-        """The column for ``number`` of at most so many pods."""
+        """The column for ``number`` pods of at most ``most``."""
         if (pods, number) not in self._known:
             reached = self._model.column(0.0, 1.0, integer=True)
             self._known[pods, number] = reached
@@ -158,7 +158,7 @@ class Reached:
 
 
 def fewest_that_draw(least: t.Callable[[Pods], float], pods: Pods, watts: float) -> Pods:
-    """Of these pods some that draw as much, at the least, and of which none can be left out."""
+    """An irreducible subset of these pods that draws at least as much."""
     fewest = list(pods)
     for position in range(len(fewest)):
         while fewest[position]:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rules between pods as rows of a mixed-integer model.
 
-Every feasible placement meets the rows, so the model's bound stays one. They say what has to hold
-in the end; loop_formulas.py knows about the way there.
+Every feasible placement meets the rows, so the model's bound stays valid. They state conditions of
+the final state; loop_formulas.py has the order of binding.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
 # A sum of columns and a constant.
 _Sum = tuple[list[tuple[int, float]], int]
 
-# The highest decide where all pods find a node; few enough not to make a model large.
+# The highest decide where all pods find a node; few enough to keep the model small.
 _MOST_HEIGHTS = 10
 
 
 class RelationRows:
-    """Adds rows to a model of which ``columns[group, node]`` are the counts of pods."""
+    """Adds rows to a model whose ``columns[group, node]`` are the counts of pods."""
 
     def __init__(
         self, model: LinearModel, columns: t.Mapping[tuple[int, int], int], relations: Relations
@@ -46,7 +46,7 @@ class RelationRows:
         self._sums: dict[int, list[_Sum]] = {}
 
     def add_rules(self, count: t.Sequence[int]) -> None:
-        """What must hold; of a gang all ``count[g]`` pods are placed or none."""
+        """Required rules; all ``count[g]`` pods of a gang are placed, or none."""
         for rule in self._relations.rules:
             if isinstance(rule, AntiAffinityRule):
                 self._add_anti_affinity(rule)
@@ -60,7 +60,7 @@ class RelationRows:
             self._add_gang(gang, count)
 
     def add_caps(self) -> None:
-        """What unmet preferred terms about other waiting pods cost, as part of the objective."""
+        """Cost of unmet preferred terms about other waiting pods, as part of the objective."""
         for cap in self._relations.caps:
             self._add_cap(cap)
 
@@ -77,7 +77,7 @@ class RelationRows:
         return self._sums[topology_count]
 
     def _members(self, topology_count: int) -> list[tuple[int, float]]:
-        """All pods that a topology count counts, those on nodes without a domain too."""
+        """All pods of a topology count, including those on nodes without a domain."""
         members = self._relations.topology_counts[topology_count].members
         return [(each, 1.0) for (group, _node), each in self._columns.items() if members[group]]
 
@@ -85,7 +85,7 @@ class RelationRows:
         return sum(self._model.upper[column] * weight for column, weight in terms)
 
     def _someone(self, terms: t.Sequence[tuple[int, float]]) -> int | None:
-        """A column that is 1 where any of these pods is placed; None where none can be."""
+        """A column that is 1 if any of these pods is placed; None if none can be."""
         if not terms:
             return None
         there = self._model.column(0.0, 1.0, integer=True)
@@ -94,7 +94,7 @@ class RelationRows:
         return there
 
     def _at_most_if(self, there: int, total: _Sum, most: float) -> None:
-        """``total ≤ most`` where the column ``there`` is 1."""
+        """``total ≤ most`` if the column ``there`` is 1."""
         terms, base = total
         beyond = self._most(terms) + base - most
         if beyond > 0:
@@ -139,9 +139,9 @@ class RelationRows:
                     self._model.at_most([*above, (there, beyond)], rule.max_skew + beyond - base)
 
     def _add_even_start(self, rule: EvenStartRule) -> None:
-        """The first pods fill the areas from below, as water does.
+        """The first pods fill the areas from below, like water.
 
-        So of all new pods those below any height are at least as many as start evenly, unless the
+        So the number of new pods below any height is at least the number of even starts, unless the
         areas are full to that height.
         """
         sums = self._counted(rule.members)
@@ -157,7 +157,7 @@ class RelationRows:
             self._at_least_lesser(below, everyone, min(filled, first))
 
     def _below(self, total: _Sum, height: int) -> int:
-        """A column of the new pods of an area that stand below a height."""
+        """A column of the new pods of an area below a height."""
         terms, base = total
         below = self._model.column(0.0, float(height - base))
         self._model.at_most([(below, 1.0), *((each, -1.0) for each, _one in terms)], 0.0)
@@ -181,7 +181,7 @@ class RelationRows:
             self._model.equal([*placed, (whole, -float(count[group]))], 0.0)
 
     def _add_cap(self, cap: SoftCap) -> None:
-        """The pods above the cap; where there is company the cap is another one."""
+        """The pods above the cap; company changes the cap."""
         for domain, (terms, base) in enumerate(self._counted(cap.topology_count)):
             most = self._most(terms) + base
             alone = min(int(cap.cap[domain]), most)
@@ -195,9 +195,10 @@ class RelationRows:
                 self._model.at_least(row, base - alone)
 
     def _company(self, company: Company, domain: int, *, is_welcome: bool) -> int | None:
-        """A column that may be 1 only with company, or must be with any; None where none can be.
+        """A column that needs company to be 1, or is 1 with company; None without possible company.
 
-        The first where the model would like company, as it lifts the cap, the second elsewhere.
+        The first form is for company that lifts the cap, which the model prefers, the second for
+        other company.
         """
         terms, _base = self._counted(company.topology_count)[domain]
         if not is_welcome:
@@ -210,7 +211,7 @@ class RelationRows:
 
 
 def _filled_up(heights: t.Sequence[int], number: int) -> t.Iterator[tuple[int, int]]:
-    """Each height to which so many pods fill areas from below, and how many it takes to be full."""
+    """Each height to which this number of pods fills areas, and the number that fills it."""
     height, filled = min(heights), 0
     while filled < number:
         height += 1

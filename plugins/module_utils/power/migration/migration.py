@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Running pods that may move: where they run, how many of them may go, and what it is worth.
+"""Running pods that may move: their nodes, the number that may leave, and the gain.
 
-Axes: G groups of alike pods, N nodes.
+Axes: G groups of equivalent pods, N nodes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Move(t.NamedTuple):
 
 
 class Cost(t.NamedTuple):
-    """What an assignment costs: watts, and in watts what its unmet preferred terms are worth."""
+    """Cost of an assignment: watts, and the cost of unmet preferred terms in watts."""
 
     watts: float
     preferences: float
@@ -56,7 +56,7 @@ class Cost(t.NamedTuple):
 
 
 class MovablePod(t.NamedTuple):
-    """A pod that may move, and the number of the budget that covers it, if one does."""
+    """A pod that may move, and the index of its budget, if it has one."""
 
     pod: Pod
     budget: int | None
@@ -64,10 +64,10 @@ class MovablePod(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Migration:
-    """The task: where the pods are (``home[g, n]``), and how many of them may move.
+    """The task: the nodes of the pods (``home[g, n]``), and how many of them may move.
 
-    ``pods`` are those of a group on a node, ``allowed`` is what each budget lets go. Every move has
-    its price, ``least_gain`` watts: it pays only beyond that.
+    ``pods`` are the pods of a group on a node, ``allowed`` the disruptions that each budget allows.
+    Every move has the price of ``least_gain`` watts, and pays only beyond that.
     """
 
     problem: Problem
@@ -82,11 +82,11 @@ class Migration:
         return Cost.of(Assignment(self.problem, self.home))
 
     def moved(self, counts: Integers) -> int:
-        """How many pods have to move for these counts by group and node."""
+        """Number of pods that have to move for these counts by group and node."""
         return int((self.home - counts).clip(0).sum())
 
     def added(self, counts: Integers, moves: t.Sequence[Move]) -> int:
-        """How many pods more have to move for these counts with these moves."""
+        """Increase of the pods that have to move for these counts by these moves."""
         change: dict[tuple[int, int], int] = {}
         for group, source, target in moves:
             change[group, source] = change.get((group, source), 0) - 1
@@ -102,7 +102,7 @@ class Migration:
         return saving - self.least_gain * self.moved(assignment.counts)
 
     def leaving(self, counts: Integers) -> dict[tuple[int, int], list[Pod]] | None:
-        """The pods that move for these counts, by group and node; None if not so many may."""
+        """The pods that move for these counts, by group and node; None if too few may move."""
         if self.moved(counts) > self.max_moves:
             return None
         left = list(self.allowed)
@@ -116,7 +116,7 @@ class Migration:
         return chosen
 
     def _take(self, key: tuple[int, int], number: int, left: list[int]) -> list[Pod] | None:
-        """So many pods, those of the largest budgets first; takes them off what is left."""
+        """This number of pods, pods of the largest budgets first; reduces the remaining budgets."""
 
         def generosity(movable: MovablePod) -> float:
             return math.inf if movable.budget is None else left[movable.budget]
@@ -146,7 +146,7 @@ def carry_out(assignment: Assignment, moves: t.Sequence[Move]) -> bool:
 
 
 def undo(assignment: Assignment, moves: t.Sequence[Move]) -> None:
-    """Take moves back, whatever the order in which they were made."""
+    """Undo moves, in any order."""
     for group, source, target in moves:
         assignment.place(group, target, -1)
         assignment.place(group, source, 1)

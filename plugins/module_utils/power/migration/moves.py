@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moves of running pods that may pay together: what the search for the best ones tries.
+"""Candidate groups of moves of running pods that may pay together.
 
-Watts of nodes are independent of each other, so what moves are worth follows from what each of
-their nodes costs more or less. Whether rules between pods let them be is for the search to try.
-Axes: G groups, N nodes.
+Watts of nodes are independent, so the gain of moves is the sum of the cost changes of their nodes.
+The search checks rules between pods. Axes: G groups, N nodes.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ if t.TYPE_CHECKING:
 
 Moves = tuple[Move, ...]
 
-# So many pods of one group go from one node to another at once.
+# Largest number of pods of one group that go from one node to another at once.
 _ALIKE = (1, 2, 3)
-# How many nodes of a group, and how many of its moves in all, are looked at.
+# Limits of nodes of a group, and of its moves in all.
 _ENDS_OF_A_GROUP = 4
 _MOST_ALIKE = 32
-# How many nodes are emptied, and how many others are filled.
+# Limits of emptied nodes, and of filled nodes.
 _MOST_EMPTIED = 16
 _MOST_FILLED = 8
-# Entries of a table of exchanges.
+# Limit of entries of a table of exchanges.
 _EXCHANGE_TABLE = 400_000
 _MOST_EXCHANGES = 16
 
 
 def neighbours(assignment: Assignment, max_moves: int) -> list[Moves]:
-    """Groups of moves that are worth a try, each once; the assignment is as before."""
+    """Promising groups of moves, each once; the assignment is unchanged."""
     if len(assignment.all_nodes) < 2 or not max_moves or not assignment.counts.any():
         return []
     return list(dict.fromkeys(_Neighbourhood(assignment, max_moves).all()))
 
 
 def predicted(assignment: Assignment, groups_of_moves: t.Sequence[Moves]) -> list[float]:
-    """Watts that each group of moves saves; unmet preferences are not known here."""
+    """Watts that each group of moves saves, without unmet preferences."""
     problem = assignment.problem
     ends = numpy.array(
         [
@@ -77,13 +76,13 @@ def predicted(assignment: Assignment, groups_of_moves: t.Sequence[Moves]) -> lis
 
 
 class _Neighbourhood:
-    """All that is tried from one assignment."""
+    """All candidates from one assignment."""
 
     def __init__(self, assignment: Assignment, max_moves: int) -> None:
         self._assignment = assignment
         self._problem = assignment.problem
         self._max_moves = max_moves
-        # What a node costs more without its pods.
+        # Cost change of a node without its pods.
         self._emptied = assignment.change(
             assignment.all_nodes, -assignment.use, -assignment.pods, -assignment.workload
         )
@@ -98,12 +97,12 @@ class _Neighbourhood:
         yield from self._exchanged()
 
     def _departures(self, number: int) -> Floats:
-        """What each node costs more (G, N) with so many pods fewer; infinite without as many."""
+        """Cost change of each node (G, N) with fewer pods; infinite without as many."""
         there = self._assignment.counts >= number
         return numpy.where(there, self._changes(-number), numpy.inf)
 
     def _arrivals(self, number: int) -> Floats:
-        """What each node costs more with so many pods more; infinite without room for them."""
+        """Cost change of each node with more pods; infinite without room for them."""
         problem, assignment = self._problem, self._assignment
         room = problem.limit - assignment.counts >= number
         for resource in range(problem.request.shape[1]):
@@ -136,7 +135,7 @@ class _Neighbourhood:
     def _pairs(
         self, departure: Floats, arrival: Floats, number: int
     ) -> t.Iterator[tuple[float, int, Move]]:
-        """Of each group the cheapest departures with the cheapest arrivals."""
+        """The cheapest departures with the cheapest arrivals of each group."""
         rows = numpy.arange(len(departure))[:, None]
         first, last = self._cheapest(departure), self._cheapest(arrival)
         for leaving, entering in itertools.product(range(first.shape[1]), repeat=2):
@@ -151,7 +150,7 @@ class _Neighbourhood:
         return order[:, :_ENDS_OF_A_GROUP]
 
     def _open_by_rules(self, arrival: Floats) -> Floats:
-        """The arrivals to nodes that rules between pods leave open as it is."""
+        """The arrivals to nodes that rules between pods admit at present."""
         state = self._assignment.related
         table = numpy.full_like(arrival, numpy.inf)
         for group in range(len(arrival)):
@@ -160,9 +159,9 @@ class _Neighbourhood:
         return table
 
     def _away(self) -> t.Iterator[Moves]:
-        """All pods of one node, each to where it costs the fewest watts.
+        """All pods of one node, each to the node where it costs the fewest watts.
 
-        Which nodes: those where most is saved for each pod, if each found the cheapest of places.
+        Nodes are ranked by the saving for each pod, if each found its cheapest place.
         """
         assignment = self._assignment
         cheapest = self._arrival.min(axis=1)[:, None]
@@ -178,7 +177,7 @@ class _Neighbourhood:
                 yield moves
 
     def _away_from(self, node: int) -> Moves:
-        """Moves of all pods of a node, the largest first; none where one finds no place."""
+        """Moves of all pods of a node, the largest first; none if one finds no place."""
         assignment, sizes = self._assignment, self._problem.use
         groups = assignment.counts[:, node].nonzero()[0].tolist()
         made: list[Move] = []
@@ -206,9 +205,9 @@ class _Neighbourhood:
         return None
 
     def _to_fill(self) -> list[int]:
-        """Nodes that sleep, those first that need the fewest watts for a core in full use.
+        """Sleeping nodes, ordered by their watts for a core in full use.
 
-        Where there are few nodes, the others as well.
+        In small fleets the other nodes as well.
         """
         costs = self._problem.costs
         asleep = costs.sleeper & (self._assignment.workload == 0)
@@ -219,7 +218,7 @@ class _Neighbourhood:
         return [int(node) for node in order if costs.priced[node]]
 
     def _poured(self, target: int) -> t.Iterator[Moves]:
-        """All pods of one node, of two, of three … to one that may sleep until then."""
+        """All pods of one node, of two, of three … to one that may sleep before."""
         assignment, problem = self._assignment, self._problem
         requests = assignment.counts.T @ problem.request
         at = assignment.all_nodes[target : target + 1]
@@ -249,7 +248,7 @@ class _Neighbourhood:
             yield tuple(moves)
 
     def _gathered(self, target: int) -> t.Iterator[Moves]:
-        """Two, three … single pods of any nodes to one that may sleep until then."""
+        """Two, three … single pods of any nodes to one that may sleep before."""
         assignment, problem = self._assignment, self._problem
         trial = Assignment(problem, assignment.counts)
         departure = self._departure.copy()
@@ -279,7 +278,7 @@ class _Neighbourhood:
                 yield tuple(moves)
 
     def _has_room(self, assignment: Assignment, node: int) -> list[bool]:
-        """Whether one more pod of each group fits on a node, rules between pods aside."""
+        """Whether one more pod of each group fits on a node, apart from rules between pods."""
         request = self._problem.request
         enough = ((request <= assignment.free[node]) | (request == 0)).all(axis=1)
         enough &= assignment.counts[:, node] < self._problem.limit[:, node]

@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The search for the moves of running pods that save the most together.
+"""Beam search for the moves of running pods that save the most together.
 
-A state is where all pods are. From the best states groups of moves lead to others, also to some
-that are worse, from which something better may be in reach: a beam search. Work is counted, so
-equal input gives equal answers.
+A state is an assignment of all pods. Groups of moves lead from the best states to others, including
+some worse ones that may lead to better ones. Work is counted, so equal input gives equal answers.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
-# From so many states at once the search goes on, in fleets of at most so many groups times nodes.
+# Beam width, by the limit of groups times nodes of a fleet.
 _WIDTHS = ((400, 5), (4000, 3))
 _LEAST_WIDTH = 2
-# So many groups of moves are tried for each of these states where rules forbid some.
+# Limit of groups of moves tried for each of these states if rules forbid some.
 _TRIED = 4
-# So many groups of moves in a row may lead to nothing better.
+# Limit of consecutive groups of moves without an improvement.
 _PATIENCE = 2
 _MOST_FOUND = 8
 _LEAST_GAIN_WATTS = 1e-9
 
 
 class _State(t.NamedTuple):
-    """Where all pods are; ``peak`` is the best value on the way, so many groups of moves ago."""
+    """An assignment of all pods; ``peak`` is the best value on the path, ``ago`` moves back."""
 
     value: float
     moved: int
@@ -52,7 +51,7 @@ class _State(t.NamedTuple):
 
 
 def search(task: Migration) -> list[tuple[float, Integers]]:
-    """Counts by group and node that are worth more than those at home, with their value.
+    """Counts by group and node with a better value than at home, with their value.
 
     The best come first.
     """
@@ -64,12 +63,12 @@ def _quality(state: _State) -> tuple[float, int]:
 
 
 def _rate(state: _State) -> float:
-    """The value of each pod moved."""
+    """The value for each moved pod."""
     return round(state.value / max(state.moved, 1), 6)
 
 
 class _Search:
-    """The states seen so far, and the way on from some of them."""
+    """The states seen so far, and the expansion of some of them."""
 
     def __init__(self, task: Migration) -> None:
         self._task = task
@@ -88,14 +87,14 @@ class _Search:
         return best
 
     def _chosen(self, states: t.Sequence[_State]) -> list[_State]:
-        """The best states: half of them by their value, half by that of each pod moved."""
+        """The best states: half of them by their value, half by the value for each moved pod."""
         by_value = sorted(states, key=_quality, reverse=True)
         chosen = by_value[: (self._width + 1) // 2]
         others = sorted(by_value[len(chosen) :], key=_rate, reverse=True)
         return chosen + others[: self._width - len(chosen)]
 
     def _beyond(self, head: _State) -> list[_State]:
-        """The best states that one group of moves leads to, and that of all that pay."""
+        """The best states after one group of moves, and the state after all groups that pay."""
         assignment = Assignment(self._task.problem, head.counts)
         options = neighbours(assignment, self._task.max_moves)
         worth = [
@@ -114,7 +113,7 @@ class _Search:
     def _first(
         self, head: _State, assignment: Assignment, worth: t.Sequence[tuple[float, Moves]]
     ) -> t.Iterator[_State]:
-        """The first new states of as many as the search will go on from."""
+        """The first new states, as many as the beam is wide."""
         found = tried = 0
         for _worth, moves in worth:
             if found == self._width or tried == _TRIED * self._width:
@@ -130,7 +129,7 @@ class _Search:
                     yield state
 
     def _is_new(self, head: _State, moves: Moves) -> bool:
-        """Whether moves lead to a state that was not seen yet, with not too many pods moved."""
+        """Whether moves lead to a new state with an allowed number of moved pods."""
         counts = head.counts.copy()
         for group, source, target in moves:
             counts[group, source] -= 1
@@ -139,7 +138,7 @@ class _Search:
         return few and counts.tobytes() not in self._seen
 
     def _reached(self, head: _State, assignment: Assignment) -> _State | None:
-        """The state that an assignment is; None if it is known or too many pods moved."""
+        """The state of an assignment; None if it is known or too many pods moved."""
         counts = assignment.counts
         if counts.tobytes() in self._seen:
             return None
@@ -153,7 +152,7 @@ class _Search:
     def _together(
         self, head: _State, assignment: Assignment, worth: t.Sequence[tuple[float, Moves]]
     ) -> _State | None:
-        """The state after all that pays and shares no node, the most watts for each pod first."""
+        """The state after all paying groups without a common node, most watts per pod first."""
         touched: set[int] = set()
         made: list[Moves] = []
         left = self._task.max_moves - head.moved

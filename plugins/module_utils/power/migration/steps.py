@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""From where pods ought to be to steps: the order in which they are moved there.
+"""Steps to a target assignment, in the order of their execution.
 
-A step is a group of moves that pay together. Steps are as small as can be, so that the list can end
-after any of them, and within a step the moves that cost least come first.
+A step is a group of moves that pay together. Steps are as small as possible, so that the list can
+end after any of them, and within a step the cheapest moves come first.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
-# How many sets of nodes are tried as a step, and how many moves in search of an order.
+# Limits of sets of nodes tried as a step, and of moves tried in search of an order.
 _MOST_SETS = 128
 _MOST_TRIED = 300
 _ROUNDING_WATTS = 1e-9
 
 
 class _Order(t.NamedTuple):
-    """Moves in an order in which they can be made, and what they are worth."""
+    """Moves in a feasible order, and their value."""
 
     moves: list[Move]
     worth: float
 
 
 def divided(task: Migration, wanted: Integers) -> list[list[Move]]:
-    """Steps on the way to the wanted counts, the most watts for each pod first.
+    """Steps to the wanted counts, the most watts for each pod first.
 
-    What does not pay in any order is left out.
+    Moves that do not pay in any order are left out.
     """
     return _Division(task, wanted).steps()
 
 
 class _Division:
-    """Where pods are after the steps found so far, and what is left to be moved."""
+    """The assignment after the steps found so far, and the remaining moves."""
 
     def __init__(self, task: Migration, wanted: Integers) -> None:
         self._task = task
@@ -64,7 +64,7 @@ class _Division:
         return found
 
     def _next(self) -> _Order | None:
-        """The best of the smallest steps: one move, or those of one node, of two …"""
+        """The best of the smallest steps: one move, or the moves of one node, of two …"""
         options = self._choices()
         single = self._single(options)
         if single is not None:
@@ -116,7 +116,7 @@ class _Division:
     def _ordered(
         self, sources: t.Collection[int], number: int | None = None, first: Move | None = None
     ) -> _Order | None:
-        """All moves of some nodes, or so many, in an order in which they can be made."""
+        """All moves of some nodes, or a number of them, in a feasible order."""
         assignment = self._assignment
         if number is None:
             missing = self._wanted - assignment.counts
@@ -143,7 +143,7 @@ class _OrderSearch:
         self._left = _MOST_TRIED
 
     def extend(self, made: list[Move], options: list[Move] | None = None) -> bool:
-        """Make moves until there are enough; nothing is changed where no order is found."""
+        """Make moves until there are enough; nothing is changed if no order is found."""
         if len(made) == self._number:
             return True
         for move in options or sorted(self._choices(), key=self._cost):

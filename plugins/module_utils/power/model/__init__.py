@@ -1,4 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The placement problem: costs over load, assignments, and how a placement is bound pod by pod."""
+"""The placement problem: costs over load, assignments, and the order of binding."""

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many pods of each group are on each node, with what follows from it kept up to date.
+"""Assignment: pod counts by group and node, with derived quantities updated incrementally.
 
 ``room``, ``fits`` and ``may_leave`` look one step ahead. A change of several steps at once is tried
 by ``try_changes``, which alone decides where pods have rules about each other.
@@ -25,15 +25,15 @@ if t.TYPE_CHECKING:
     )
 
 
-# (placed by priority, highest first; minus pods on unpriced nodes; minus watts with what unmet
-# preferences are worth): more is better.
+# (placed by priority, highest first; minus pods on unpriced nodes; minus watts and the cost of
+# unmet preferences): more is better.
 Rank = tuple[tuple[int, ...], int, float]
-# Group, node, and how many pods more or (negative) fewer.
+# Group, node, and change of the pod count.
 Change = tuple[int, int, int]
 
 
 class Assignment:
-    """Counts of pods, group by node; never more than fits."""
+    """Counts of pods by group and node; never more than fits."""
 
     def __init__(self, problem: Problem, counts: Integers | None = None) -> None:
         self.problem = problem
@@ -56,7 +56,7 @@ class Assignment:
         )
 
     def place(self, group: int, node: int, number: int = 1) -> None:
-        """Put so many pods of the group on the node, unchecked; a negative number takes away."""
+        """Put pods of the group on the node, unchecked; a negative number removes pods."""
         problem = self.problem
         if self.related is not None:
             self.related.place(group, node, number)
@@ -75,7 +75,7 @@ class Assignment:
         return t.cast("Integers", self.problem.count - self.counts.sum(axis=1))
 
     def room(self, group: int) -> Integers:
-        """How many more pods of the group each node can take now, if no other node took any."""
+        """Number of further pods of the group on each node now, if no other node takes any."""
         problem = self.problem
         request = problem.request[group]
         asked = request > 0
@@ -91,7 +91,7 @@ class Assignment:
     def fits(self, group: int, nodes: Integers, *, moving: bool = False) -> Booleans:
         """Whether one more pod of the group fits on each of these nodes.
 
-        Of one that is ``moving`` from another node try_changes may know better.
+        For a pod ``moving`` from another node, try_changes is more exact.
         """
         request = self.problem.request[group]
         asked = request > 0
@@ -102,9 +102,9 @@ class Assignment:
         return t.cast("Booleans", enough)
 
     def fits_instead(self, group: int, other: int) -> Booleans:
-        """Nodes where one pod of ``group`` fits once one of ``other`` has left.
+        """Nodes where one pod of ``group`` fits after one of ``other`` has left.
 
-        Where rules between pods concern one of the two, try_changes has the last word.
+        If one of the two has rules between pods, try_changes decides.
         """
         problem = self.problem
         request = problem.request[group]
@@ -117,17 +117,17 @@ class Assignment:
         return t.cast("Booleans", enough)
 
     def may_leave(self, group: int) -> Booleans:
-        """Nodes that one pod of the group may leave; overly careful with required affinity."""
+        """Nodes that one pod of the group may leave; conservative with required affinity."""
         there = self.counts[group] > 0
         if self.related is not None:
             there = there & self.related.may_leave(group)
         return t.cast("Booleans", there)
 
     def try_changes(self, changes: t.Sequence[Change], least_gain: float | None = None) -> bool:
-        """Carry out all changes if the result is feasible, else none.
+        """Make all changes if the result is feasible, else none.
 
-        With ``least_gain`` also only if watts and unmet preferences fall by as much. Incomplete
-        gangs are no obstacle: see repair.py.
+        With ``least_gain`` also only if watts and unmet preferences fall by that amount. Incomplete
+        gangs are allowed: see repair.py.
         """
         before = self._cost_of(changes)
         for change in changes:
@@ -141,7 +141,7 @@ class Assignment:
         return False
 
     def _cost_of(self, changes: t.Sequence[Change]) -> float:
-        """What the nodes and the soft caps cost that these changes touch."""
+        """Cost of the nodes and the soft caps that these changes touch."""
         nodes = sorted({node for _group, node, _number in changes})
         caps = 0.0
         if self.related is not None:
@@ -150,14 +150,14 @@ class Assignment:
         return float(self.cost[nodes].sum()) + caps
 
     def _added_wishes(self, changes: t.Sequence[Change]) -> float:
-        """What the changes added in unmet preferences, those of soft caps aside."""
+        """Unmet preferences added by the changes, without soft caps."""
         preference = self.problem.preference
         if preference is None:
             return 0.0
         return sum(number * float(preference[group, node]) for group, node, number in changes)
 
     def _is_feasible_at(self, changes: t.Sequence[Change]) -> bool:
-        """Whether everything holds that these changes can have touched."""
+        """Whether all constraints that these changes may touch hold."""
         problem = self.problem
         for group, node, _number in changes:
             if not 0 <= self.counts[group, node] <= problem.limit[group, node]:
@@ -170,7 +170,7 @@ class Assignment:
         return self.related.hold({group for group, _node, _number in changes}, self.counts)
 
     def incomplete_gangs(self) -> list[tuple[int, ...]]:
-        """Gangs of which some pods are placed but not all."""
+        """Gangs with some but not all pods placed."""
         relations = self.problem.relations
         if relations is None:
             return []
@@ -182,7 +182,7 @@ class Assignment:
         ]
 
     def added_cost(self, group: int, nodes: Integers, number: int = 1) -> Floats:
-        """What each of these nodes costs more with so many more pods of the group.
+        """Cost change of each of these nodes with a number of further pods of the group.
 
         In watts, with unmet preferences.
         """
@@ -196,7 +196,7 @@ class Assignment:
         return added + self.added_preference(group, nodes, number)
 
     def added_preference(self, group: int, nodes: Integers, number: int = 1) -> Floats | float:
-        """What unmet preferences cost more with so many more pods on each of these nodes alone."""
+        """Cost change of unmet preferences by further pods on each of these nodes alone."""
         added: t.Any = 0.0
         if self.problem.preference is not None:
             added = number * self.problem.preference[group, nodes]
@@ -213,7 +213,7 @@ class Assignment:
         return state.relations.added_by_caps(state.counted, group, self.all_nodes, number)
 
     def change(self, nodes: Integers, use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
-        """What nodes cost more with that many more microcores, pods and workload pods.
+        """Cost change of nodes with further microcores, pods and workload pods.
 
         The arguments broadcast against each other.
         """
@@ -227,13 +227,13 @@ class Assignment:
         return float(self.cost[self.problem.costs.priced].sum()) + self._all_device_watts()
 
     def _all_device_watts(self) -> float:
-        """What devices in new use draw, those that several nodes can use among them."""
+        """Watts of newly used devices, including devices of several nodes."""
         fleets = () if self.related is None else self.related.relations.fleets
         together = sum(rule.watts(self.related.counted) for rule in fleets if self.related)
         return float(self.device_watts().sum()) + together
 
     def device_watts(self) -> Floats:
-        """What devices in new use draw on each node, but for those that several nodes can use."""
+        """Watts of newly used devices on each node, without devices of several nodes."""
         watts = numpy.zeros(len(self.all_nodes))
         if self.related is not None:
             for rule in self.related.relations.contents:
@@ -241,11 +241,11 @@ class Assignment:
         return watts
 
     def preference_watts(self) -> float:
-        """What all unmet preferences are worth."""
+        """Cost of all unmet preferences."""
         return self._linear_watts() - self._all_device_watts()
 
     def _linear_watts(self) -> float:
-        """What pods cost beside their CPU use: unmet preferences, and devices."""
+        """Cost of pods beyond their CPU use: unmet preferences, and devices."""
         problem = self.problem
         total = 0.0
         if problem.preference is not None:
@@ -255,7 +255,7 @@ class Assignment:
         return total
 
     def rank(self) -> Rank:
-        """How good the assignment is; names, the last criterion, are not decided here."""
+        """Quality of the assignment; names, the last criterion, are not decided here."""
         problem = self.problem
         placed = self.counts.sum(axis=1)
         by_priority = tuple(int(placed[level].sum()) for level in problem.levels)
@@ -263,7 +263,7 @@ class Assignment:
         return by_priority, -elsewhere, -(self.watts() + self.preference_watts())
 
     def is_feasible(self) -> bool:
-        """Whether everything fits and holds and nothing is placed twice, counted anew."""
+        """Whether everything fits, holds and is placed only once, computed from scratch."""
         problem = self.problem
         asked = (problem.request > 0).astype(numpy.int64)
         taken = self.counts.T @ asked > 0
@@ -278,7 +278,7 @@ class Assignment:
         )
 
     def rules_hold(self) -> bool:
-        """Whether all rules between pods hold, counted anew."""
+        """Whether all rules between pods hold, computed from scratch."""
         relations = self.problem.relations
         if relations is None:
             return True

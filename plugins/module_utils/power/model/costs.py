@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What nodes cost at a given load, many nodes at once."""
+"""Costs of nodes at given loads, vectorised over nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNPRICED_POD_WATTS = 1e9
 class NodeCosts:
     """Watts of each node over its CPU use, plus the price of pods on unpriced nodes.
 
-    A *sleeper* costs its standby watts while no workload is on it, whatever its curve says.
+    A *sleeper* costs its standby watts while no workload is on it, regardless of its curve.
     """
 
     def __init__(self, nodes: t.Sequence[Node], rules: Rules) -> None:
@@ -43,7 +43,7 @@ class NodeCosts:
         self._read_curves(nodes)
 
     def update(self, index: int, use_microcores: int | None, hosts_workload: bool) -> None:
-        """Take note of what runs on a node with a curve; nothing prices it at an unknown use."""
+        """Note the pods on a node with a curve; a node with unknown use is unpriced."""
         is_priced = use_microcores is not None
         self.base[index] = use_microcores or 0
         self.priced[index] = is_priced
@@ -53,7 +53,7 @@ class NodeCosts:
         flat = ((0.0, 1.0), (0.0, 0.0))
         curves = [(n.curve.cores, n.curve.watts) if n.curve else flat for n in nodes]
         points = max((len(cores) for cores, _watts in curves), default=2)
-        # Short curves are padded with their last point: the segments added have no length.
+        # Short curves are padded with their last point: the added segments have no length.
         self.knots: Floats = MICROCORES_PER_CORE * numpy.array(
             [cores + cores[-1:] * (points - len(cores)) for cores, _watts in curves], dtype=float
         ).reshape(len(curves), points)
@@ -83,7 +83,7 @@ class NodeCosts:
         )
 
     def of(self, nodes: Integers, added_use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
-        """Cost of ``nodes`` with so many added microcores, pods, and workload pods among them."""
+        """Cost of ``nodes`` with added microcores, pods, and workload pods among them."""
         watts = self.watts(nodes, self.base[nodes] + added_use)
         watts = numpy.where(self.sleeper[nodes] & (workload == 0), self.standby_watts, watts)
         return numpy.where(self.priced[nodes], watts, pods * UNPRICED_POD_WATTS)

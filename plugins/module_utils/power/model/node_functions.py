@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Each node's cost as a function of the CPU use that placing adds to it."""
+"""Cost of each node as a function of its added CPU use."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SLOPE_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class NodeFunctions:
-    """Breakpoints of all nodes' curves from their present use to the most that can be added.
+    """Breakpoints of all nodes' curves from their present use to the largest possible one.
 
-    ``added[n]`` in cores ascends and begins with 0; equal neighbours are padding. ``watts[n]``
-    belongs to it, for a node that is awake. Convex corners that no number of whole pods reaches are
-    cut off: the functions are exact wherever whole pods can bring a node, and higher in between.
+    ``added[n]`` in cores ascends and begins with 0; equal neighbours are padding. ``watts[n]`` are
+    its watts, for a node that is awake. Convex corners that no number of whole pods reaches are cut
+    off, so the functions are exact at all loads of whole pods, and higher in between.
     """
 
     added: Floats
@@ -68,7 +68,7 @@ def node_functions(problem: Problem) -> NodeFunctions:
 
 
 def _bends_up(costs: NodeCosts) -> Booleans:
-    """Which knots are convex: cut short, only these make a function that is higher in between."""
+    """Mask of convex knots; cutting only these off makes a function that is higher in between."""
     lengths = numpy.diff(costs.knots, axis=1)
     slopes = numpy.diff(costs.heights, axis=1) / numpy.where(lengths > 0, lengths, 1.0)
     flat = numpy.zeros((len(slopes), 1))
@@ -79,20 +79,20 @@ def _bends_up(costs: NodeCosts) -> Booleans:
 
 
 def _most_added_use(problem: Problem) -> Floats:
-    """Microcores that placing could add to each node at the most."""
+    """Largest number of microcores that placing can add to each node."""
     together = (problem.limit * problem.use[:, None]).sum(axis=0).astype(float)
     if "cpu" not in problem.resources:
         return t.cast("Floats", together)
     cpu = problem.resources.index("cpu")
     asked = problem.request[:, cpu]
-    # Pods use CPU only if they request it, so free CPU limits the use.
+    # Pods without a CPU request use no CPU, so free CPU limits the use.
     per_millicore = (problem.use / numpy.maximum(asked, 1)).max(initial=0.0)
     within_free = numpy.maximum(problem.free[:, cpu], 0) * per_millicore
     return t.cast("Floats", numpy.minimum(together, within_free))
 
 
 def lower_hull(points: Points) -> Points:
-    """The corners of the greatest convex function below the points, which ascend in cores."""
+    """The corners of the lower convex hull of the points, which ascend in cores."""
     hull: Points = []
     for point in points:
         while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
@@ -109,9 +109,9 @@ def _turns_up(
 
 
 def nearly_convex_runs(points: Points, tolerance: float) -> list[Points]:
-    """The points cut into runs on each of which the function is convex but for so many watts.
+    """The points cut into runs on which the function is convex within a tolerance in watts.
 
-    Of each run the corners of its lower hull are given.
+    Each run is given by the corners of its lower hull.
     """
     runs: list[Points] = []
     start = 0
@@ -125,14 +125,14 @@ def nearly_convex_runs(points: Points, tolerance: float) -> list[Points]:
 
 
 def _bulge(points: Points) -> float:
-    """The most watts by which the function is above its lower hull."""
+    """The largest distance in watts of the function from its lower hull."""
     cores, watts = zip(*points)
     hull_cores, hull_watts = zip(*lower_hull(points))
     return float((watts - numpy.interp(cores, hull_cores, hull_watts)).max())
 
 
 def convex_runs(points: Points) -> list[Points]:
-    """The points cut into the fewest runs on each of which the function is convex."""
+    """The points cut into the fewest runs on which the function is convex."""
     runs: list[Points] = [points[:1]]
     slope = float("-inf")
     for left, right in zip(points, points[1:]):

@@ -1,15 +1,15 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""An Instance as arrays: what every strategy computes with.
+"""An Instance as arrays, the input of every strategy.
 
-Pods of equal shape form a group, and an assignment says how many of each group go to each node,
-so its size does not grow with the number of pods. Axes: G groups, N nodes, R resources.
+Pods of equal shape form a group, and an assignment is a count for each group and node, so its size
+does not grow with the number of pods. Axes: G groups, N nodes, R resources.
 
-What pods demand of each other is in ``relations``; see relations.py for what makes a placement
-feasible. Everything of it that does not depend on the placement is in ``limit`` too: labels that
-nodes lack, running pods in the way, and that only one of a kind may be on a node. So a bound that
-knows only ``limit`` and resources is a bound of the whole problem.
+Rules between pods are in ``relations``; relations.py defines a feasible placement. Their part that
+does not depend on the placement is in ``limit`` too: missing labels of nodes, conflicting running
+pods, and limits of one pod on a node. So a bound from ``limit`` and resources is a bound of the
+whole problem.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Problem:
     """The arrays, all read-only by convention.
 
     ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
-    ``limit[g, n]`` is how many pods of the group the node could take if it took nothing else.
-    ``preference[g, n]`` are the watts that one pod's unmet preferences cost there, and what its
-    devices draw at the least; None where there is neither. What depends on other waiting pods is in
+    ``limit[g, n]`` is the number of pods of the group that the node could take alone.
+    ``preference[g, n]`` are the watts of one pod's unmet preferences there, and the least watts of
+    its devices; None without either. Costs that depend on other waiting pods are in
     ``relations.caps``, ``relations.contents`` and ``relations.fleets``.
     """
 
@@ -97,7 +97,7 @@ class Problem:
 
     @property
     def freely_movable(self) -> Booleans:
-        """Groups of which a pod costs nothing but the watts of its use, wherever it may be."""
+        """Groups whose pods cost only the watts of their use on any node."""
         movable = numpy.ones(len(self.groups), dtype=bool)
         if self.costs.sleeper.any():
             movable &= self.is_workload
@@ -157,9 +157,9 @@ def _groups(instance: Instance) -> tuple[Group, ...]:
 
 
 def _most_counted(instance: Instance) -> int:
-    """Up to which amounts are told apart: sums of it over all nodes and pods fit into 64 bits.
+    """Cap of amounts, so that sums over all nodes and pods fit into 64 bits.
 
-    A node counts with this much at the most, and a pod that asks for more fits nowhere.
+    A node counts with at most this amount, and a pod that requests more fits nowhere.
     """
     return 1 << (_BITS_OF_SUMS - (len(instance.nodes) + len(instance.pods)).bit_length())
 
@@ -173,7 +173,7 @@ def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int
 
 
 def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
-    """Whether each node is open to each group, resources aside."""
+    """Whether each node is open to each group, apart from resources."""
     known: dict[Constraints, Booleans] = {}
     usable = numpy.array(
         [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
@@ -202,7 +202,7 @@ def _limits(
 
 
 def _sums(relations: Relations | None) -> list[Sum]:
-    """What of the nodes' contents adds up, and so is a resource like any other."""
+    """The additive part of the nodes' contents, as ordinary resources."""
     rules = relations.rules if relations is not None else ()
     return [total for rule in rules if isinstance(rule, ContentRule) for total in rule.check.sums()]
 
@@ -210,7 +210,7 @@ def _sums(relations: Relations | None) -> list[Sum]:
 def _with_floors(
     preferred: Floats | None, relations: Relations | None, limit: Integers
 ) -> Floats | None:
-    """Unmet preferences, and the watts that the pods' devices draw at the least."""
+    """Unmet preferences, and the least watts of the pods' devices."""
     if relations is None or not relations.drawing:
         return preferred
     total = numpy.zeros(limit.shape) if preferred is None else preferred.copy()
@@ -226,7 +226,7 @@ def _related_limits(
     relations: Relations | None,
     limit: Integers,
 ) -> Integers:
-    """The limits, with what rules between pods never allow; a gang that lacks a pod has none."""
+    """The limits, with the static part of rules between pods; 0 for a gang that lacks a pod."""
     if relations is None:
         return limit
     limit = limit.copy()

@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Binding a placement pod by pod: the order in which it can be done, and what is left if it cannot.
+"""Order of binding of a placement, pod by pod, and its largest bindable part.
 
-A placement is bound in thought, one pod after another, each only where all rules let it. If all
-rules hold in the final state there nearly always is a pod that may come next: for a spread one in
-the emptiest domain, for required affinity one whose peers are there (see Reach). Rules about
-several sets of pods that wait for each other can leave none. Of a few pods all orders are then
-tried; what has none is not placed.
+Binding is simulated, one pod after another, each only if all rules admit it. If all rules hold in
+the final state, a next pod nearly always exists: for a spread one in the emptiest domain, for
+required affinity one whose peers are there (see Reach). Rules over several sets of pods that wait
+for each other can leave none. All orders of a few pods are then tried; pods without an order are
+not placed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if t.TYPE_CHECKING:
 # Group, node and number of pods.
 Step = tuple[int, int, int]
 
-# How many pods are tried in other orders, and how many of the states between are looked at.
+# Limits of pods that are tried in other orders, and of visited states.
 _MOST_PODS_TO_REORDER = 40
 _MOST_STATES = 500
 
 
 def binding_order(problem: Problem, counts: Integers) -> list[Step]:
-    """Group, node and number of pods, in an order in which they can be bound.
+    """Group, node and number of pods, in a feasible order of binding.
 
-    Shorter than the placement where that cannot be bound as a whole.
+    Shorter than the placement if it cannot be bound as a whole.
     """
     related = related_groups(problem)
     free = [
@@ -51,13 +51,13 @@ def binding_order(problem: Problem, counts: Integers) -> list[Step]:
 
 
 def related_groups(problem: Problem) -> set[int]:
-    """The groups that a rule between pods concerns: only their order matters."""
+    """The groups with rules between pods: only their order matters."""
     rules = problem.relations.rules if problem.relations is not None else ()
     return {group for rule in rules for group in rule.groups}
 
 
 def related_steps(problem: Problem, counts: Integers) -> list[Step]:
-    """The part of binding_order that has rules: it may come after everything else."""
+    """The part of binding_order with rules, which may come last."""
     related = related_groups(problem)
     if problem.relations is None or not related:
         return []
@@ -77,9 +77,9 @@ def can_be_bound(assignment: Assignment) -> bool:
 def order_of(
     relations: Relations, part: Part, counts: Integers
 ) -> t.Literal["found", "none", "unknown"]:
-    """Whether there is an order of binding these pods of the part; none where a rule is broken.
+    """Whether there is an order of binding these pods of the part; no if a rule is broken.
 
-    Pods of other groups are not looked at. It stays unknown where there are too many orders.
+    Pods of other groups are ignored. The answer is unknown if there are too many orders.
     """
     alone = numpy.zeros_like(counts)
     alone[list(part.groups)] = counts[list(part.groups)]
@@ -99,7 +99,7 @@ class _Binding:
         self._state = RelationState(relations, numpy.zeros_like(counts))
         self._left = counts.copy()
         self.steps: list[Step] = []
-        # Whether all orders were tried in vain.
+        # Whether all orders failed.
         self.is_hopeless = False
         for group, node in Reach(relations, counts).seeds:
             if self._state.room(group)[node] > 0:
@@ -116,7 +116,7 @@ class _Binding:
         return all(rule.holds(counted) is not False for rule in relations.rules)
 
     def _reorder(self, groups: list[int]) -> None:
-        """Look for an order of all pods of a part; without one keep what there was."""
+        """Search an order of all pods of a part; without one nothing changes."""
         straight = [step for step in self.steps if step[0] in groups]
         left = self._left[groups].sum()
         if not left or len(straight) + left > _MOST_PODS_TO_REORDER:
@@ -130,7 +130,7 @@ class _Binding:
                 self._bind(group, node)
 
     def _extend(self, groups: list[int], seen: set[bytes]) -> bool:
-        """Bind all that is left of these groups, depth first; nothing where no order does it."""
+        """Bind all remaining pods of these groups, depth first; none if there is no order."""
         left = self._left[groups]
         if not left.any():
             return True
@@ -174,7 +174,7 @@ class _Binding:
 def settled(problem: Problem, counts: Integers) -> Assignment:
     """The feasible part of a placement in which at least the resources fit.
 
-    Pods whose rules do not hold are left out, and then gangs that are not complete.
+    Pods whose rules do not hold are left out, then incomplete gangs.
     """
     assignment = Assignment(problem, counts)
     while True:
@@ -190,7 +190,7 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
 
 
 def _bound(problem: Problem, counts: Integers) -> Integers:
-    """What of a placement could be bound, pod by pod."""
+    """The part of a placement that could be bound, pod by pod."""
     bound = numpy.zeros_like(counts)
     for group, node, number in binding_order(problem, counts):
         bound[group, node] += number

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Exchanges that meet preferred terms between pods, where there are too many groups for tables of
-all pairs.
+"""Exchanges that meet preferred terms between pods, if there are too many groups for tables of all
+pairs.
 
-A pod whose preferred term is unmet goes where it is met, in exchange for one of about its own use:
-that costs few watts or none.
+A pod with an unmet preferred term goes to a node where it is met, in exchange for a pod of similar
+use, which costs few watts or none.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class AffinitySwaps:
         return others[order[:_PARTNERS]]
 
     def _costs(self, entering: Integers, leaving: Integers, nodes: Integers) -> Floats:
-        """By pair of groups and node; infinite where one cannot take the place of the other."""
+        """Cost by pair of groups and node; infinite if one cannot replace the other."""
         assignment = self._assignment
         problem = assignment.problem
         enters, leaves = numpy.ix_(entering, nodes), numpy.ix_(leaving, nodes)

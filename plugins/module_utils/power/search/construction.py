@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""An assignment from the relaxation: whole nodes for its shares, whole pods for its parts.
+"""Rounding of the relaxation: whole nodes for its shares, whole pods for its fractions.
 
-What does not fit as the relaxation would have it is left for greedy.py.
+Pods that do not fit are left for greedy.py.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _cheapest_first(problem: Problem, nodes: Integers) -> Integers:
 
 
 def _whole_nodes(shares: t.Sequence[Share], nodes: Integers) -> list[Integers]:
-    """The nodes dealt out to the shares; those with the largest remainders are rounded up."""
+    """The nodes assigned to the shares; shares with the largest remainders are rounded up."""
     whole = [math.floor(share.nodes + _ROUNDING) for share in shares]
     by_remainder = sorted(range(len(shares)), key=lambda i: whole[i] - shares[i].nodes)
     for index in by_remainder[: len(nodes) - sum(whole)]:
@@ -69,7 +69,7 @@ def _whole_nodes(shares: t.Sequence[Share], nodes: Integers) -> list[Integers]:
 
 
 class _Spreading:
-    """Pods of many groups on a few nodes, all of which are to be filled alike."""
+    """Pods of many groups on a few nodes, which are filled evenly."""
 
     def __init__(self, problem: Problem, nodes: Integers, wanted: Integers) -> None:
         self._request = problem.request
@@ -84,7 +84,7 @@ class _Spreading:
         self._sizes = (problem.request / numpy.maximum(total, 1)).max(axis=1, initial=0.0)
 
     def counts(self) -> Integers:
-        """How many pods of each group go to each of the nodes."""
+        """Number of pods of each group for each of the nodes."""
         counts = numpy.zeros_like(self._limit)
         fullness = numpy.zeros(self._free.shape)
         for group in numpy.argsort(-self._sizes, kind="stable").tolist():

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Room for pods that fit nowhere: each goes where it lacks least, and others make room in turn.
+"""Ejection chains for pods that fit nowhere: each ejects others, which find room in turn.
 
-One pod after another is put on a node that is too full for it. Then pods change places, also with
-those that wait, until nowhere anything is lacking; where that takes too long all is taken back.
-So every pod that gets a place is one more, whichever it is in the end.
+One pod after another is put on the node with the smallest excess. Then pods change places, also
+with waiting ones, until no node is overfull; if that takes too long, all changes are undone. So
+each success places one pod more, not necessarily the same one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_STEPS = 5000
 
 
 class _Unit(t.NamedTuple):
-    """Pods that get a place together: one of a group, or all of a gang. The least comes first."""
+    """Pods placed together: one of a group, or all of a gang. The smallest come first."""
 
     failures: int
     rank: int
@@ -41,10 +41,10 @@ class _Unit(t.NamedTuple):
 
 
 def eject(assignment: Assignment, limits: Limits) -> Assignment:
-    """The assignment, or one in which more of its pods have a place.
+    """The assignment, or one with more placed pods.
 
-    Of pods of equal priority others may have one than before. Rules between pods hold; whether
-    there is an order of binding is for repair.py to say.
+    Pods of equal priority may exchange their places for others. Rules between pods hold; repair.py
+    checks the order of binding.
     """
     if not assignment.left().any():
         return assignment
@@ -54,7 +54,7 @@ def eject(assignment: Assignment, limits: Limits) -> Assignment:
 
 
 class _EjectionChain:
-    """What waits is a heap; groups that had to make way join it."""
+    """Waiting items are a heap; displaced groups join it."""
 
     def __init__(self, assignment: Assignment, limits: Limits) -> None:
         self._assignment = assignment
@@ -69,7 +69,7 @@ class _EjectionChain:
         self._steps_left = _MOST_STEPS
 
     def _join(self, groups: t.Iterable[int]) -> None:
-        """Let pods of these groups wait, if they do and there is any node for them."""
+        """Queue waiting pods of these groups that have an open node."""
         problem = self._assignment.problem
         for group in groups:
             unit = self._gang_of.get(group, (group,))
@@ -103,7 +103,7 @@ class _EjectionChain:
             self._join(group for group, _node, _number in changes)
 
     def _place(self, unit: tuple[int, ...], steps: int) -> list[Change]:
-        """What gives one pod of a group, or all of a gang, a place; without success nothing."""
+        """Changes that place one pod of a group, or all of a gang; none without success."""
         changes: list[Change] = []
         for group in unit:
             for _pod in range(self._search.left(group) if group in self._gang_of else 1):
@@ -113,7 +113,7 @@ class _EjectionChain:
         return changes
 
     def _place_one(self, group: int, steps: int, changes: list[Change]) -> bool:
-        """Whether a pod finds a place and so many steps suffice until no node lacks anything."""
+        """Whether a pod finds a place within this number of steps, with no node left overfull."""
         self._search.forget()
         added = self._search.add(group)
         changes += added

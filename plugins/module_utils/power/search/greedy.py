@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A start for ``optimal``: the largest pods first, each where it adds the fewest watts."""
+"""Greedy start for ``optimal``: the largest pods first, each where it adds the fewest watts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if t.TYPE_CHECKING:
 
 
 def filled(problem: Problem, start: Integers | None = None) -> Assignment:
-    """The feasible part of a start, with everything placed that finds a node.
+    """The feasible part of a start, with all further pods that find a node.
 
-    A gang that does not find nodes for all of its pods makes room for the others.
+    A gang without nodes for all of its pods makes room for others.
     """
     counts = numpy.zeros_like(problem.limit) if start is None else start
     assignment = settled(problem, counts)
@@ -35,10 +35,10 @@ def filled(problem: Problem, start: Integers | None = None) -> Assignment:
 
 
 def fill(assignment: Assignment, barred: t.Collection[int] = ()) -> bool:
-    """Place what is left: by descending priority, then the largest first; True if any pod was.
+    """Place remaining pods by descending priority, then the largest first; True if any was.
 
-    A pod that fits nowhere gets room where one other pod can move aside. Nothing is placed of the
-    groups that are barred.
+    A pod that fits nowhere gets the room of another pod that can move aside. Barred groups are not
+    placed.
     """
     before = int(assignment.pods.sum())
     for group in placing_order(assignment.problem):
@@ -53,9 +53,9 @@ def fill(assignment: Assignment, barred: t.Collection[int] = ()) -> bool:
 
 
 def placing_order(problem: Problem) -> list[int]:
-    """Groups by descending priority, then by the largest share that one pod takes of a resource.
+    """Groups by descending priority, then by the largest share of a resource that one pod takes.
 
-    Equal ones keep the order of the groups, which is canonical.
+    Ties keep the canonical order of groups.
     """
     total = numpy.maximum(problem.free, 0).sum(axis=0)
     shares = (problem.request / numpy.maximum(total, 1)).max(axis=1, initial=0.0)
@@ -85,7 +85,7 @@ def _place_cheapest(assignment: Assignment, group: int, number: int) -> int:
 
 
 def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> int:
-    """As _place_cheapest, where a pod on one node changes what other nodes may take."""
+    """Like _place_cheapest, if a pod on one node changes the room of other nodes."""
     nodes = assignment.all_nodes
     state = assignment.related
     alone = state is None or not state.has_caps(group)
@@ -103,7 +103,7 @@ def _place_cheapest_related(assignment: Assignment, group: int, number: int) -> 
 
 
 def _make_room(assignment: Assignment, group: int) -> bool:
-    """Move one pod aside so that one of ``group`` fits, at the least cost; False where none can."""
+    """Move one pod aside so that one of ``group`` fits, at the least cost; False if none can."""
     moves = [
         move
         for other in range(len(assignment.problem.groups))

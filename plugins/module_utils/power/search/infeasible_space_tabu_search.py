@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""An assignment that holds more than fits, and which change lessens most what is lacking.
+"""Tabu search over overfull assignments, minimising total excess demand.
 
-A pod of a overfull node goes to another node, changes places with a pod there, or with a pod that
-waits. What then is lacking elsewhere may be as much, so the same change is not taken back for a
-while, and what is lacking for long weighs more and more: the search leaves every dead end.
+A pod of an overfull node goes to another node, or changes places with a pod there or with a waiting
+pod. The excess may only move to another node, so a change is tabu for a while, and the weight of
+persistent excess grows. So the search leaves every local minimum.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _EQUAL = 1e-9
 
 
 class _Partners(t.NamedTuple):
-    """What may come in return for a pod: one of ``entering`` from ``nodes[at]``.
+    """Exchange partners of a pod: one of ``entering`` from ``nodes[at]``.
 
-    The position after the last node stands for pods that wait, and the group after the last one for
-    nothing in return.
+    The position after the last node stands for waiting pods, and the group after the last one for
+    no partner.
     """
 
     nodes: Integers
@@ -55,7 +55,7 @@ class _Partners(t.NamedTuple):
 
 
 class InfeasibleSpaceTabuSearch:
-    """``assignment`` with more on some nodes than fits, changed through this alone.
+    """``assignment`` with overfull nodes, changed only through this class.
 
     Pods of ``gangs`` do not wait for others.
     """
@@ -84,25 +84,25 @@ class InfeasibleSpaceTabuSearch:
         self._overfull: set[int] = set()
 
     def forget(self) -> None:
-        """Begin anew: no change is barred, and all that is lacking weighs alike."""
+        """Restart: no change is tabu, and all weights are equal."""
         self._weight[list(self._heavier)] = self._unit
         self._heavier.clear()
         self._step += _AWAY[1]
 
     def size_of(self, groups: t.Sequence[int]) -> float:
-        """What one pod of each of these groups takes, in pods of average size."""
+        """Request of one pod of each of these groups, in pods of average size."""
         return float((self._request[list(groups)] * self._unit).max(axis=1, initial=0.0).sum())
 
     def left(self, group: int) -> int:
-        """How many pods of the group have no place."""
+        """Number of unplaced pods of the group."""
         return int(self._left[group])
 
     def overfull(self) -> list[int]:
-        """The nodes that lack anything."""
+        """The overfull nodes."""
         return sorted(self._overfull)
 
     def place(self, changes: t.Iterable[Change]) -> None:
-        """Carry out changes of whatever is asked for, unchecked."""
+        """Make changes, unchecked."""
         for group, node, number in changes:
             self._assignment.place(group, node, number)
             self._left[group] -= number
@@ -114,7 +114,7 @@ class InfeasibleSpaceTabuSearch:
         self.place((group, node, -number) for group, node, number in reversed(changes))
 
     def add(self, group: int) -> list[Change]:
-        """Place a pod of the group where least is lacking then; nothing where no node is open.
+        """Place a pod of the group with the smallest excess; nothing if no node is open.
 
         Rules between pods hold.
         """
@@ -133,9 +133,9 @@ class InfeasibleSpaceTabuSearch:
         return changes
 
     def relieve(self, node: int) -> list[Change]:
-        """Carry out what lessens most what is lacking, with one of the node's pods.
+        """Make the change of one of the node's pods that reduces the excess most.
 
-        Returns nothing where no change is open, or none that keeps the rules between pods.
+        Returns nothing if no change is allowed, or none keeps the rules between pods.
         """
         self._step += 1
         nodes = self._some_nodes(node)
@@ -182,7 +182,7 @@ class InfeasibleSpaceTabuSearch:
         return t.cast("Integers", every[every != node])
 
     def _open(self, nodes: Integers) -> tuple[Booleans, Booleans]:
-        """Where one more pod of each group may come, and where one may go away (G, N)."""
+        """Nodes that one more pod of each group may enter, and nodes that one may leave (G, N)."""
         assignment, state = self._assignment, self._assignment.related
         counts = assignment.counts[:, nodes]
         enter = assignment.problem.limit[:, nodes] > counts
@@ -197,7 +197,7 @@ class InfeasibleSpaceTabuSearch:
         return enter, leave
 
     def _partners(self, nodes: Integers, enter: Booleans, leave: Booleans) -> _Partners:
-        """``enter`` tells which groups may come; ``leave`` which may leave the nodes."""
+        """``enter`` are the groups that may enter; ``leave`` those that may leave the nodes."""
         there = numpy.column_stack([leave, (self._left > 0) & self._may_wait])
         entering, at = (there & enter[:, None]).nonzero()
         alone = numpy.full(len(nodes), self._nothing)
@@ -218,7 +218,7 @@ class InfeasibleSpaceTabuSearch:
         return t.cast("Booleans", possible)
 
     def _added(self, node: int, leaving: Integers, partners: _Partners) -> Floats:
-        """How much more is lacking after each change, on both nodes."""
+        """Increase of the excess by each change, on both nodes."""
         real = partners.at < len(partners.nodes)
         more = self._request[leaving][:, None] - self._request[partners.entering]
         here, weight = self._room(node), self._weight[node]

@@ -1,11 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Walks that divide pods anew, led by the loads that the lower bound wants.
+"""Random walks that redistribute pods towards the loads of the lower bound.
 
-Of small fleets the loads of dynamic_programming_bound.py nearly always can be had with whole pods.
-So where a walk towards fewer watts gets stuck, one towards these loads starts it again somewhere
-else.
+In small fleets whole pods can nearly always make the loads of dynamic_programming_bound.py. So if a
+walk towards fewer watts gets stuck, a walk towards these loads restarts it elsewhere.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _ENOUGH_WATTS = PROOF_TOLERANCE_WATTS / 2
 
 
 class Found(t.NamedTuple):
-    """An assignment of the same pods, and what placing them costs at the least."""
+    """An assignment of the same pods, and the lower bound on its cost."""
 
     best: Assignment
     bound: float
 
 
 def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
-    """The best that walks find from a start, and the better of two bounds."""
+    """The best result of walks from a start, and the better of two bounds."""
     problem = start.problem
     loads = loads_of(problem)
     if loads is None:
@@ -72,7 +71,7 @@ def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
 
 
 def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[int, ...]]:
-    """The better of the known bound and of that by loads, with the loads that the latter wants."""
+    """The better of the known bound and the bound by loads, with the loads of the latter."""
     placed = best.counts.sum(axis=1)
     if unpriced_pods(best):
         return known, ()
@@ -84,7 +83,7 @@ def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[i
 
 
 def _least_preference_watts(best: Assignment, placed: Integers) -> float:
-    """What unmet preferences cost if each pod stands where most of its own are met."""
+    """Cost of unmet preferences if each pod is on its most preferred node."""
     problem = best.problem
     if problem.preference is None:
         return 0.0

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Moves of one pod, and exchanges of one for one or several, as long as they save watts.
 
-In one round every candidate is found on the same state, and those that touch different nodes are
-carried out together. Where pods have rules about each other, each step is tried on its own.
+One round finds all candidates on the same state, and makes those that touch different nodes
+together. Steps of pods with rules between them are tried one by one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _EXCHANGE_TABLE = 4_000_000
 
 
 def improve(assignment: Assignment, limits: Limits, rounds: int) -> bool:
-    """Search for at most so many rounds; True when nothing better is in reach.
+    """Search for at most this number of rounds; True at a local optimum.
 
-    The assignment stays feasible, and as many pods of each group are placed as before.
+    The assignment stays feasible, and the number of placed pods of each group is kept.
     """
     if len(assignment.all_nodes) < 2:
         return True
@@ -57,7 +57,7 @@ def improve(assignment: Assignment, limits: Limits, rounds: int) -> bool:
 
 
 class _Search:
-    """The tables of moves and of exchanges; of many groups exchanges of a random part."""
+    """The tables of moves and of exchanges; with many groups exchanges of a random part."""
 
     def __init__(self, assignment: Assignment, seed: int) -> None:
         self._assignment = assignment
@@ -68,7 +68,7 @@ class _Search:
         self._exchanges: list[Exchanges] = []
 
     def advance(self) -> bool:
-        """One round; False where nothing could be carried out."""
+        """One round; False if no step was possible."""
         if self._carry_out(self._moves.steps()) or self._carry_out(self._affinity_swaps.steps()):
             return True
         for index, number in enumerate(_NUMBERS):
@@ -88,7 +88,7 @@ class _Search:
         return t.cast("Integers", groups)
 
     def _carry_out(self, steps: list[Step]) -> bool:
-        """Carry out the best steps that touch different nodes; whether there was any."""
+        """Make the best steps that touch different nodes; return whether there was any."""
         touched: set[int] = set()
         for step in sorted(steps):
             if step.source in touched or step.target in touched:

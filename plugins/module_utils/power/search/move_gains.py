@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which moves and exchanges would save watts, kept up to date while some are carried out.
+"""Gains of moves and exchanges in watts, updated incrementally.
 
-Nodes' costs are independent of each other, so the best move of a group is the best departure plus
-the best arrival, and an exchange likewise. Only what concerns nodes that changed is computed anew.
+Nodes' costs are independent, so the best move of a group is the best departure plus the best
+arrival, and an exchange likewise. Only entries of changed nodes are recomputed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Step(t.NamedTuple):
 
 
 def related_groups(assignment: Assignment) -> Booleans:
-    """Groups whose places matter to other pods: of those no table is true for long."""
+    """Groups whose places affect other pods, so that tables are soon outdated."""
     relations = assignment.problem.relations
     related = numpy.zeros(len(assignment.problem.groups), dtype=bool)
     if relations is not None:
@@ -58,9 +58,9 @@ def related_groups(assignment: Assignment) -> Booleans:
 
 
 class Moves:
-    """What every node costs more with one pod of each group more, or one fewer (G, N).
+    """Cost change of every node with one pod of each group more, or one fewer (G, N).
 
-    Infinite where that cannot be.
+    Infinite if infeasible.
     """
 
     def __init__(self, assignment: Assignment) -> None:
@@ -144,7 +144,7 @@ class Moves:
             )
 
     def _add_preferred(self, nodes: Integers) -> None:
-        """Put the preferred terms on top of what these nodes now cost by themselves."""
+        """Add the preferred terms to the costs of these nodes."""
         preferred = self._preferred
         at = numpy.ix_(numpy.array(self._preferring, dtype=numpy.int64), nodes)
         self._plain_arrival[:, nodes] = self._arrival[at]
@@ -172,11 +172,11 @@ class Moves:
 
 
 class Exchanges:
-    """What every node costs more when one pod takes the place of so many of another group.
+    """Cost change of every node if one pod replaces ``number`` pods of another group.
 
     ``_leave[i, j, n]``: one of ``i`` leaves node ``n`` and ``number`` of ``j`` enter it;
-    ``_enter[i, j, n]``: one of ``i`` enters and ``number`` of ``j`` leave. Infinite where that
-    cannot be. For groups that are related to others they only tell what is worth a try.
+    ``_enter[i, j, n]``: one of ``i`` enters and ``number`` of ``j`` leave. Infinite if infeasible.
+    For groups with rules between pods they are only estimates.
     """
 
     def __init__(self, assignment: Assignment, groups: Integers, number: int) -> None:
@@ -242,7 +242,7 @@ class Exchanges:
         self._stale.clear()
 
     def _replace(self, nodes: Integers, leaving: int, entering: int) -> Floats:
-        """What ``nodes`` cost more when so many of one group leave and of another enter.
+        """Cost change of ``nodes`` if pods of one group leave and pods of another enter.
 
         By the group that leaves, the group that enters, and node.
         """

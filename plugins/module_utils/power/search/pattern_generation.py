@@ -1,12 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Dealing out all pods anew where a resource binds, by column generation over nodes' contents.
+"""Redistribution of all pods if a resource binds, by column generation over nodes' contents.
 
-A pattern is what one node might hold. A linear program chooses among the patterns known so far, and
-its prices of pods ask the knapsack for better ones. As each node has one row and each group another,
-hardly more nodes than there are groups get parts of several patterns; nearly all get a whole one.
-Where memory binds that leaves far less of it unused than moves and exchanges of single pods do.
+A pattern is a possible content of one node. A linear program chooses among the known patterns, and
+its prices of pods are the input of the knapsack for better ones. Each node has one row and each
+group another, so hardly more nodes than groups get fractions of several patterns; nearly all get a
+whole one. If memory binds, that leaves far less of it unused than moves and exchanges of single
+pods.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def deal_out_anew(
 ) -> Integers | None:
     """Counts (G, N) that place the pods of ``start``, or nearly all of them, for fewer watts.
 
-    ``pod_price`` are watts for a pod of each group, such as a relaxation's. None where no resource
-    is scarce, or where too few pods may move freely. Pods that have rules stay where they are.
+    ``pod_price`` are watts for a pod of each group, such as a relaxation's. None if no resource is
+    scarce, or too few pods may move freely. Pods with rules keep their nodes.
     """
     pool = _Pool.of(start, functions)
     if pool is None:
@@ -120,7 +121,7 @@ class _Pool:
         return numpy.array(optimum.duals)[self._group_rows]
 
     def add_best(self, pod_price: Floats) -> int:
-        """Add the best pattern of each node at these prices; how many of them are new."""
+        """Add the best pattern of each node at these prices; return the number of new ones."""
         nodes, counts = self._knapsack.patterns(pod_price)
         least = self._watts(nodes, counts) - counts @ pod_price
         order = numpy.lexsort((least, nodes))
@@ -129,7 +130,7 @@ class _Pool:
         return self._add(nodes[best], counts[best])
 
     def _watts(self, nodes: Integers, counts: Integers) -> Floats:
-        """What nodes cost with the pods that stay and these, beyond what they cost now."""
+        """Cost change of nodes with the fixed pods and these, relative to the present cost."""
         problem = self._start.problem
         costs = problem.costs.of(
             nodes,
@@ -155,7 +156,7 @@ class _Pool:
         return len(self._columns) - before
 
     def rounded(self, optimum: Optimum) -> Integers:
-        """The largest part of each node's patterns, the surest first, as far as pods are left."""
+        """The pattern of the largest fraction on each node, largest first, while pods are left."""
         parts = sorted(
             ((part, column) for column, part in enumerate(optimum.values) if part > _PART),
             reverse=True,

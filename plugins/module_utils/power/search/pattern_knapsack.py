@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whole pods with which nodes would earn the most if pods had prices, of many nodes at once.
+"""Most valuable whole pods of nodes at given prices, for many nodes at once.
 
-One resource is scarce, as memory is where it binds, and a pattern fills it as a knapsack. What a
-core costs depends on the load of the node, so the knapsack is solved for many prices of a core at
-once; one table serves nodes of any size (Gilmore and Gomory, A linear programming approach to the
+One resource is scarce, such as binding memory, and a pattern fills it as a knapsack. The cost of a
+core depends on the load of the node, so the knapsack is solved for many prices of a core at once;
+one table serves nodes of any size (Gilmore and Gomory, A linear programming approach to the
 cutting-stock problem, part II, 1963). A node takes the patterns of the prices at which its
-Lagrangian bound is the highest. Other resources and limits are checked afterwards.
-Axes: N nodes, G groups, K prices of a core, C cells of the scarce resource.
+Lagrangian bound is the highest. Other resources and limits are checked afterwards. Axes: N nodes, G
+groups, K prices of a core, C cells of the scarce resource.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRIED_PRICES = 4
 
 
 class Fleet(t.NamedTuple):
-    """What the pods may use of the nodes: ``free`` (N, R), ``limit`` (G, N), ``request`` (G, R).
+    """Capacity of the nodes for the pods: ``free`` (N, R), ``limit`` (G, N), ``request`` (G, R).
 
     ``use`` are the microcores of a pod of each group.
     """
@@ -85,13 +85,13 @@ class PatternKnapsack:
         return nodes[fits], counts[fits]
 
     def _least_watts(self) -> Floats:
-        """What each node draws at the least beyond a price for each core (N, K)."""
+        """Minimum of each node's watts less the price of its cores (N, K)."""
         added, watts = self._functions.added, self._functions.watts
         least = [(watts - price * added).min(axis=1) for price in self._core_prices]
         return numpy.stack(least, axis=1)
 
     def _look_closer(self, chosen: Integers) -> None:
-        """Next time try prices mostly around the chosen ones, which are much alike."""
+        """Concentrate the prices around the chosen ones, which are similar."""
         last = len(self._core_prices) - 1
         low = self._core_prices[numpy.maximum(chosen - 1, 0)]
         high = self._core_prices[numpy.minimum(chosen + 1, last)]
@@ -100,8 +100,8 @@ class PatternKnapsack:
         self._core_prices = numpy.unique(numpy.concatenate([near, wide]))
 
     def _table(self, pod_price: Floats) -> tuple[Floats, list[Booleans]]:
-        """For each number of cells and price of a core the most that pods in them are worth (C, K),
-        and of each bundle in which of these knapsacks it is."""
+        """Largest value of pods for each number of cells and price of a core (C, K), and the
+        knapsacks that contain each bundle."""
         worth = pod_price[:, None] - self._cores[:, None] * self._core_prices
         earned = numpy.zeros((int(self._room.max(initial=0)) + 1, worth.shape[1]), numpy.float32)
         taken: list[Booleans] = []
@@ -126,7 +126,7 @@ class PatternKnapsack:
         return counts
 
     def _all_bundles(self) -> t.Iterator[tuple[int, int]]:
-        """Groups with numbers of pods of which any number that fits is a sum: 1, 2, 4, … of each."""
+        """Bundles of pods by group in binary splitting: 1, 2, 4, … pods of each."""
         most_cells = int(self._room.max(initial=0))
         for group, size in enumerate(self._size.tolist()):
             left = min(int(self._fleet.limit[group].max(initial=0)), most_cells // size)
@@ -137,7 +137,7 @@ class PatternKnapsack:
                 number *= 2
 
     def _fits(self, nodes: Integers, counts: Integers) -> Booleans:
-        """Whether each resource that a pattern asks for suffices."""
+        """Whether each requested resource of a pattern suffices."""
         taken = counts @ self._fleet.request
         asked = counts @ (self._fleet.request > 0).astype(numpy.int64) > 0
         return t.cast("Booleans", ((taken <= self._fleet.free[nodes]) | ~asked).all(axis=1))

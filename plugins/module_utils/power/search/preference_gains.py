@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What one pod more or fewer changes in what soft caps cost, kept up to date.
+"""Change of the cost of soft caps by one pod more or fewer, updated incrementally.
 
-A pod on one node changes it on all nodes of a domain, but only for groups that have preferred terms
-about each other. So it is kept apart from what a node costs by itself.
+A pod on one node changes it on all nodes of a domain, but only for groups with preferred terms
+about each other. So it is separate from the cost of a node itself.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class PreferredTermGains:
 
     @property
     def matter(self) -> bool:
-        """Whether any of the groups has such preferred terms; else all is zero for good."""
+        """Whether any of the groups has such preferred terms; else everything stays zero."""
         return bool(self._counted)
 
     def refresh(self) -> Integers:
-        """The nodes where something has changed since the last time."""
+        """The nodes that have changed since the last call."""
         changed = self._changed_topology_counts()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
         for position, (group, topology_counts) in self._counted.items():

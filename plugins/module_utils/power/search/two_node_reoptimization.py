@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pods of two nodes dealt out anew, in the best way there is for these two nodes.
+"""Optimal redistribution of the pods of two nodes.
 
-All loads that part of the pods can make are known from subset sums, so one step looks at every
-division of them at once. Of equally good ones a random one is taken, with random pods: after many
-steps on random pairs of nodes hardly anything is left to gain.
+Subset sums give all loads that a part of the pods can make, so one step evaluates every division at
+once. Ties are broken randomly, with random pods, so after many steps on random pairs of nodes
+hardly any gain is left.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 
 
 class TwoNodeReoptimization:
-    """A walk over the divisions of an assignment's movable pods; the others stay where they are.
+    """A walk over the divisions of an assignment's movable pods; other pods keep their nodes.
 
-    Pods move freely where only resources and the node itself say whether they may.
+    Pods move freely if only resources and the node itself restrict them.
     """
 
     def __init__(self, loads: Loads, assignment: Assignment, limits: Limits) -> None:
@@ -73,7 +73,7 @@ class TwoNodeReoptimization:
         }
 
     def counts(self) -> Integers:
-        """The assignment that the walk has come to."""
+        """The present assignment of the walk."""
         counts = self._fixed.copy()
         for node, pods in enumerate(self._pods):
             for group in pods:
@@ -85,7 +85,7 @@ class TwoNodeReoptimization:
         self._walk(self._watts, steps, watts)
 
     def approach(self, wanted: t.Sequence[int], steps: int) -> None:
-        """Walk towards these whole loads in steps, whatever the watts."""
+        """Walk towards these whole loads in steps, regardless of the watts."""
         distance = {
             node: abs(
                 numpy.arange(len(table), dtype=float) + int(self._present[node]) - wanted[node]
@@ -99,7 +99,7 @@ class TwoNodeReoptimization:
         return sum(self._units[group] for group in self._pods[node])
 
     def _walk(self, tables: t.Mapping[int, Floats], steps: int, to_gain: float) -> None:
-        """Take steps that cost nothing until so much is gained."""
+        """Take steps without cost until this gain is reached."""
         if len(self._nodes) < 2:
             return
         for step in range(steps):
@@ -111,7 +111,7 @@ class TwoNodeReoptimization:
                 to_gain -= self._step(first, second, tables)
 
     def _step(self, first: int, second: int, tables: t.Mapping[int, Floats]) -> float:
-        """Divide the pods of two nodes; what that saves."""
+        """Divide the pods of two nodes; return the saving."""
         before = tables[first][self._load(first)] + tables[second][self._load(second)]
         divided = self._divide(first, second, tables[first], tables[second])
         if divided is None:

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the last plan gave the pods that still wait: a start that changes nothing without a gain.
+"""Warm start from the last plan, for pods that still wait, to avoid changes without a gain.
 
-The search begins without the last plan, so that a plan that is out of date cannot lead it astray.
-The last plan, brought up to date, wins where it is no worse; else the new one is brought as near to
-it as costs nothing.
+The search begins without the last plan, so that an outdated plan cannot mislead it. The updated
+last plan wins if it is no worse; else the new plan is moved towards it as far as that costs
+nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SOURCES_TRIED = 3
 
 
 def previous_counts(problem: Problem) -> Integers | None:
-    """How many pods of each group the last plan put on each node; None where it knew none.
+    """Pods of each group on each node in the last plan; None if it had none.
 
-    Of nodes that cannot take all that was planned for them, it is the first groups' that they can.
+    A node that cannot take all its planned pods takes those of the first groups.
     """
     instance = problem.instance
     index_of = {node.name: index for index, node in enumerate(instance.nodes)}
@@ -53,7 +53,7 @@ def previous_counts(problem: Problem) -> Integers | None:
 def kept(
     best: Assignment, counts: Integers, improved: t.Callable[[Assignment], Assignment]
 ) -> Assignment:
-    """What is no worse than ``best`` and changes as little of the last plan as that allows."""
+    """An assignment no worse than ``best``, with as few changes of the last plan as possible."""
     last = improved(settled(best.problem, counts))
     if last.is_feasible() and can_be_bound(last) and _is_no_worse(last, best):
         best = last
@@ -69,7 +69,7 @@ def _is_no_worse(first: Assignment, second: Assignment) -> bool:
 
 
 def _bring_near(assignment: Assignment, counts: Integers) -> None:
-    """Let pods go back to the nodes that the last plan had for their group, where that is free."""
+    """Move pods back to the last plan's nodes of their group, if that costs nothing."""
     for group, node in zip(*(counts > assignment.counts).nonzero()):
         while assignment.counts[group, node] < counts[group, node]:
             if not _goes_back(assignment, counts, int(group), int(node)):
@@ -77,7 +77,7 @@ def _bring_near(assignment: Assignment, counts: Integers) -> None:
 
 
 def _goes_back(assignment: Assignment, counts: Integers, group: int, node: int) -> bool:
-    """Move one pod of the group to the node from one where there are more than planned."""
+    """Move one pod of the group to the node from one with more than planned."""
     at = assignment.all_nodes[node : node + 1]
     spare = (assignment.counts[group] > counts[group]).nonzero()[0]
     if not len(spare) or not assignment.fits(group, at, moving=True)[0]:

@@ -88,7 +88,7 @@ def _is_fresh(entry: Data) -> bool:
 
 
 def _expected(entry: Data) -> t.Iterable[str]:
-    """The quantities that something is configured to read."""
+    """The quantities that are configured to be read."""
     return t.cast("t.Iterable[str]", entry.get("expected", _QUANTITIES))
 
 

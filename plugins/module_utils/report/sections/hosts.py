@@ -84,7 +84,7 @@ def _role(host: Data) -> str:
 
 
 def _capabilities(host: Data) -> str:
-    """What is known; a fact that nobody told is not shown as a no."""
+    """The known facts; an unknown one is not shown as a no."""
     words = []
     if host["processors"] is not None:
         words.append(counted(host["processors"], "thread"))

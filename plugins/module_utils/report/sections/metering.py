@@ -72,7 +72,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 @dataclass(frozen=True)
 class _Energy:
-    """Joules of workloads that were counted; without any, energy is an estimate from watts."""
+    """Counted joules of workloads; without any, energy is an estimate from watts."""
 
     price: float | None
     workloads: t.Sequence[Document] = ()
@@ -109,7 +109,7 @@ class _Energy:
         }
 
     def of_entry(self, watts: float, joules: float | None) -> Entry:
-        """Energy and cost at these watts, or of these joules; None where nothing was counted."""
+        """Energy and cost at these watts, or of these joules; None without counts."""
         if not self.is_counted:
             kwh: float | None = watts * _KWH_OF_A_WATT
         else:
@@ -123,7 +123,7 @@ def _pod_watts(pod: Document) -> float:
 
 
 def _summed(pods: t.Iterable[Document], keys: tuple[str, ...], energy: _Energy) -> list[Entry]:
-    """Sums by the values of these keys, the largest first; pods that have ended have energy alone."""
+    """Sums by the values of these keys, the largest first; ended pods have only energy."""
     groups: dict[tuple[str, ...], list[Document]] = {}
     for pod in pods:
         groups.setdefault(tuple(pod.get(key) or "" for key in keys), []).append(pod)

@@ -37,7 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.sections.pred
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
 _LEAST_CORES = 1e-6
 _NO_REASON = "its power model gave none, or nothing is known of it"
-# In the order in which a node takes them.
+# In the order of precedence.
 _SOURCES = {
     "stated": "stated",
     "predictor": "predictor",
@@ -113,7 +113,7 @@ def _metered(nodes: list[Node], is_after: bool) -> dict[str, t.Any]:
 
 
 def _lacking(fleet: Fleet) -> list[dict[str, str]]:
-    """Nodes without a curve, with the reason as far as it is known."""
+    """Nodes without a curve, with the reason if known."""
     reasons = fleet.lacking
     return [
         {"node": node.name, "reason": reasons.get(node.name) or _NO_REASON}
@@ -123,7 +123,7 @@ def _lacking(fleet: Fleet) -> list[dict[str, str]]:
 
 
 def _published(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
-    """The measurements that published curves come from, by server."""
+    """The measurements of published curves, by server."""
     by_server: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         if node.curve_source == "published":
@@ -230,7 +230,7 @@ def _published_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
 
 
 def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
-    """Where curves come from, unless all come from predictors."""
+    """Sources of curves, unless all are predictors."""
     if [entry["source"] for entry in sources] == [_SOURCES["predictor"]]:
         return None
     columns = [

@@ -108,7 +108,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
 
 
 def _compared(entries: list[Data]) -> str:
-    """Comparable strategies with the least and the most watts; empty without any."""
+    """Comparable strategies with the fewest and the most watts; empty without any."""
     ours, *others = [entry for entry in entries if entry["comparable"]]
     if not others or ours["watts_added"] <= 0:
         return ""

@@ -1,4 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Requests to RMD daemons: workloads, caches, and what a daemon's refusal means."""
+"""Requests to RMD daemons: workloads, caches, and the meaning of refusals."""

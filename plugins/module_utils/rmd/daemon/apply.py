@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Workloads on many daemons to their desired state: the work of rmd_workload."""
+"""Application of workloads on many daemons, the work of rmd_workload."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SPEC = ArgumentSpec(
 
 @dataclass(frozen=True)
 class Visit:
-    """What came of one daemon: an outcome for each workload, or why it could not be asked."""
+    """Outcome of one daemon: an outcome for each workload, or the reason of a failure."""
 
     target: Target
     outcomes: t.Sequence[Outcome] = ()
@@ -98,7 +98,7 @@ class Visit:
 
     @classmethod
     def lost(cls, name: str, error: TargetError) -> Visit:
-        """Of a daemon that could not even be asked."""
+        """The outcome of an unreachable daemon."""
         return cls(Target(name, ""), error=error)
 
     @property
@@ -117,7 +117,7 @@ def reconcile_daemons(
     options: FleetOptions,
     progress: ProgressCallback = ignore_progress,
 ) -> list[Visit]:
-    """Bring each daemon to what it shall have; one visit for each target, in their order."""
+    """Reconcile each daemon with its goal; one visit for each target, in their order."""
     by_name = {target.name: item for target, item in zip(targets, wanted)}
 
     async def work(client: Client, target: Target) -> Visit:
@@ -134,7 +134,7 @@ def reconcile_daemons(
 def apply_workloads(parameters: Parameters, context: Context = Context()) -> Result:
     """Create, change or delete workloads; ``results``, ``errors`` and a diff.
 
-    Raises InvalidInput, and WattwiseError with all results where too few targets succeeded.
+    Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
@@ -202,7 +202,7 @@ def _done(outcome: Outcome) -> str:
 
 
 def workload_changes(visits: t.Sequence[Visit]) -> list[dict[str, t.Any]]:
-    """The ``diff`` of a result: what changed, or would, by target and workload."""
+    """The ``diff`` of a result: changes, made or planned, by target and workload."""
     changes = (
         (
             f"{item.target.name}: {outcome.step.uuid}",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a daemon tells of its caches: CPUs, ways by pool, runs of free ways."""
+"""Caches in a daemon's answers: CPUs, ways by pool, runs of free ways."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cache:
     room: t.Mapping[str, int]
 
     def longest_run(self, pool: str = GUARANTEED) -> int:
-        """The most free ways in a row, which is what a workload needs."""
+        """The longest run of free ways, which a workload needs."""
         return max((len(run) for run in runs(self.free.get(pool, frozenset()))), default=0)
 
     def as_dict(self) -> dict[str, t.Any]:
@@ -58,7 +58,7 @@ def caches_of(document: t.Any) -> list[Cache]:
 
 
 def runs(ways: t.Collection[int]) -> list[list[int]]:
-    """Ways that lie side by side, from the lowest."""
+    """Runs of contiguous ways, from the lowest."""
     found: list[list[int]] = []
     for way in sorted(ways):
         if found and way == found[-1][-1] + 1:
@@ -95,5 +95,5 @@ def _cache(info: t.Any) -> Cache:
 
 
 def _ways(value: t.Any) -> frozenset[int]:
-    """A list of ways or CPUs; none where there is no text."""
+    """A list of ways or CPUs; empty without a text."""
     return frozenset(parse_cpu_list(value if isinstance(value, str) else ""))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The REST API of one RMD daemon, of v0.2 or v0.3, over plain HTTP or TLS.
 
-An endpoint is asked as its URL says and never otherwise: upstream's client falls back from TLS to
-HTTP where its key is too short.
+An endpoint is used only with the scheme of its URL; upstream's client falls back from TLS to HTTP
+if its key is too short.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKLOADS = "/v1/workloads"
 _LONGEST_WORDS = 1000
 _MOST_WORKLOADS = 10_000
 _REASONS: dict[int, TargetReason] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
-# Said with 400 by a daemon that asks for a user name and a password, and gets none.
+# Message with status 400 of a daemon that requires a user name and a password.
 _NO_CREDENTIALS = "Malformed credentials"
 _CLIENT_REFUSED = (
     "; a daemon that does not accept the client's certificate, or gets none, does this: give "
@@ -44,7 +44,7 @@ _CLIENT_REFUSED = (
 
 
 class Refused(TargetFailure):
-    """The daemon answered, and refused; ``text`` is its own words."""
+    """The daemon refused the request; ``text`` is its message."""
 
     def __init__(self, what: str, received: Received) -> None:
         self.status = received.status
@@ -57,7 +57,7 @@ class Refused(TargetFailure):
         self.explain(self.text or "no words")
 
     def explain(self, meaning: str, note: str = "") -> None:
-        """Say in ``detail`` what the daemon's words mean, and what came of it."""
+        """Set ``detail`` to the meaning of the daemon's message, and the consequence."""
         if self.reason in ("unauthorized", "forbidden"):
             meaning += (
                 "; use a client certificate that may do this (an administrator's), or username and "
@@ -70,7 +70,7 @@ class Refused(TargetFailure):
 
 
 class Rmd:
-    """Speaks with one daemon. Everything that fails is a TargetFailure."""
+    """Client of one daemon. Every failure is a TargetFailure."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -87,9 +87,9 @@ class Rmd:
         return _understood(lambda: [stored_of(item) for item in document])
 
     async def wire(self, stored: t.Sequence[Stored] = ()) -> Wire:
-        """Which version's JSON the daemon speaks: by its workloads, else by its policies.
+        """Version of the daemon's JSON, by its workloads, else by its policies.
 
-        v0.3 has ``rdt`` in each workload, and numbers in its policies where v0.2 has texts.
+        v0.3 has ``rdt`` in each workload, and numbers in its policies; v0.2 has texts.
         """
         for item in stored:
             return item.wire
@@ -114,12 +114,12 @@ class Rmd:
         return document
 
     async def mba(self) -> JsonObject:
-        """Whether and how the machine shares out memory bandwidth."""
+        """Whether and how the machine allocates memory bandwidth."""
         document = await self._get("/v1/mba")
         return document if isinstance(document, dict) else {}
 
     async def hospitality(self, most: int, least: int) -> dict[int, int]:
-        """Score from 0 to 100 by cache id: how well it would take such a request."""
+        """Hospitality score of a request from 0 to 100, by cache id."""
         what = {"max_cache": most, "min_cache": least}
         asked = "POST /v1/hospitality"
         document = self._client.decoded(await self._ask("POST", "/v1/hospitality", what), asked)
@@ -140,7 +140,7 @@ class Rmd:
         return await self._write("PATCH", _link_of(key), body)
 
     async def delete(self, key: str) -> bool:
-        """Delete a workload; one that is gone already is no error. Whether it was there."""
+        """Delete a workload; return whether it existed. A missing one is no error."""
         link = _link_of(key)
         self.requests_that_write += 1
         try:
@@ -149,7 +149,7 @@ class Rmd:
             if refused.status == 404:
                 return False
             raise
-        if received.text.strip():  # 200 with a text is how it refuses what others made
+        if received.text.strip():  # it refuses workloads of others by 200 with a text
             raise Refused(f"DELETE {link}", received)
         return True
 
@@ -168,7 +168,7 @@ class Rmd:
         try:
             received = await self._client.exchange(method, link, body)
         except TargetFailure as failure:
-            # Its alert may be lost on the way, and then the connection only breaks.
+            # Its TLS alert may be lost, and then the connection only breaks.
             if "TLS handshake" in failure.detail:
                 raise TargetFailure("tls", failure.detail + _CLIENT_REFUSED) from failure
             raise
@@ -182,7 +182,7 @@ def _link_of(key: str) -> str:
 
 
 def _understood(read: t.Callable[[], T]) -> T:
-    """What an answer says, or that it is malformed: a write that was done stays accounted for."""
+    """The content of an answer, or a malformed one, so that a completed write is recorded."""
     try:
         return read()
     except Exception as error:

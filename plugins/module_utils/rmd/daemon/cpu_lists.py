@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lists of CPUs as RMD writes them: ``["0-3", "8"]``, and ``"1-8,^3-4"``, where ``^`` excludes."""
+"""Lists of CPUs in RMD's form: ``["0-3", "8"]``, and ``"1-8,^3-4"``, where ``^`` excludes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _GROUP = re.compile(r"[0-9a-f]{1,8}")
 LARGEST_CPU = 65_535
 _MOST_CPUS_NAMED = 4 * LARGEST_CPU
-# Each CPU by itself, with a comma behind it.
+# Each CPU separately, with a trailing comma.
 _LONGEST_LIST = 512 * 1024
 _MOST_GROUPS = (LARGEST_CPU + 1) // 32
 
 
 def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> frozenset[int]:
-    """The CPUs of all lists together; exclusions count in the order in which they stand.
+    """The CPUs of all lists together; exclusions count in their order.
 
-    Stricter than the daemon, which dies of a list without a number. Raises InvalidField.
+    Stricter than the daemon, which crashes on a list without a number. Raises InvalidField.
     """
     if not isinstance(core_ids, (list, tuple)):
         raise InvalidField(where, f"{shown(core_ids)} is not a list; write it like [0-3, 8]")
@@ -57,7 +57,7 @@ def _range(token: str, where: str) -> tuple[int, int]:
 
 
 def cpus_of_hex_mask(text: str) -> frozenset[int] | None:
-    """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits a group); None if it is none."""
+    """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits per group); None if invalid."""
     groups = text.split(",", _MOST_GROUPS)
     if len(groups) > _MOST_GROUPS or not all(map(_GROUP.fullmatch, groups)):
         return None

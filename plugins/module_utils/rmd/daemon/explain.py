@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a daemon's words mean, and what to do."""
+"""Meanings of a daemon's messages, with remedies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored, Wire
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
-# Longer than a mask of all CPUs that there can be.
+# Longer than a mask of all possible CPUs.
 _LONGEST_TEXT = 32 * 1024
 _MEANINGS: tuple[tuple[str, str], ...] = (
     (
@@ -51,7 +51,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
 
 
 def explained(text: str, wire: Wire, stored: t.Sequence[Stored], caches: t.Sequence[Cache]) -> str:
-    """The daemon's text with its meaning behind it; only the text where we know no more."""
+    """The daemon's text followed by its meaning, if known."""
     if len(text) > _LONGEST_TEXT:
         return text
     meaning = (
@@ -63,7 +63,7 @@ def explained(text: str, wire: Wire, stored: t.Sequence[Stored], caches: t.Seque
 
 
 def _of_overlap(text: str, wire: Wire, stored: t.Sequence[Stored]) -> str:
-    """v0.2 shows the CPUs as a hexadecimal mask, v0.3 as numbers, and of the first 32 CPUs only."""
+    """v0.2 shows the CPUs as a hexadecimal mask, v0.3 as numbers, only of the first 32 CPUs."""
     match = re.search(r"CPU list (.*) has been assigned", text)
     if match is None:
         return ""

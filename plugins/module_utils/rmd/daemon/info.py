@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What many daemons have and can take: the work of rmd_info."""
+"""State and capacity of many daemons, the work of rmd_info."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ SPEC = ArgumentSpec(
 
 
 def read_daemons(parameters: Parameters, context: Context = Context()) -> Result:
-    """Ask every daemon for the parts that are to be gathered; ``daemons`` and ``errors``.
+    """Read the wanted parts of every daemon; ``daemons`` and ``errors``.
 
-    A part that fails is an error of its target, and null in its entry. Raises InvalidInput, and
-    WattwiseError with all results where too few targets succeeded.
+    A failed part is an error of its target, and null in its entry. Raises InvalidInput, and
+    WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
     fleet = fleet_options(options)
@@ -89,7 +89,7 @@ def read_daemons(parameters: Parameters, context: Context = Context()) -> Result
 
 
 class _Reading:
-    """One daemon's parts; a daemon that is lost has no entry, one that refuses a part has."""
+    """One daemon's parts; a lost daemon has no entry, one that refuses a part has."""
 
     def __init__(self, target: Target, rmd: Rmd, options: Parameters) -> None:
         self._target = target
@@ -100,7 +100,7 @@ class _Reading:
         self.errors: list[TargetError] = []
 
     async def read(self, gather: t.Sequence[str]) -> _Reading:
-        """Raises TargetFailure where not one part could be read."""
+        """Raises TargetFailure if no part could be read."""
         failures: list[TargetFailure] = []
         for part in ("wire", *gather):
             try:
@@ -130,7 +130,7 @@ class _Reading:
         return [cache.as_dict() for cache in await self._rmd.caches()]
 
     async def _policies(self) -> Result:
-        """Numbers also where v0.2 has texts."""
+        """The policy with numbers in place of v0.2's texts."""
         found: Result = {}
         for name, policy in (await self._rmd.policies()).items():
             most, least = (whole(member(policy, "cache", key)) for key in ("max", "min"))
@@ -148,7 +148,7 @@ class _Reading:
         }
 
     async def _hospitality(self) -> list[Result]:
-        """Scores of the request, else of each policy, by its numbers: v0.3 fails at its name."""
+        """Scores of the request, else of each policy by its numbers, because v0.3 fails by name."""
         request = self._options["request"]
         if request:
             return await self._scores(None, request["max"], request["min"])
@@ -156,7 +156,7 @@ class _Reading:
         found: list[Result] = []
         for name, policy in (await self._policies()).items():
             most, least = policy["cache"]["max"], policy["cache"]["min"]
-            # v0.2 dies of the question for a shared pool that it does not have.
+            # v0.2 crashes on a request for a shared pool that it does not have.
             if most is not None and least is not None and (most or "shared" in pools):
                 found += await self._scores(name, most, least)
         return found
@@ -168,7 +168,7 @@ class _Reading:
 
 
 def workload_entry(stored: Stored) -> Result:
-    """A workload as it is returned to users."""
+    """A workload in the form of results."""
     return {
         "id": stored.id,
         "uuid": stored.uuid,

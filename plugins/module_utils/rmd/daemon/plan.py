@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What has to happen so that one daemon has the wanted workloads: decided without asking it."""
+"""Plan for one daemon's wanted workloads, computed without requests."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Action = t.Literal["unchanged", "create", "change", "replace", "delete", "confli
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to one workload. ``reason`` says why there is a conflict.
+    """The planned step of one workload.
 
-    An unchanged workload may have one too: it keeps what another one wants in vain.
+    ``reason`` is the cause of a conflict. An unchanged workload may have one too, if it keeps CPUs
+    that another one wants.
     """
 
     action: Action
@@ -43,10 +44,10 @@ def plan(
     absent: t.Collection[str] = (),
     machine_cpus: frozenset[int] | None = None,
 ) -> list[Step]:
-    """A step for each wanted workload, in their order, then for each uuid that shall be gone.
+    """A step for each wanted workload, in their order, then for each uuid to delete.
 
-    Workloads with another uuid are never touched; what they hold is taken. ``machine_cpus`` are
-    the CPUs that there are, where that is known.
+    Workloads with another uuid are never touched; their CPUs are taken. ``machine_cpus`` are the
+    machine's CPUs, if known.
     """
     by_uuid = {item.uuid: item for item in stored if item.uuid}
     wanted = [_with_all_cores(item, machine_cpus) for item in desired]
@@ -84,7 +85,7 @@ def _step(desired: Desired, stored: Stored | None) -> Step:
 
 
 def _can_be_patched(desired: Desired, stored: Stored) -> bool:
-    """A PATCH keeps what it does not name, and does nothing where no value differs."""
+    """Whether a PATCH works: it keeps unnamed values, and needs a difference."""
     wanted, present = desired.settings, stored.settings
     if wanted.policy:
         return True
@@ -113,7 +114,7 @@ def _reasons(
     machine_cpus: frozenset[int] | None,
     steps: t.Mapping[str, Step],
 ) -> dict[str, str]:
-    """Why wanted workloads cannot be, by uuid; those that such a one blocks are among them."""
+    """Why wanted workloads are impossible, by uuid, including those that such a one blocks."""
     reasons = {uuid: step.reason for uuid, step in steps.items() if step.action == "conflict"}
     for item in desired:
         reason = _missing_cpus(item, machine_cpus) or _rivals(item, desired)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Carry out one daemon's plan: delete, change, create; restore what a failed change destroyed."""
+"""Execution of one daemon's plan: delete, change, create, and restore after a failed change."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _LOST = (
     ". The daemon lost its database, and the previous workloads' groups still hold ways: remove"
     " them on the machine (rmdir in /sys/fs/resctrl) and restart the daemon"
 )
-# How answers to a PATCH begin that was refused before it touched anything.
+# Prefixes of answers to a PATCH that was refused without any effect.
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
 Part = t.TypeVar("Part")
-# How responses begin: upstream's word where the request itself cannot be had, and another where it
-# was not tried or not answered. Pods may end over the first, never over the second.
-# A definite no, in upstream's words; and what may go differently next time, such as an outage.
+# Prefixes of responses: upstream's word for a definite refusal, and another for a request that was
+# not tried or not answered, such as during an outage. Pods may be deleted after the first, never
+# after the second.
 REFUSED_RESPONSE = "Fail: "
 FAILED_RESPONSE = "Failed: "
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one daemon shall have, and uuids that it shall not have.
+    """Wanted workloads of one daemon, and uuids to delete.
 
-    ``known`` are workloads of ours that it had; ``shows_caches`` asks for its caches afterwards.
+    ``known`` are our former workloads there; ``shows_caches`` requests its caches afterwards.
     """
 
     desired: t.Sequence[Desired] = ()
@@ -61,9 +61,10 @@ class Wanted:
 
 @dataclass
 class Outcome:
-    """What became of one step. ``stored`` is what the daemon has now.
+    """Outcome of one step.
 
-    ``problem`` is why it failed, ``note`` what was done then.
+    ``stored`` is the daemon's present workload. ``problem`` is the reason of a failure, ``note``
+    the action after it.
     """
 
     step: Step
@@ -76,7 +77,7 @@ class Outcome:
 
 @dataclass
 class Run:
-    """One daemon's state while its plan is carried out."""
+    """One daemon's state during the execution of its plan."""
 
     rmd: Rmd
     wanted: Wanted
@@ -88,7 +89,7 @@ class Run:
     unreclaimed: bool = False
 
     async def reconcile(self) -> list[Outcome]:
-        """Read, plan, write. Raises TargetFailure where the daemon cannot be read."""
+        """Read, plan, write. Raises TargetFailure if the daemon cannot be read."""
         self.stored = await self.rmd.workloads()
         present = {item.uuid for item in self.stored}
         self.forgotten = [item for item in self.wanted.known if item.uuid not in present]
@@ -108,7 +109,7 @@ class Run:
         await self._check(steps)
         await self._write([step for step in steps if self._is_open(step)])
         if self.wanted.shows_caches and (self.rmd.requests_that_write or not self.caches):
-            with contextlib.suppress(TargetFailure):  # what was written counts without them
+            with contextlib.suppress(TargetFailure):  # the writes count without them
                 await self._read_caches()
         return [self.outcomes[step.uuid] for step in steps]
 
@@ -117,7 +118,7 @@ class Run:
         return plan(self.stored, self.wanted.desired, self.wanted.absent, cpus)
 
     async def _prepare(self) -> None:
-        """What is needed for writing: the daemon's version, and its caches if it tells them."""
+        """Input of writes: the daemon's version, and its caches if available."""
         self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
         if not self.caches:
             await self._read_caches()
@@ -125,14 +126,14 @@ class Run:
     async def _read_caches(self) -> None:
         try:
             self.caches = await self.rmd.caches()
-        except Refused:  # it may be forbidden, or impossible without a class; the daemon checks
+        except Refused:  # may be forbidden, or impossible without a class; the daemon checks
             self.caches = []
 
     async def _reclaim(self) -> None:
-        """Free the groups of workloads that the daemon forgot when it lost its database.
+        """Free the groups of workloads that the daemon lost with its database.
 
-        It knows no groups without workloads, but a workload of the same name takes the group
-        over, and takes it away when it goes. Where not even the smallest fits, they stay.
+        It does not know groups without workloads, but a workload of the same name takes the group
+        over, and removes it on deletion. If not even the smallest workload fits, the groups stay.
         """
         if self.wanted.check_mode:
             return
@@ -160,7 +161,7 @@ class Run:
             outcome.response = REFUSED_RESPONSE + problem.detail
 
     async def _check(self, steps: t.Sequence[Step]) -> None:
-        """What can be known before anything is written."""
+        """The checks before any write."""
         for step in steps:
             desired = step.desired
             if desired is None or not self._is_open(step):
@@ -189,15 +190,15 @@ class Run:
             self._fail(step, TargetFailure("refused", "nothing was sent: " + self._explained(text)))
 
     async def _of_policy(self, name: str) -> tuple[int, int] | None:
-        """v0.3 cannot score by a policy's name, so its numbers are asked for."""
+        """v0.3 cannot score by a policy's name, so the request has its numbers."""
         policy = (await self.rmd.policies()).get(name)
         most, least = (whole(member(policy, "cache", key)) for key in ("max", "min"))
         return None if most is None or least is None else (most, least)
 
     async def _write(self, steps: t.Sequence[Step]) -> None:
-        """First all that frees something, then changes (the shrinking ones first), then the new.
+        """First all steps that free resources, then changes (shrinking ones first), then creations.
 
-        Where the daemon is lost on the way, the remaining steps fail with the same reason.
+        If the daemon is lost midway, the remaining steps fail with the same reason.
         """
         if self.wanted.check_mode:
             for step in steps:
@@ -231,7 +232,7 @@ class Run:
         stored = _required(step.stored)
         was_there = await self.rmd.delete(stored.id)
         if not was_there and stored.settings.cache is not None:
-            # It was there a moment ago, so the daemon lost its database meanwhile.
+            # It existed a moment ago, so the daemon lost its database meanwhile.
             self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
             await self._free_group(Known(stored.uuid, stored.core_ids, stored.settings.cache))
         outcome = self.outcomes[step.uuid]
@@ -242,7 +243,7 @@ class Run:
         desired, before = _required(step.desired), _required(step.stored)
         settings = with_all_bandwidth(desired.settings, before.settings)
         body = body_of(step.uuid, before.core_ids, settings, self.wire)
-        body["core_ids"] = list(before.core_ids)  # others would be other CPUs to the daemon
+        body["core_ids"] = list(before.core_ids)  # the daemon would treat other forms as other CPUs
         try:
             after = await self.rmd.change(before.id, body)
         except Refused as refused:
@@ -263,7 +264,7 @@ class Run:
         self._succeed(step, after, 201)
 
     async def _restore(self, step: Step, before: Stored) -> None:
-        """A PATCH that fails has taken the hardware away, while the database still shows it."""
+        """Restore after a failed PATCH, which releases the hardware but stays in the database."""
         await self.rmd.delete(before.id)
         self.stored.remove(before)
         await self._post_again(step, before)
@@ -281,7 +282,7 @@ class Run:
         outcome.note = f"; the previous workload was restored (id {outcome.stored.id})"
 
     async def _took_effect(self, step: Step) -> bool:
-        """Whether a write whose answer was lost came through, as far as the daemon can be asked."""
+        """Whether a write with a lost answer took effect, as far as the daemon answers."""
         if step.desired is None:
             return False
         try:
@@ -305,13 +306,13 @@ class Run:
 
 
 def _growth(step: Step) -> int:
-    """How many more ways a change asks for."""
+    """Number of additional ways of a change."""
     after, before = _required(step.desired).settings, _required(step.stored).settings
     return (after.cache or (0, 0))[0] - (before.cache or (0, 0))[0]
 
 
 def _required(part: Part | None) -> Part:
-    """A part that a step of this kind always has; its plan is wrong where it is missing."""
+    """A part that a step of this kind always has; without it the plan is wrong."""
     if part is None:
         raise ValueError("a step lacks what its action works on")
     return part

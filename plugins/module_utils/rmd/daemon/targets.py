@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The daemons that a module asks: endpoints, trust, the client's certificate."""
+"""The daemons of a module: endpoints, trust, the client's certificate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TARGET_OPTIONS: Options = {
 
 
 def daemon_spec(**target_options: t.Any) -> ArgumentSpec:
-    """The options of a module that asks the daemons of its option ``targets``."""
+    """The options of a module with daemons in its option ``targets``."""
     options = {
         "targets": {
             "type": "list",
@@ -57,8 +57,8 @@ def daemon_targets(
 ) -> list[Target]:
     """The daemons as targets; ``extra`` names an option of a target that its work needs.
 
-    What all have in common is checked once: raises InvalidInput for a certificate that cannot be
-    used, and for a name that stands twice.
+    Common options are checked once: raises InvalidInput for an unusable certificate, and for a
+    duplicate name.
     """
     trust = daemon_trust(parameters)
     if any(target["endpoint"].lower().startswith("https:") for target in given):
@@ -84,7 +84,7 @@ def daemon_targets(
 
 
 def daemon_trust(parameters: Parameters) -> Trust:
-    """Whom to trust, and as whom. Raises InvalidInput."""
+    """Trust and client certificate. Raises InvalidInput."""
     client = None
     if parameters["client_cert"]:
         client = ClientCertificate(parameters["client_cert"], parameters["client_key"])
@@ -98,10 +98,10 @@ def daemon_trust(parameters: Parameters) -> Trust:
 
 
 def wire_of(parameters: Parameters) -> Wire | None:
-    """The version that the user says the daemons have; None where it is to be found out."""
+    """The daemons' version by the user; None for detection."""
     return None if parameters["wire"] == "auto" else t.cast("Wire", parameters["wire"])
 
 
 def target_error(target: Target, failure: TargetFailure, what: str = "") -> TargetError:
-    """A target's error; ``what`` stands before its detail."""
+    """A target's error; ``what`` is the prefix of its detail."""
     return error_of(target.name, target.endpoint, failure, what)

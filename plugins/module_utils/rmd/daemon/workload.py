@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Workloads: what is wanted, what a daemon has, and both in the JSON of RMD v0.2 and v0.3."""
+"""Wanted and existing workloads, and their JSON in RMD v0.2 and v0.3."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JsonObject = dict[str, t.Any]
 DEFAULT_NAMESPACE = "default"
 SUCCESSFUL = "Successful"
 REST = "REST"
-# What v0.3 stores where no bandwidth was asked for.
+# v0.3's stored value without a requested bandwidth.
 _MOST_ITEMS = 5000
 _ALL_PERCENT = 100
 _ALL_MBPS = 4294967290
@@ -39,7 +39,7 @@ _LONGEST_TEXT = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a workload gets: cache ways (most, least), share of bandwidth, P-state, or a policy."""
+    """Settings of a workload: cache ways (most, least), bandwidth, P-state, or a policy."""
 
     policy: str | None = None
     cache: tuple[int, int] | None = None
@@ -50,28 +50,28 @@ class Settings:
 
     @property
     def mba(self) -> tuple[int | None, int | None]:
-        """The bandwidth that was asked for; all of it is the same as none."""
+        """The requested bandwidth; 100 % equals none."""
         percentage = None if self.mba_percentage == _ALL_PERCENT else self.mba_percentage
         return percentage, None if self.mba_mbps == _ALL_MBPS else self.mba_mbps
 
     @property
     def pstate(self) -> tuple[float, str] | None:
-        """Ratio and monitoring; a ratio alone switches monitoring on."""
+        """Ratio and monitoring; a ratio without monitoring switches it on."""
         return None if self.ratio is None else (self.ratio, (self.monitoring or "on").lower())
 
     @property
     def is_guaranteed(self) -> bool:
-        """Whether no request for other than guaranteed ways is in it."""
+        """Whether it requests no other than guaranteed ways."""
         return self.cache is None or self.cache[0] == self.cache[1] > 0
 
     def differs_from(self, other: Settings) -> bool:
-        """Whether a workload with these gets something else. A policy decides alone."""
+        """Whether a workload with these settings differs. A policy overrides all others."""
         if self.policy or other.policy:
             return self.policy != other.policy
         return (self.cache, self.mba, self.pstate) != (other.cache, other.mba, other.pstate)
 
     def as_dict(self) -> JsonObject:
-        """For people, as in diff mode; what is not given is left out."""
+        """The settings for people, as in diff mode, without missing ones."""
         cache = None if self.cache is None else {"max": self.cache[0], "min": self.cache[1]}
         mba = {"percentage": self.mba_percentage, "mbps": self.mba_mbps}
         pstate = {"ratio": self.ratio, "monitoring": self.monitoring}
@@ -86,9 +86,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Desired:
-    """A workload as it shall be. ``core_ids`` are kept as written, since groups are named by them.
+    """A wanted workload.
 
-    With ``all_cores`` its CPUs are those of the machine without ``reserved``.
+    ``core_ids`` are kept as written, because groups are named by them. With ``all_cores`` its CPUs
+    are those of the machine without ``reserved``.
     """
 
     name: str
@@ -110,7 +111,7 @@ class Desired:
 
 @dataclass(frozen=True)
 class Known:
-    """A workload that we made once, as it was when the daemon last showed it."""
+    """A workload of ours, as last shown by the daemon."""
 
     uuid: str
     core_ids: tuple[str, ...]
@@ -118,7 +119,7 @@ class Known:
 
     @property
     def smallest(self) -> Settings:
-        """The least that is in the same pool, and thus in a group of the same name."""
+        """The smallest workload in the same pool, and thus in a group of the same name."""
         most, least = self.cache
         if most == least:
             return Settings(cache=(1, 1) if most else (0, 0))
@@ -127,7 +128,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Stored:
-    """A workload in a daemon's database. ``cpus`` is None where its list cannot be read."""
+    """A workload in a daemon's database. ``cpus`` is None if its list cannot be read."""
 
     id: str
     uuid: str
@@ -142,19 +143,19 @@ class Stored:
 
     @property
     def shown(self) -> str:
-        """Which one it is, for people."""
+        """Its name for people."""
         return f"{self.uuid!r} (id {self.id})" if self.uuid else f"with id {self.id} and no uuid"
 
 
 def uuid_of(namespace: str, name: str) -> str:
-    """Under which a workload is known to daemons: upstream's plain name in ``default`` only."""
+    """UUID of a workload on daemons: upstream's plain name, only in ``default``."""
     return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
 
 
 def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired:
     """From a module's option, with members as in its documentation. Raises InvalidInput."""
     policy = given.get("policy") or None
-    # A policy decides alone: what stands beside it is neither sent nor judged.
+    # A policy overrides everything: other settings are neither sent nor checked.
     values = {} if policy else given
     cache, mba, pstate = (_members(values, key, where) for key in ("cache", "mba", "pstate"))
     desired = Desired(
@@ -219,7 +220,7 @@ def _ratio(value: t.Any, where: str) -> float | None:
 
 
 def _require_sense(desired: Desired, where: str) -> None:
-    """Refuse what RMD refuses, before anything is sent."""
+    """Refuse, before any request, settings that RMD refuses."""
     settings = desired.settings
     if not desired.cpus and not desired.all_cores:
         raise InvalidField(f"{where}.core_ids", "no CPU is given; name some, or set all_cores")
@@ -256,7 +257,7 @@ def _require_sense(desired: Desired, where: str) -> None:
 
 
 def stored_of(document: t.Any) -> Stored:
-    """From a daemon's answer, of either version. Raises TargetFailure where it is no workload."""
+    """From a daemon's answer, of either version. Raises TargetFailure for an invalid workload."""
     if not isinstance(document, dict) or not text(document.get("id")):
         raise TargetFailure("malformed", "the daemon's list of workloads holds something else")
     is_new = "rdt" in document
@@ -286,9 +287,10 @@ def stored_of(document: t.Any) -> Stored:
 
 
 def body_of(uuid: str, core_ids: t.Sequence[str], settings: Settings, wire: Wire) -> JsonObject:
-    """A request's body. v0.3 gets each CPU by itself: of a range it later frees CPU 0 alone.
+    """A request's body.
 
-    All of the bandwidth is left out where it may not be said: of ways that are not guaranteed.
+    v0.3 gets each CPU separately, because it later frees only CPU 0 of a range. A bandwidth of 100
+    % is left out for ways that are not guaranteed, where it is not allowed.
     """
     if wire == "0.3":
         core_ids = [str(cpu) for cpu in sorted(parse_core_ids(core_ids))]
@@ -309,7 +311,7 @@ def body_of(uuid: str, core_ids: t.Sequence[str], settings: Settings, wire: Wire
 
 
 def with_all_bandwidth(settings: Settings, stored: Settings) -> Settings:
-    """For a PATCH, which keeps what it does not name: say that all bandwidth is wanted again."""
+    """For a PATCH, which keeps unnamed values: request all bandwidth again."""
     if settings.mba != (None, None) or stored.mba == (None, None):
         return settings
     in_percent = stored.mba_percentage is not None

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """CPUs of containers, read on the node itself from control groups and kubelet's records.
 
-Subroom ``node`` needs the standard library alone: it runs where pods run.
+Subroom ``node`` needs only the standard library, because it runs on the pods' nodes.
 """

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """CPU sets of containers from the control groups of a node.
 
-Control groups of pods look like this, below the folder of the hierarchy (v2: ``/sys/fs/cgroup``,
+Control groups of pods have these paths below the folder of the hierarchy (v2: ``/sys/fs/cgroup``,
 v1: ``/sys/fs/cgroup/cpuset``):
 
 - driver cgroupfs: ``kubepods/pod<uid>/<id>``
 - driver systemd: ``kubepods.slice/kubepods-pod<uid>.slice/<runtime>-<id>.scope``, where the dashes
   of the UID are underscores
-- pods of other classes stand one level deeper, below ``burstable`` or ``besteffort``; kind and
-  others put all of it below a group of kubelet's
+- pods of other classes are one level deeper, below ``burstable`` or ``besteffort``; kind and others
+  put all groups below a group of the kubelet
 
 Sources: k8s.io/kubernetes pkg/kubelet/cm/cgroup_manager_linux.go, and the scope prefixes of
 containerd (``cri-containerd-``), CRI-O (``crio-``) and docker (``docker-``).
@@ -33,26 +33,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.node_files 
 
 _HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
 _POD_FOLDER = re.compile(r"(?:^|-)pod(?P<uid>[0-9A-Za-z_-]+?)(?:\.slice)?$")
-# CRI-O's monitor has a group with the container's id, too.
+# CRI-O's monitor has a group with the container's id too.
 _MONITOR = "conmon"
 # crun below CRI-O puts the container's processes into a group of this name.
 _INNER_GROUP = "container"
-# Newest first: v2 leaves cpuset.cpus empty where the CPUs are those of the group above.
+# Newest first: v2 leaves cpuset.cpus empty if the CPUs are those of the parent group.
 _FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus")
 _LONGEST_FILE = 64 * 1024
-# Runtimes give ids of 64 digits; a short one would be in the names of others' groups.
+# Runtimes use ids of 64 digits; a short one would match names of other groups.
 _CONTAINER_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{11,127}")
 
 
 class ControlGroups:
-    """The control groups of the pods below ``root``, which are looked for once."""
+    """The control groups of the pods below ``root``, which are searched once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._pods: dict[str, list[Path]] | None = None
 
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
-        """CPUs of the container. Raises TargetFailure, and InvalidField for a list that is none."""
+        """CPUs of the container. Raises TargetFailure, and InvalidField for an invalid list."""
         if _CONTAINER_ID.fullmatch(container.id) is None:
             raise TargetFailure("malformed", f"{shown(container.id)} is not a container's id")
         folders = self._pod_folders().get(_plain(container.pod_uid), [])
@@ -88,7 +88,7 @@ def _plain(uid: str) -> str:
 
 
 def _kubepods(root: Path) -> t.Iterator[Path]:
-    """The groups above all pods, in each hierarchy, also where kubelet has a group of its own."""
+    """The parent groups of all pods, in each hierarchy, also below a group of the kubelet."""
     for hierarchy in _HIERARCHIES:
         for folder in _folders(root / hierarchy):
             if "kubepods" in folder.name:
@@ -105,7 +105,7 @@ def _pod_candidates(kubepods: Path) -> t.Iterator[Path]:
 
 
 def _container_folders(pods: t.Iterable[Path], container_id: str) -> t.Iterator[Path]:
-    """Groups of that container alone: the id, after the runtime's prefix and before a suffix."""
+    """Groups of only that container: the id, after the runtime's prefix and before a suffix."""
     names = re.compile(rf"(?:[a-z-]+-)?{re.escape(container_id)}(?:\.scope|\.slice)?")
     for pod in pods:
         for folder in _folders(pod):
@@ -114,10 +114,10 @@ def _container_folders(pods: t.Iterable[Path], container_id: str) -> t.Iterator[
 
 
 def _cpus_of(folder: Path) -> tuple[int, ...]:
-    """CPUs of a container: those of the group that the runtime made in its group, if it has one.
+    """CPUs of a container, from the runtime's inner group, if there is one.
 
-    The container's own processes may be able to make such a group, and then to write any CPUs into
-    it, so it counts only within those of the group around it.
+    The container's own processes may be able to make such a group with any CPUs, so it counts only
+    within the CPUs of the outer group.
     """
     around = parse_cpu_list(_cpu_list(folder), str(folder))
     inner = parse_cpu_list(_cpu_list(folder / _INNER_GROUP), str(folder / _INNER_GROUP))

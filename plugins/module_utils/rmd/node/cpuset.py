@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The CPUs that containers have to themselves, read on the node where they run."""
+"""Exclusive CPUs of containers, read on their node."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Source(t.Protocol):
-    """Where CPU sets are read."""
+    """A source of CPU sets."""
 
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
         """CPUs of the container. Raises TargetFailure."""
 
 
 def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result:
-    """``containers`` with their CPUs, and ``errors`` for those whose CPUs could not be told.
+    """``containers`` with their CPUs, and ``errors`` of containers without known CPUs.
 
-    Pods that cannot be read are in ``findings``. Raises InvalidInput where there is no root.
+    Unreadable pods are in ``findings``. Raises InvalidInput for a missing root.
     """
     options = SPEC.complete(parameters)
     sources = _sources(options)
@@ -95,7 +95,7 @@ def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result
 
 
 def _wanted(pod: t.Mapping[str, t.Any], node: str | None) -> list[ExclusiveContainer]:
-    """Containers of a pod that is on the node, as far as it is named, and has not ended."""
+    """Containers of a pod that has not ended and is on the node, if a node is named."""
     on_node = not node or (pod.get("spec") or {}).get("nodeName") == node
     has_ended = (pod.get("status") or {}).get("phase") in _ENDED
     return exclusive_containers(pod) if on_node and not has_ended else []
@@ -104,7 +104,7 @@ def _wanted(pod: t.Mapping[str, t.Any], node: str | None) -> list[ExclusiveConta
 def _read(
     container: ExclusiveContainer, sources: t.Sequence[Source]
 ) -> tuple[int, ...] | TargetFailure:
-    """The CPUs, or why they cannot be told: whatever a node's files hold is this container's."""
+    """The CPUs or the error; any content of the node's files affects only this container."""
     subject = Subject("container", container.name)
 
     def read() -> tuple[int, ...] | TargetFailure:
@@ -148,7 +148,7 @@ def _cpus(container: ExclusiveContainer, sources: t.Sequence[Source]) -> tuple[i
 
 
 def _checked(container: ExclusiveContainer, cpus: tuple[int, ...]) -> tuple[int, ...]:
-    """The CPUs, if they are as many as were asked for: others use all that are shared."""
+    """The CPUs, if their number equals the request; other containers use all shared CPUs."""
     if len(cpus) != container.cpu_count:
         raise TargetFailure(
             "implausible",

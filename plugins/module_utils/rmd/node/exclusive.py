@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which containers of a pod have CPUs to themselves, as kubelet's CPU manager decides it.
+"""Containers of a pod with exclusive CPUs, by the rules of the kubelet's CPU manager.
 
 Source: https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/ (policy static:
-containers of Guaranteed pods that ask for whole CPUs).
+containers of Guaranteed pods that request whole CPUs).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Object = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class ExclusiveContainer:
-    """A container that asks for whole CPUs of its own; ``id`` is empty until it was started."""
+    """A container with exclusive CPUs; ``id`` is empty until its start."""
 
     pod_uid: str
     namespace: str
@@ -31,9 +31,9 @@ class ExclusiveContainer:
 
 
 def exclusive_containers(pod: Object) -> list[ExclusiveContainer]:
-    """The containers of a pod that get CPUs of their own; sidecars among them.
+    """The containers of a pod that get exclusive CPUs, including sidecars.
 
-    Raises InvalidField where the pod has no name or UID, or a quantity is none.
+    Raises InvalidField for a pod without name or UID, or an invalid quantity.
     """
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     namespace, name = metadata.get("namespace") or "default", metadata.get("name") or ""
@@ -54,7 +54,7 @@ def exclusive_containers(pod: Object) -> list[ExclusiveContainer]:
 
 
 def _long_running(spec: Object) -> t.Iterator[Object]:
-    """Sidecars, which start first, and containers; other init containers are gone soon."""
+    """Sidecars, which start first, and containers; other init containers end soon."""
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
             yield container
@@ -62,7 +62,7 @@ def _long_running(spec: Object) -> t.Iterator[Object]:
 
 
 def _container_ids(status: Object) -> dict[str, str]:
-    """Ids by container name, less the runtime that stands before them: ``containerd://…``."""
+    """Ids by container name, without the runtime's prefix: ``containerd://…``."""
     return {
         each["name"]: (each.get("containerID") or "").rpartition("://")[2]
         for part in ("initContainerStatuses", "containerStatuses")
@@ -71,7 +71,7 @@ def _container_ids(status: Object) -> dict[str, str]:
 
 
 def _whole_cpus(container: Object) -> int:
-    """How many CPUs the container asks for; 0 where it asks for a part of one or for none."""
+    """Number of requested CPUs; 0 for a fraction or no request."""
     requested = _requested(container, "cpu")
     if requested is None:
         return 0
@@ -80,7 +80,7 @@ def _whole_cpus(container: Object) -> int:
 
 
 def _requested(container: Object, resource: str) -> t.Any:
-    """The request, which is the limit where only that is given."""
+    """The request, else the limit."""
     resources = container.get("resources") or {}
     limit = (resources.get("limits") or {}).get(resource)
     return (resources.get("requests") or {}).get(resource, limit)

@@ -1,7 +1,8 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""CPU sets of containers from kubelet: its CPU manager's checkpoint, and its PodResources socket.
+"""CPU sets of containers from the kubelet: its CPU manager's checkpoint, and its PodResources
+socket.
 
 Sources: k8s.io/kubernetes pkg/kubelet/cm/cpumanager/state/checkpoint.go, and
 k8s.io/kubelet pkg/apis/podresources/v1/api.proto (fields: ListPodResourcesResponse.pod_resources 1,
@@ -29,7 +30,7 @@ _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2
 _LONGEST_VARINT = 10  # bytes of 64 bits
 _LARGEST_CPU = 65_535
-# A node has a few hundred containers at the most; some of 100 bytes each.
+# A node has at most a few hundred containers, of about 100 bytes each.
 _LIMITS = strict_json.JsonLimits(size=4 * 1024 * 1024, members=100_000)
 Message = dict[int, list[t.Any]]
 
@@ -70,7 +71,7 @@ class CpuManagerState:
 
 
 class PodResources:
-    """The PodResources API of kubelet on a Unix socket, asked once; it knows names, not UIDs."""
+    """The kubelet's PodResources API on a Unix socket, read once; it has names, not UIDs."""
 
     def __init__(self, socket: Path, timeout: float) -> None:
         self._socket = socket
@@ -116,7 +117,7 @@ def _text(message: Message, number: int) -> str:
 
 
 def _integers(values: t.Iterable[t.Any]) -> t.Iterator[int]:
-    """Repeated integers, which come one by one or packed into bytes."""
+    """Repeated integers, single or packed into bytes."""
     for value in values:
         if isinstance(value, int):
             yield value

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading files of a node as root: no more than so many bytes, and nothing but plain files.
+"""Bounded reads of a node's plain files as root.
 
-A process in a container may make control groups of its own, so neither names nor contents below
-those of pods can be trusted; a named pipe would hold a reader for ever.
+A process in a container may make control groups, so neither names nor contents below those of pods
+can be trusted; a named pipe would block a reader forever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Volumes of pods as kube-scheduler's filters judge them."""
+"""Volumes of pods by the rules of kube-scheduler's filters."""

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the volumes of waiting pods demand of nodes and of each other.
+"""Constraints of waiting pods' volumes on nodes and on each other.
 
-Pods whose volumes demand the same have equal demands, so a placer can treat them alike. Source:
-volumerestrictions/ and nodevolumelimits/csi.go of Kubernetes v1.34.
+Pods with equivalent volumes have equal constraints, so a placer can treat them as one group.
+Source: volumerestrictions/ and nodevolumelimits/csi.go of Kubernetes v1.34.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.r
 
 @dataclass(frozen=True)
 class VolumeNeeds:
-    """What the volumes of one pod demand. ``attached`` are its own volumes by driver."""
+    """Constraints of one pod's volumes. ``attached`` are its own volumes by driver."""
 
     demands: tuple[VolumeDemand, ...] = ()
     attached: tuple[tuple[str, int], ...] = ()
@@ -81,7 +81,7 @@ class VolumeNeeds:
 
 @dataclass
 class _Use:
-    """Who uses what: claims of running pods, disks by node, claims and disks of waiting pods."""
+    """Users of storage: claims of running pods, disks by node, claims and disks of waiting pods."""
 
     running: set[Key] = field(default_factory=set)
     on_node: dict[str, set[Disk]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Use:
 
 
 class ClusterVolumes:
-    """The volumes of one cluster; ``running`` pods can be read, ``waiting`` ones may be odd."""
+    """The volumes of one cluster; ``running`` pods are readable, ``waiting`` ones unchecked."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ClusterVolumes:
 
     @property
     def static_claims(self) -> tuple[StaticClaim, ...]:
-        """What needs of the pods read so far refer to by index."""
+        """Claims that needs of pods reference by index."""
         return tuple(self._static)
 
     def _count_running(self, pod: Object) -> None:
@@ -134,7 +134,7 @@ class ClusterVolumes:
         self._use.disks.update(disks)
 
     def _used_by(self, pod: Object) -> tuple[list[Key], set[Disk]]:
-        """Claims and disks of a pod; none of one that cannot be read."""
+        """Claims and disks of a pod; none of an unreadable one."""
         subject = subject_of(pod, "Pod")
         names = guarded(subject, functools.partial(claim_names, pod))
         inline = guarded(subject, functools.partial(_inline_disks, pod))
@@ -144,7 +144,7 @@ class ClusterVolumes:
         return keys, {*own, *(disk for disk in disks if disk is not None)}
 
     def _disk(self, claim: Claim | None) -> Disk | None:
-        """The disk of a claim; one that is not made yet is known by the claim's name."""
+        """The disk of a claim; a future one is identified by the claim's name."""
         if claim is None:
             return None
         volume = self._objects.volumes.get(claim.volume) if claim.volume else None
@@ -156,7 +156,7 @@ class ClusterVolumes:
         return Disk(of_class.driver, f"claim {claim.namespace}/{claim.name}")
 
     def needs(self, pod: Object) -> VolumeNeeds:
-        """What the volumes of a waiting pod demand. Raises Unready and InvalidField."""
+        """Constraints of a waiting pod's volumes. Raises Unready and InvalidField."""
         claims = ready_claims(pod, self._objects)
         demands: list[VolumeDemand] = []
         static: list[int] = []
@@ -208,7 +208,7 @@ class ClusterVolumes:
         static.append(self._static.setdefault(wanted, len(self._static)))
 
     def volumes_for(self, claim: Claim) -> tuple[tuple[str, Terms | None], ...]:
-        """Volumes that are there and can serve the claim, the best first, with their nodes."""
+        """Existing volumes that can serve the claim, the best first, with their nodes."""
         volumes = self._by_class.get(claim.wanted.storage_class, ())
         own = next((volume.name for volume in volumes if volume.is_for(claim)), "")
         key = (claim.wanted, claim.selector, claim.key if own else None)
@@ -221,14 +221,14 @@ class ClusterVolumes:
     def _attached(
         self, claims: t.Sequence[tuple[ClaimName, Claim]], inline: t.Sequence[Disk]
     ) -> tuple[list[tuple[str, int]], tuple[Disk, ...]]:
-        """Own disks by driver, and disks that others use too, of drivers with a limit."""
+        """Own disks by driver, and shared disks, of drivers with a limit."""
         found = {*inline, *(self._disk(claim) for _name, claim in claims)}
         disks = {disk for disk in found if disk is not None and disk.driver in self._limited}
         own = Counter(disk.driver for disk in disks - self._shared)
         return sorted(own.items()), tuple(sorted(disks & self._shared))
 
     def room(self, node: str) -> tuple[dict[str, int], Attachable | None]:
-        """How many volumes of drivers a node can attach yet: as resources, and of shared ones."""
+        """Numbers of volumes that a node can still attach: as resources, and for shared volumes."""
         left = {driver: self._left(node, driver) for driver in sorted(self._limited)}
         apart = {
             f"{ATTACHABLE_VOLUMES}{driver}": number
@@ -242,7 +242,7 @@ class ClusterVolumes:
         return apart, Attachable(jointly, frozenset(present))
 
     def _left(self, node: str, driver: str) -> int:
-        """A node whose CSINode cannot be read attaches nothing more."""
+        """Free number of the driver's volumes; 0 for a node with an unreadable CSINode."""
         limits = self._objects.limits.get(node, {})
         if limits is None:
             return 0
@@ -272,12 +272,12 @@ class ClusterVolumes:
 
 
 def _inline_disks(pod: Object) -> list[Disk]:
-    """Disks that the pod names itself. Raises InvalidField."""
+    """Inline disks of the pod. Raises InvalidField."""
     return attached_disks(mapping(pod.get("spec"), "spec"))
 
 
 def with_attachable(node: Node, volumes: ClusterVolumes) -> Node:
-    """The node with how many volumes of each driver it can attach yet."""
+    """The node with its free number of volumes of each driver."""
     more, attachable = volumes.room(node.name)
     if not more and attachable is None:
         return node
@@ -290,7 +290,7 @@ def with_attachable(node: Node, volumes: ClusterVolumes) -> Node:
 
 
 def depends_on_storage(pod: Object) -> bool:
-    """Whether a pod that can be read has claims of volumes, or disks that a driver may limit."""
+    """Whether a readable pod has volume claims, or disks that a driver may limit."""
     volumes = mapping(pod.get("spec"), "spec").get("volumes") or ()
     return any(
         volume.get("persistentVolumeClaim")

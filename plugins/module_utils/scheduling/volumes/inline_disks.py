@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Disks that a pod names itself, without a claim: whom they keep apart, and who attaches them.
+"""Inline disks of pods, without a claim: their conflicts and their drivers.
 
 Source: volumerestrictions/volume_restrictions.go and nodevolumelimits/csi.go of Kubernetes v1.37.
 """
@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     DiskUse,
 )
 
-# Sources with the fields that name the disk; other fields may hold secrets, or say nothing here.
+# Sources with the fields that name the disk; other fields may hold secrets or do not matter.
 PARTS: t.Mapping[str, tuple[str, ...]] = {
     "awsElasticBlockStore": ("volumeID",),
     "azureDisk": ("diskURI",),
@@ -40,7 +40,7 @@ MIGRATED: t.Mapping[str, tuple[str, str]] = {
     "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName"),
     "portworxVolume": ("pxd.portworx.com", "volumeID"),
 }
-# Of the API server.
+# Default of the API server.
 _DEFAULT_POOL = "rbd"
 
 
@@ -65,7 +65,7 @@ def attached_disks(spec: Object) -> list[Disk]:
 
 
 def trimmed_source(source: str, given: t.Any) -> t.Any:
-    """The fields of a source that name the disk; what is no mapping stays for its reader."""
+    """The fields of a source that name the disk; a non-mapping stays for its reader."""
     if not isinstance(given, dict):
         return given
     return {part: given[part] for part in PARTS[source] if given.get(part) is not None}
@@ -92,6 +92,6 @@ def _uses(source: str, given: Object) -> t.Iterator[tuple[str, bool]]:
     elif source == "rbd":
         pool = text(given.get("pool"), f"{path}.pool") or _DEFAULT_POOL
         image = text(given.get("image"), f"{path}.image")
-        # One monitor in common makes it one disk.
+        # Disks with a common monitor are the same.
         for monitor in texts(given.get("monitors"), f"{path}.monitors"):
             yield f"{monitor} {pool} {image}", alone

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Volumes that are there and can serve a claim: FindMatchingVolume of kube-scheduler.
+"""Matching of existing volumes and claims: FindMatchingVolume of kube-scheduler.
 
 Source: storage/volume/pv_helpers.go of k8s.io/component-helpers v0.34.
 """
@@ -18,9 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.o
 
 
 def candidates(claim: Claim, volumes: t.Iterable[Volume]) -> list[Volume]:
-    """Volumes that can serve the claim, nodes aside, the best first.
+    """Volumes that can serve the claim, apart from nodes, the best first.
 
-    A volume that is pre-bound to the claim excludes all others; of others the smallest is the best.
+    A volume that is pre-bound to the claim excludes all others; among others the smallest is the
+    best.
     """
     fitting = [volume for volume in volumes if _can_serve(volume, claim)]
     for volume in fitting:
@@ -49,10 +50,10 @@ def _can_serve(volume: Volume, claim: Claim) -> bool:
 
 
 def matched(asked: t.Mapping[tuple[str, ...], int]) -> list[tuple[tuple[str, ...], str]] | None:
-    """A volume of its own for each claim, by augmenting paths; None where there is none.
+    """A separate volume for each claim, by augmenting paths; None if there is no such matching.
 
-    ``asked`` has how many claims can be served by these volumes, the best first. A volume that was
-    found is kept, though another claim may get it.
+    ``asked`` has the number of claims by the volumes that can serve them, the best first. A matched
+    volume stays matched, but another claim may get it.
     """
     claims = [volumes for volumes, number in asked.items() for _each in range(number)]
     if len(claims) > len({volume for volumes in asked for volume in volumes}):
@@ -66,7 +67,7 @@ def matched(asked: t.Mapping[tuple[str, ...], int]) -> list[tuple[tuple[str, ...
 
 
 def _augment(first: int, claims: t.Sequence[tuple[str, ...]], holder: dict[str, int]) -> bool:
-    """Give a claim a volume, and others another one for it: breadth first."""
+    """Augment the matching by one claim, breadth first."""
     came_from: dict[str, int] = {}
     queue = collections.deque([first])
     while queue:
@@ -85,7 +86,7 @@ def _augment(first: int, claims: t.Sequence[tuple[str, ...]], holder: dict[str, 
 def _pass_on(
     volume: str, first: int, came_from: t.Mapping[str, int], holder: dict[str, int]
 ) -> None:
-    """Each claim of the path takes the volume that it reached, and lets its own go."""
+    """Each claim of the path takes the volume that it reached, and releases its own."""
     held = {index: name for name, index in holder.items()}
     while True:
         index = came_from[volume]

@@ -73,7 +73,7 @@ T = t.TypeVar("T")
 
 @dataclass(frozen=True)
 class Storage:
-    """What a claim asks for, or a volume offers: claims with the same are interchangeable."""
+    """Request of a claim, or offer of a volume; claims with equal requests are interchangeable."""
 
     storage_class: str
     size: int
@@ -84,7 +84,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Claim:
-    """A PersistentVolumeClaim; ``has_size`` is false where it requests no storage."""
+    """A PersistentVolumeClaim; ``has_size`` is false if it requests no storage."""
 
     namespace: str
     name: str
@@ -105,7 +105,7 @@ class Claim:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the claim is bound for good: the phase is not asked."""
+        """Whether the claim is bound completely, independent of its phase."""
         return bool(self.volume) and self.is_complete
 
     @property
@@ -175,10 +175,11 @@ class Attachment(t.NamedTuple):
 
 @dataclass
 class VolumeObjects:
-    """All of them by name. ``broken`` are the findings of objects that could not be read.
+    """All storage objects by name.
 
-    ``limits`` has by node how many volumes of each driver fit; None where its CSINode cannot be
-    read. ``counting_drivers`` publish the capacity of their storage.
+    ``broken`` are the findings of unreadable objects. ``limits`` is the limit of volumes of each
+    driver by node; None if its CSINode cannot be read. ``counting_drivers`` publish the capacity of
+    their storage.
     """
 
     claims: dict[Key, Claim] = field(default_factory=dict)
@@ -233,7 +234,7 @@ class VolumeObjects:
             self.attachments += _read_attachment(item)
 
     def broken_by(self, kind: str, name: str, namespace: str = "") -> Finding | None:
-        """The finding of an object that is there and cannot be read."""
+        """The finding of an existing but unreadable object."""
         return self.broken.get((kind, namespace, name))
 
 
@@ -307,7 +308,7 @@ def read_volume(item: Object) -> Volume:
 
 
 def _affinity_terms(required: t.Any) -> Terms | None:
-    """Terms over labels: a term about fields is met by no node, and so is an empty one."""
+    """Terms over labels; no node meets a term about fields or an empty one."""
     if required is None:
         return None
     path = "spec.nodeAffinity.required"
@@ -342,7 +343,7 @@ def _claim_of(given: t.Any) -> tuple[str, str, str] | None:
 
 
 def _disk(spec: Object) -> Disk | None:
-    """The disk of a volume; None where no driver attaches it."""
+    """The disk of a volume; None if no driver attaches it."""
     csi = mapping(spec.get("csi"), "spec.csi")
     if csi:
         handle = text(csi.get("volumeHandle"), "spec.csi.volumeHandle")
@@ -391,7 +392,7 @@ def _read_limits(item: Object) -> t.Mapping[str, int]:
 
 
 def _read_capacity(item: Object) -> t.Iterator[Capacity]:
-    """Nothing without nodes or without a size: such a capacity is enough for no volume."""
+    """Nothing without nodes or without a size, because such a capacity suffices for no volume."""
     name = text(item.get("storageClassName"), "storageClassName")
     largest = _size(item.get("maximumVolumeSize"), "maximumVolumeSize")
     size = _size(item.get("capacity"), "capacity") if largest is None else largest

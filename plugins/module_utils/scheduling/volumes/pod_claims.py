@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The claims of a pod, before any node is looked at, as kube-scheduler's PreFilter phase words it.
+"""The claims of a pod before any node is checked, in the words of kube-scheduler's PreFilter phase.
 
 Source: volumebinding/volume_binding.go and volumezone/volume_zone.go of Kubernetes v1.34.
 """
@@ -37,7 +37,7 @@ class Unready(Exception):
 
 
 class ClaimName(t.NamedTuple):
-    """A claim as a pod names it; an ephemeral one is made for the pod."""
+    """A claim named by a pod; an ephemeral one is made for the pod."""
 
     namespace: str
     name: str
@@ -69,7 +69,7 @@ def claim_names(pod: Object) -> list[ClaimName]:
 def ready_claims(pod: Object, objects: VolumeObjects) -> list[tuple[ClaimName, Claim]]:
     """The claims of a pod, each bound or waiting for its first consumer.
 
-    Raises Unready, and InvalidField where an object of them cannot be read.
+    Raises Unready, and InvalidField for an unreadable object.
     """
     names = claim_names(pod)
     claims = [(name, _claim(pod, name, objects)) for name in names]
@@ -111,13 +111,13 @@ def _claim(pod: Object, name: ClaimName, objects: VolumeObjects) -> Claim:
 
 
 def _waits(claim: Claim, objects: VolumeObjects) -> bool:
-    """Whether the claim is bound only when its first pod has a node."""
+    """Whether the claim is bound only after its first pod has a node."""
     found = None if claim.volume else class_of(claim, objects)
     return found is not None and found.waits
 
 
 def class_of(claim: Claim, objects: VolumeObjects) -> StorageClass | None:
-    """The class of a claim; None without one. Raises InvalidField where it cannot be read."""
+    """The class of a claim; None without one. Raises InvalidField if it cannot be read."""
     name = claim.wanted.storage_class
     found = objects.classes.get(name) if name else None
     if found is None and name:

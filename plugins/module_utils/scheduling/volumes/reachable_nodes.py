@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes from which the volume of a claim can be reached, or on which it can be made.
+"""Nodes that reach the volume of a claim, or on which it can be provisioned.
 
 Source: volumebinding/binder.go and volumezone/volume_zone.go of Kubernetes v1.34.
 """
@@ -40,7 +40,7 @@ _NO_ZONES = NodeTerm(
 
 
 def demands_of_volume(volume: Volume | None, *, is_ephemeral: bool) -> t.Iterator[VolumeDemand]:
-    """What a bound volume demands of a node; None is one that does not exist."""
+    """Constraints of a bound volume on a node; None is a missing volume."""
     if volume is None:
         yield VolumeDemand(VOLUME_GONE)
         return
@@ -51,7 +51,7 @@ def demands_of_volume(volume: Volume | None, *, is_ephemeral: bool) -> t.Iterato
 
 
 def _zone_terms(volume: Volume) -> Terms:
-    """A node without any zone passes; else it has each zone of the volume.
+    """A node without any zone passes; other nodes must have each zone of the volume.
 
     A beta label of the volume may match the stable label of a node.
     """
@@ -69,7 +69,7 @@ def _zone_terms(volume: Volume) -> Terms:
 
 
 def selected(claim: Claim) -> VolumeDemand | None:
-    """The node that the volume of a claim is being made for, if there is one already."""
+    """The node for which the volume of a claim is being provisioned, if any."""
     if not claim.selected_node:
         return None
     name = Expression("metadata.name", "In", (claim.selected_node,))
@@ -77,7 +77,7 @@ def selected(claim: Claim) -> VolumeDemand | None:
 
 
 def made_on(claim: Claim, of_class: StorageClass, objects: VolumeObjects) -> list[VolumeDemand]:
-    """What a new volume of the class demands of a node: its topology, and free storage."""
+    """Constraints of a new volume of the class on a node: its topology, and free storage."""
     if not of_class.provisions:
         return [VolumeDemand(NO_VOLUME)]
     found = []
@@ -88,7 +88,7 @@ def made_on(claim: Claim, of_class: StorageClass, objects: VolumeObjects) -> lis
 
 
 def _with_storage(claim: Claim, of_class: StorageClass, objects: VolumeObjects) -> Terms | None:
-    """Nodes with storage for one volume of the claim's size; None: not told, or everywhere."""
+    """Nodes with storage for one volume of the claim's size; None: unknown, or everywhere."""
     if not claim.has_size or of_class.provisioner not in objects.counting_drivers:
         return None
     enough = [
@@ -111,7 +111,7 @@ def _term(selector: LabelSelector) -> NodeTerm:
 
 
 def both(first: Terms | None, second: Terms | None) -> Terms | None:
-    """Terms that a node meets if it meets one of each; None are all nodes."""
+    """Terms that a node meets if it meets one term of each list; None are all nodes."""
     if first is None or second is None:
         return second if first is None else first
     return tuple(

@@ -1,14 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Thousands of units of any kind, by what single components can hold: column generation.
+"""Column generation over patterns of components, for thousands of units of any kind.
 
-A linear program says how many components of each kind hold which pattern. Its prices ask each kind
-for a pattern that would make it better (pricing_problem.py), until none does. Whatever the prices,
-the best patterns for them prove a bound (Lagrange); so it holds also where a limit ends the work.
-For the answer the whole part of the program's solution is taken, and what is left is asked for
-again; and whole numbers of all patterns that came up are tried. That is done level by level, each
-with the levels before it fixed at what the answer has.
+The restricted master is a linear program over the number of components of each kind with each
+pattern. Its dual prices define a pricing problem for each kind (pricing_problem.py), which adds
+improving patterns until there are none. The best patterns for any prices prove a Lagrangian bound,
+so the bound holds even if a limit ends the work. For an integer answer, a dive fixes the integer
+part of the solution and solves the rest again; an integer program over all generated patterns is
+tried too. This is done level by level, with earlier levels fixed at their values in the answer.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexico
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, solve
 
 _MOST_KINDS = 200
-# Solutions of the linear program for one level, and for the whole numbers of one level.
+# Limits of solutions of the linear program for one level, and for the integers of one level.
 _MOST_ROUNDS = 60
 _MOST_DIVES = 60
 _ROUNDS_OF_A_DIVE = 5
-# How much more levels that are fixed count in a dive than they do in the linear program.
+# Factor by which the weight of fixed levels in a dive exceeds that in the linear program.
 _EMPHASIS = 1.5
 # Nodes of HiGHS' search: counted, so that equal input gives an equal answer.
 _BRANCHING_NODES = 100
@@ -71,10 +71,10 @@ def generate_columns(
     floors: t.Callable[[Claims], t.Sequence[int]],
     work: Work,
 ) -> Columns | None:
-    """The best answer that is found; None where components are too large or too many, or not apart.
+    """The best answer found; None if components are too large or too many, or not separate.
 
-    ``start`` adds to an answer what finds a place in it; ``floors`` are bounds that are known for
-    answers that are as good as this one.
+    ``start`` adds to an answer the units that fit into it; ``floors`` are known bounds for answers
+    that are as good as this one.
     """
     groups = groups_of(instance)
     kinds = kinds_of(instance, objective, groups)
@@ -128,7 +128,7 @@ class _ColumnGeneration:
     # Answers as patterns, and patterns as answers.
 
     def _learn(self, claims: Claims) -> None:
-        """Take an answer as the one that is to be made better."""
+        """Set an answer as the incumbent."""
         component_of = {
             device: (number, position)
             for number, kind in enumerate(self._kinds)
@@ -172,14 +172,13 @@ class _ColumnGeneration:
     # Levels.
 
     def _solve(self, level: int, floor: int) -> int:
-        """Make a level as good as is found; return its bound."""
+        """Improve a level as far as possible; return its bound."""
         fixed = [self._master.value(self._held, before) for before in range(level)]
         least = floor - self._constants[level]
         weights = self._master.only(level)
         if self._value(level) > least:
             least = self._generate(level, self._master.rest({}, fixed), least, weights)
-        # What the prices say is enough for the parts of components may be too little for whole
-        # ones.
+        # Patterns that suffice for the fractional solution may not suffice for an integer one.
         dearest = max(abs(self._master.cost(one, level)) for one in self._master.patterns)
         insisting = [max(weight, float(dearest)) for weight in weights[:level]]
         for tried in (weights, [*insisting, *weights[level:]]):
@@ -199,9 +198,9 @@ class _ColumnGeneration:
             self._held = held
 
     def _generate(self, level: int, rest: Rest, least: int, weights: list[float]) -> int:
-        """Add patterns as long as they make the level better; return its bound.
+        """Add patterns as long as they improve the level; return its bound.
 
-        ``weights`` become those by which all levels up to this one count, as the prices say.
+        ``weights`` become the weights of all levels up to this one, by the prices.
         """
         only = self._master.only(level)
         for _round in range(_MOST_ROUNDS):
@@ -221,7 +220,7 @@ class _ColumnGeneration:
     def _price(
         self, weights: t.Sequence[float], rest: Rest, solution: Solution
     ) -> tuple[int, bool]:
-        """A bound in parts of SCALE by the prices of a solution; and whether patterns came."""
+        """A bound in parts of SCALE by a solution's prices, and whether patterns were added."""
         prices, bound = self._master.prices(weights, rest, solution)
         before = len(self._master.patterns)
         for number, model in enumerate(self._models):
@@ -232,9 +231,9 @@ class _ColumnGeneration:
         return bound, len(self._master.patterns) > before
 
     def _dive(self, weights: t.Sequence[float]) -> Held:
-        """Whole numbers: the whole part of a solution, then that of what is left, and so on.
+        """Dive: fix the integer part of a solution, then that of the rest, and so on.
 
-        Levels are weighted and not fixed, as what is left seldom reaches them exactly.
+        Levels are weighted and not fixed, because the rest seldom reaches them exactly.
         """
         held: Held = {}
         for _dive in range(_MOST_DIVES):
@@ -254,7 +253,7 @@ class _ColumnGeneration:
         return held
 
     def _whole_part(self, solution: Solution, rest: Rest) -> Held:
-        """How often the patterns are there wholly; else once the one that is there the most."""
+        """The integer part of each pattern's value; if all are 0, one of the largest value."""
         patterns = self._master.patterns
         used = {
             index: value
@@ -268,7 +267,7 @@ class _ColumnGeneration:
         return {max(fitting, key=lambda index: used[index]): 1} if fitting else {}
 
     def _whole(self, level: int, fixed: t.Sequence[int]) -> Held:
-        """The best whole numbers of the patterns that there are."""
+        """The best integer solution over the known patterns."""
         rest = self._master.rest({}, fixed)
         model = self._master.model(self._master.only(level), rest, integer=True)
         solution = solve(model, self._work.limits, _BRANCHING_NODES)
@@ -276,7 +275,7 @@ class _ColumnGeneration:
 
 
 def _moved(given: ClaimAllocation, node: str, positions: t.Mapping[int, int]) -> ClaimAllocation:
-    """With other positions for its devices, on another node."""
+    """The claim with other positions of its devices, on another node."""
     chosen = (
         Chosen(one.request, one.alternative, positions[one.device], one.portions)
         for one in given.chosen

@@ -1,13 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Components: parts of a fleet that can be decided apart, because no unit has devices of two of
-them.
+"""Components: independent parts of a fleet, because no unit has devices of two of them.
 
-Devices are in one component where they draw from the same set of counters, or where one unit may
-need several of them: all that it may use on a node, or those with the same value where all that it
-gets has to have one in common. Components that are alike, device by device, are one kind. So a
-fleet is a few kinds of components, and units that ask for the same are one group.
+Devices are in one component if they consume the same set of counters, or if one unit may need
+several of them: all devices that it may use on a node, or those with the same value if its devices
+must have a common one. Components that are equal device by device are one kind. So a fleet is a few
+kinds of components, and equivalent units are one group.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Description = tuple[t.Hashable, ...]
 
 @dataclass(frozen=True)
 class Group:
-    """Units that ask for the same and are equally important, and the devices they may use."""
+    """Equivalent units of equal priority, and the devices that they may use."""
 
     units: tuple[Unit, ...]
     usable: frozenset[int]
@@ -53,10 +52,10 @@ class Component:
 
 @dataclass(frozen=True)
 class Kind:
-    """Components that are alike: a content of one, by positions within it, is one of all of them.
+    """Equal components: a content of one, by positions within it, is a content of all.
 
-    ``instance`` is the first of them as a task without claims; ``groups`` those that may have
-    devices of it, by position.
+    ``instance`` is the first of them as a task without claims; ``groups`` are the groups that may
+    have devices of it, by position.
     """
 
     components: tuple[Component, ...]
@@ -76,7 +75,7 @@ class _Accepted:
 
 
 def groups_of(instance: Instance) -> list[Group]:
-    """Units that ask for the same, in the order of the first of each group."""
+    """Groups of equivalent units, in the order of the first of each group."""
     equal: dict[t.Hashable, list[Unit]] = {}
     for unit in instance.units:
         equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
@@ -98,7 +97,7 @@ def _matchers(instance: Instance, unit: Unit) -> set[int]:
 
 
 def is_for_one_device(claim: Claim) -> bool:
-    """Whether a claim gets one device, whatever it gets."""
+    """Whether a claim gets exactly one device by each alternative."""
     return len(claim.requests) == 1 and all(
         one.count == one.maximum == 1 and not one.every_device
         for one in claim.requests[0].alternatives
@@ -108,7 +107,7 @@ def is_for_one_device(claim: Claim) -> bool:
 def kinds_of(
     instance: Instance, objective: Objective, groups: t.Sequence[Group]
 ) -> list[Kind] | None:
-    """The kinds of components; None where devices or counters are there for several nodes."""
+    """The kinds of components; None if several nodes share devices or counters."""
     names = {node.name for node in instance.nodes}
     node_of: list[str | None] = []
     for device in instance.devices:
@@ -124,14 +123,14 @@ def kinds_of(
     for group in groups:
         _join(instance, group, node_of, parts)
     for node, cost in objective.wake.items():
-        # What it takes to wake a node is paid once for all of it.
+        # The watts of an unused node are paid once for the whole node.
         if cost:
             parts.join(device for device, here in enumerate(node_of) if here == node)
     return _Kinds(instance, objective, groups).of(parts.components(node_of))
 
 
 def _join(instance: Instance, group: Group, node_of: t.Sequence[str | None], parts: _Parts) -> None:
-    """Keep together what one unit of a group may need together."""
+    """Join the devices that one unit of a group may need together."""
     unit = group.units[0]
     claims = [instance.claims[claim] for claim in unit.claims]
     if len(claims) == 1 and is_for_one_device(claims[0]):
@@ -153,7 +152,7 @@ def _join(instance: Instance, group: Group, node_of: t.Sequence[str | None], par
 
 
 def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
-    """An attribute of which all devices that a unit gets have one value."""
+    """An attribute with one common value over all devices of a unit."""
     if len(claims) != 1:
         return None
     [claim] = claims
@@ -175,7 +174,7 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
 
 
 class _Parts:
-    """Sets of devices that grow together."""
+    """Disjoint sets of devices (union-find)."""
 
     def __init__(self, devices: int) -> None:
         self._parent = list(range(devices))
@@ -201,7 +200,7 @@ class _Parts:
         for device, node in enumerate(node_of):
             if node is not None:
                 members.setdefault(self._root(device), []).append(device)
-        # A root is the first device of its component, so all of a component are on its node.
+        # A root is the first device of its component; all devices of the component are on its node.
         return [
             Component(t.cast(str, node_of[root]), tuple(devices))
             for root, devices in members.items()
@@ -210,7 +209,7 @@ class _Parts:
 
 @dataclass
 class _Kinds:
-    """Describes components, so that equal descriptions mean that components are alike."""
+    """Describes components; equal descriptions mean equal components."""
 
     instance: Instance
     objective: Objective
@@ -284,7 +283,7 @@ class _Kinds:
         return tuple(devices), left, unsettled, wake, self._groups_of(component)
 
     def _unsettled_groups(self, component: Component) -> tuple[int, ...]:
-        """Groups that want every device, where nobody can tell on this node what that is."""
+        """Groups for every device, if "every device" is undefined on this node."""
         return tuple(
             number
             for number, group in enumerate(self.groups)
@@ -299,7 +298,7 @@ class _Kinds:
     def _attributes(
         self, device: Device, renamed: dict[tuple[str, t.Hashable], int]
     ) -> Description:
-        """What is compared between devices, by the order in which the component's values appear."""
+        """Attribute values of devices, numbered in the order in which the component shows them."""
         values = {
             name: identities(device.attributes[name])
             for name in self._compared

@@ -1,11 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a component can hold, and what of that is best at given prices.
+"""Pricing problem: the best content of a component at given prices.
 
-The model is that of optimal.py for one component. Claims for one device each are not told apart in
-it: one request for as many devices as there are claims stands for all of them. Where a device can
-be shared there are several such requests, each of which has a portion of each device at the most.
+The model is that of optimal.py for one component. Claims for one device each are aggregated: one
+request for as many devices as there are claims stands for all of them. If a device can be shared
+there are several such requests, each with at most one portion of each device.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)
-# Deterministic time of CP-SAT, about seconds, for one question about one component.
+# Deterministic time of CP-SAT, about seconds, for one solve of one component.
 _WORK_FOR_A_CELL = 0.5
 # Devices that requests may use, counted for each request, up to which a component has one model.
 _MOST_USES = 4_000
 _UNLIMITED = 10**9
 
-# For each unit its group, and what its claims get, devices by position within the component.
+# Group of each unit, and its claims' devices by position within the component.
 Content = tuple[tuple[int, tuple[ClaimAllocation, ...]], ...]
 
 
 class TooLarge(Exception):
-    """A component has more possibilities than a model should."""
+    """A component is too large for a model."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a component of a kind may hold: how many units of which group, and what it costs.
+    """A pattern: the number of units of each group in a component of a kind, and its costs.
 
     ``costs`` are rank, watts, fragmentation and closeness beyond those of an empty component.
     """
@@ -108,9 +108,9 @@ def _key(allocation: ClaimAllocation) -> t.Hashable:
 
 @dataclass(frozen=True)
 class Prices:
-    """What a unit of each group brings, and how much each of the levels of SUMS weighs.
+    """Value of a unit of each group, and weight of each level of SUMS.
 
-    ``before`` are the weights of levels that are fixed.
+    ``before`` are the weights of fixed levels.
     """
 
     rewards: t.Sequence[int]
@@ -119,7 +119,7 @@ class Prices:
 
 
 class PricingProblem:
-    """The model of one kind of components; each question has other prices. Raises TooLarge."""
+    """The model of one kind of components; each solve has other prices. Raises TooLarge."""
 
     def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
         self._builder = _Builder(instance, groups, kind)
@@ -137,9 +137,9 @@ class PricingProblem:
             model.add(count <= self._ceilings[group])
 
     def best(self, prices: Prices, units: t.Sequence[int], work: Work) -> tuple[int, Content]:
-        """A bound: no content is worth less; and a content that is worth the least that was found.
+        """Lower bound on the value of any content, and the content of the least value found.
 
-        An empty component is worth 0. There are so many units of each group.
+        An empty component has the value 0. ``units`` limits the units of each group.
         """
         worth = sum(
             weight * level for weight, level in zip(prices.weights, self._levels) if weight
@@ -165,13 +165,13 @@ class PricingProblem:
         return min(0, math.ceil(bound - 1e-6)), content
 
     def _least(self, prices: Prices) -> int:
-        """A bound for want of a better one: as many units as there are, at no cost."""
+        """Trivial bound: all units, at no cost."""
         most = self._builder.most
         return -sum(max(0, prices.rewards[group]) * most[group] for group in self._counts)
 
 
 class _Builder:
-    """Pseudo-claims of a component and the places of FleetModel that they make."""
+    """Pseudo-claims of a component and their places of FleetModel."""
 
     def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
         self._instance, self._groups, self._kind = instance, groups, kind
@@ -180,7 +180,7 @@ class _Builder:
         self._candidates = Candidates(kind.instance)
         self._claims: list[Claim] = []
         self._units: list[Unit] = []
-        # Of each unit: its group, and the alternative for which it stands for several claims.
+        # Group of each unit, and the alternative for which it aggregates claims.
         self._meaning: dict[int, tuple[int, int | None]] = {}
         self.most: dict[int, int] = {}
         self._uses = 0
@@ -212,7 +212,7 @@ class _Builder:
     ) -> None:
         first = len(self._claims)
         self._claims += claims
-        # The model orders units that ask for the same where they are equally important as well.
+        # The model orders equivalent units only if they have equal priorities.
         positions = tuple(range(first, len(self._claims)))
         unit = Unit("", positions, priority=group, common=common)
         self._units.append(unit)
@@ -238,13 +238,13 @@ class _Builder:
         )
 
     def _times(self, alternative: Alternative, most: int) -> int:
-        """How many of the claims may be on one device at the most."""
+        """Largest number of the claims on one device."""
         candidates = self._candidates.of(alternative.matcher, self._node.name)
         times = (self._times_on(device, alternative) for device in candidates)
         return min(most, max(times, default=0))
 
     def _most(self, claims: t.Sequence[Claim]) -> int:
-        """How many units that ask for this can be in the component at the most."""
+        """Largest number of units with this request in the component."""
         requests = [request for claim in claims for request in claim.requests]
         return min(sum(map(self._most_of, request.alternatives)) for request in requests)
 
@@ -256,7 +256,7 @@ class _Builder:
         return total if alternative.every_device else total // max(1, alternative.count)
 
     def _times_on(self, device: int, alternative: Alternative) -> int:
-        """How often a device can be given to such a request."""
+        """Number of such requests that can share a device."""
         portions = self.usage.portions(device, alternative)
         if portions is None:
             return 0
@@ -281,7 +281,7 @@ class _Builder:
         return self._meaning[id(unit)][1] is not None
 
     def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
-        """How many units of each group are in the component, as expressions."""
+        """Number of units of each group in the component, as expressions."""
         found: dict[int, t.Any] = {}
         for place in fleet.nodes.places:
             group, way = self._meaning[id(place.unit)]
@@ -294,7 +294,7 @@ class _Builder:
         return found
 
     def rank(self, fleet: FleetModel) -> t.Any:
-        """The rank of the claims that are not told apart."""
+        """The rank of the aggregated claims."""
         ways = [
             (self._meaning[id(fleet.nodes.place_of(use.member).unit)][1] or 0, use.chosen)
             for use in fleet.nodes.uses
@@ -319,7 +319,7 @@ class _Builder:
 
 
 class _OfACell(FleetModel):
-    """One component; claims that are not told apart are no unit with many devices."""
+    """One component, in which aggregated claims do not count as one unit with many devices."""
 
     def __init__(
         self,

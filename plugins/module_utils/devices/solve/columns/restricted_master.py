@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Patterns of components and how many components hold them, as a linear program; see column_generation.py."""
+"""Restricted master: a linear program over the counts of patterns; see column_generation.py."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear impor
     Solution,
 )
 
-# Prices are told to the models of components in these parts.
+# Scale of integer prices in the models of components.
 SCALE = 10**5
 _ROUNDING = 1e-6
 
-# How many components hold which pattern, by position.
+# Number of components with each pattern, by position.
 Held = dict[int, int]
 
 
 class Rest(t.NamedTuple):
-    """What is left to be decided: components of each kind, units of each group, levels before."""
+    """The undecided rest: components of each kind, units of each group, earlier levels."""
 
     components: tuple[int, ...]
     units: tuple[int, ...]
@@ -44,12 +44,12 @@ class Rest(t.NamedTuple):
 
 
 def fits(pattern: Pattern, rest: Rest) -> bool:
-    """Whether there are as many units as a pattern has."""
+    """Whether the units of a pattern are left."""
     return all(count <= rest.units[group] for group, count in pattern.counts)
 
 
 class Master:
-    """All patterns that are known, and what they cost on each level but that of names."""
+    """All known patterns, and their costs on each level except names."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Master:
         self._index: dict[Pattern, int] = {}
 
     def _smallest_steps(self, instance: Instance, objective: Objective) -> list[int]:
-        """Of each level a number that divides what any two answers differ by."""
+        """For each level a common divisor of the differences between answers."""
         claims = [0] * self.satisfied
         for group, priority in zip(self.groups, self._priority_of):
             claims[priority] = math.gcd(claims[priority], len(group.units[0].claims))
@@ -84,7 +84,7 @@ class Master:
         return [step or 1 for step in steps]
 
     def add(self, pattern: Pattern) -> int:
-        """The position of a pattern, which is added where it is new."""
+        """The position of a pattern, which is added if it is new."""
         index = self._index.setdefault(pattern, len(self.patterns))
         if index == len(self.patterns):
             self.patterns.append(pattern)
@@ -100,11 +100,11 @@ class Master:
         )
 
     def value(self, held: Held, level: int) -> int:
-        """What an answer has on a level, beyond what it is where nobody gets anything."""
+        """The value of an answer on a level, relative to the empty answer."""
         return sum(count * self.cost(self.patterns[index], level) for index, count in held.items())
 
     def rest(self, held: Held, fixed: t.Sequence[int]) -> Rest:
-        """What these patterns leave; ``fixed`` are the levels before."""
+        """The rest after these patterns; ``fixed`` are the earlier levels."""
         components = [len(kind.components) for kind in self.kinds]
         units = [len(group.units) for group in self.groups]
         for index, times in held.items():
@@ -120,9 +120,9 @@ class Master:
         return [float(one == level) for one in range(self.levels)]
 
     def model(self, weights: t.Sequence[float], rest: Rest, *, integer: bool) -> LinearModel:
-        """Columns of all patterns; rows of all kinds, of all groups, and of the levels before.
+        """Columns of all patterns; rows of all kinds, of all groups, and of earlier levels.
 
-        ``weights`` say how much each level counts.
+        ``weights`` are the weights of levels.
         """
         counted = [(level, weight) for level, weight in enumerate(weights) if weight]
         model = LinearModel()
@@ -147,10 +147,10 @@ class Master:
     def prices(
         self, weights: t.Sequence[float], rest: Rest, solution: Solution
     ) -> tuple[Prices, int]:
-        """The prices that a solution of ``model`` has, and what they say that ``rest`` is worth.
+        """The dual prices of a solution of ``model``, and the value of ``rest`` at these prices.
 
-        With the best patterns for these prices, times the components, that sum is a bound of what
-        the weights say, in parts of SCALE.
+        The sum of this value and the best patterns at these prices, times the components, is a
+        bound on the weighted levels, in parts of SCALE.
         """
         duals = [min(0, round(dual * SCALE)) for dual in solution.duals]
         of_groups = duals[len(self.kinds) : len(self.kinds) + len(self.groups)]
@@ -167,6 +167,6 @@ class Master:
         return Prices(rewards, scaled[self.satisfied :], scaled[: len(of_levels)]), worth
 
     def rounded_up(self, value: float, level: int) -> int:
-        """The least that a level can have which is not below a value."""
+        """The smallest possible value of a level that is not below a value."""
         step = self._steps[level]
         return step * math.ceil((value - _ROUNDING) / step)
