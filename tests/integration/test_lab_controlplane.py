@@ -202,7 +202,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     refused = run(LabState(tmp_path), "up", *SIZE)
     assert refused.returncode == 1
-    assert "holds something else than a lab (thesis.tex)" in refused.stderr
+    assert "holds something other than a lab (thesis.tex)" in refused.stderr
     assert run(LabState(tmp_path), "down").returncode == 0
     assert (tmp_path / "thesis.tex").exists()
 
