@@ -48,6 +48,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.search.constru
     construct,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
+from ansible_collections.wattwise.kube.plugins.module_utils.power.search.large_neighbourhood_search import (
+    search_neighbourhoods,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.load_search import (
     search_by_loads,
 )
@@ -77,10 +80,10 @@ _SEARCH_ROUNDS = 2000
 _MOST_NODES_FOR_A_MODEL = 100
 # Approximate number of node classes in the relaxation.
 _NODE_CLASSES = 100
-# If the gap stays above this share of the added watts, other numbers of node classes are tried.
-# Each leads to another start, and the best one is known only at the end.
+# Searches for other starts and in neighbourhoods end at this share of the added watts.
 _GOOD_GAP = 0.003
-_OTHER_NODE_CLASSES = (60, 150, 40, 200, 80, 250, 120, 50)
+# Another number of node classes leads to another start.
+_OTHER_NODE_CLASSES = 60
 _RESTARTED_NODES_PER_SECOND = 150
 # Gap tolerance of HiGHS as a share of the added watts; 0 in models of few columns.
 _OPEN_GAP = 0.0002
@@ -121,21 +124,14 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     best = _start(problem, relaxation, limits)
     bound = _bound(bounds, best, relaxation, limits)
     prices = None if relaxation is None else relaxation.pod
-    for node_classes in _OTHER_NODE_CLASSES[: _restarts(problem, limits)]:
-        if _is_good(best, bound) or limits.expired():
-            break
-        relaxation = _relaxed(bounds, node_classes, problem.count, limits)
-        if relaxation is not None:
-            found = _start(problem, relaxation, limits)
-            same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
-            best = max(best, found, key=Assignment.rank)
-            other = _bound(bounds, best, relaxation, limits)
-            bound = max(bound, other) if same_pods else other
+    if _has_time_for_another_start(problem, limits) and not _is_good(best, bound):
+        best, bound = _started_again(bounds, best, bound, limits)
     if prices is not None and not _is_good(best, bound):
         best = _dealt_out_anew(bounds, best, prices, limits)
     proven = is_proof(best, bound)
     if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
         best, bound = _improved_by_loads(best, bound, limits)
+        best = _searched_in_neighbourhoods(bounds, best, bound, limits)
         proven = is_proof(best, bound)
     if not proven:
         model = _whole_model(bounds, best, limits)
@@ -143,6 +139,20 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
             return _solve_whole(bounds, model, best, bound, limits)
     stopped_by = _stopped_by(proven, limits, otherwise="completed")
     return Answer(best, bound, proven, "local_search", stopped_by)
+
+
+def _started_again(
+    bounds: LowerBounds, best: Assignment, bound: float, limits: Limits
+) -> tuple[Assignment, float]:
+    """The better of this assignment and of another start, with the better bound."""
+    relaxation = _relaxed(bounds, _OTHER_NODE_CLASSES, bounds.problem.count, limits)
+    if relaxation is None:
+        return best, bound
+    found = _start(bounds.problem, relaxation, limits)
+    same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
+    best = max(best, found, key=Assignment.rank)
+    other = _bound(bounds, best, relaxation, limits)
+    return best, max(bound, other) if same_pods else other
 
 
 def _dealt_out_anew(
@@ -161,6 +171,14 @@ def _dealt_out_anew(
 def _improved_by_loads(best: Assignment, bound: float, limits: Limits) -> tuple[Assignment, float]:
     found, watts = search_by_loads(best, bound, limits)
     return _bindable(found, best, limits), watts
+
+
+def _searched_in_neighbourhoods(
+    bounds: LowerBounds, best: Assignment, bound: float, limits: Limits
+) -> Assignment:
+    enough = bound + _GOOD_GAP * _added(best)
+    found = search_neighbourhoods(best, bounds.functions, enough, limits)
+    return best if found is best else _bindable(found, best, limits)
 
 
 def _relaxed(
@@ -182,8 +200,9 @@ def _bound(
     return bound_with(bounds, best, prices)
 
 
-def _restarts(problem: Problem, limits: Limits) -> int:
-    return int(limits.seconds * _RESTARTED_NODES_PER_SECOND / max(len(problem.instance.nodes), 1))
+def _has_time_for_another_start(problem: Problem, limits: Limits) -> bool:
+    most_nodes = limits.seconds * _RESTARTED_NODES_PER_SECOND
+    return len(problem.instance.nodes) <= most_nodes and not limits.expired()
 
 
 def _is_good(best: Assignment, bound: float) -> bool:

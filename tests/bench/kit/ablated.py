@@ -72,8 +72,8 @@ def _none(*_arguments: object) -> None:
     return None
 
 
-def _zero(*_arguments: object) -> int:
-    return 0
+def _no(*_arguments: object) -> bool:
+    return False
 
 
 LOCAL_SEARCH = "power.search.local_search"
@@ -89,7 +89,9 @@ STAGES: dict[str, SolverStage] = {
             "power/search/construction.py",
         ),
     ),
-    "starts from other node classes": SolverStage(OPTIMAL, "_restarts", _zero),
+    "another start, from other node classes": SolverStage(
+        OPTIMAL, "_has_time_for_another_start", _no
+    ),
     "moves": SolverStage(LOCAL_SEARCH, "Moves", _NoSteps),
     "exchanges": SolverStage(LOCAL_SEARCH, "Exchanges", _NoSteps),
     "exchanges of one for several": SolverStage(LOCAL_SEARCH, "_NUMBERS", (1,)),
@@ -111,6 +113,18 @@ STAGES: dict[str, SolverStage] = {
             "power/search/pattern_knapsack.py",
             "solving/growing_model.py",
         ),
+    ),
+    "large neighbourhood search": SolverStage(
+        OPTIMAL,
+        "search_neighbourhoods",
+        _first,
+        ("power/search/large_neighbourhood_search.py",),
+    ),
+    "fewest awake nodes": SolverStage(
+        "power.bounds.relaxation",
+        "_Builder.keeps_too_few_awake",
+        _no,
+        ("power/bounds/awake_nodes.py",),
     ),
     "two-node re-optimisation and its bound": SolverStage(
         OPTIMAL,

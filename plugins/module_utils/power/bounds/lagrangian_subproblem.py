@@ -45,7 +45,8 @@ class Prices:
 
     A piece is a node with a part of its curve: from ``low`` to ``high`` microcores of its whole
     use. The pieces of a node together cover its range; they are in the order of the nodes. Prices
-    of resources are never negative.
+    of resources are never negative. ``awake`` are watts for each node that could sleep and does not;
+    this price is never negative either.
     """
 
     pod: Floats
@@ -53,6 +54,7 @@ class Prices:
     low: Floats
     high: Floats
     resource: Floats
+    awake: float = 0.0
 
     def of(self, pieces: Integers) -> Prices:
         """The prices of some pieces."""
@@ -62,6 +64,7 @@ class Prices:
             self.low[pieces],
             self.high[pieces],
             self.resource[pieces],
+            self.awake,
         )
 
     def with_resource(self, resource: Floats) -> Prices:
@@ -209,4 +212,5 @@ def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
         numpy.repeat([low for low, _high in ends], sizes)[order],
         numpy.repeat([high for _low, high in ends], sizes)[order],
         numpy.repeat(resource.reshape(len(awake), len(problem.resources)), sizes, axis=0)[order],
+        relaxation.awake,
     )

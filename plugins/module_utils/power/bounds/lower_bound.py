@@ -14,6 +14,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.awake_nodes import (
+    fewest_awake,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     LagrangianSubproblem,
     Prices,
@@ -59,9 +62,10 @@ class LowerBounds:
         The given number of pods, of any groups, are on unpriced nodes.
         """
         loads = self._subproblem.solve(prices, placed)
-        awake = self._of_nodes(prices, loads.least)
+        awake = self._of_nodes(prices, loads.least) - prices.awake * self.problem.costs.sleeper
         least = self._or_asleep(awake, prices.pod, placed)
-        return self._total(least, prices.pod, placed, unpriced_pods)
+        needed = prices.awake * fewest_awake(self.problem, placed)
+        return self._total(least, prices.pod, placed, unpriced_pods) + needed
 
     def _total(
         self, of_nodes: Floats, pod_price: Floats, placed: Integers, unpriced_pods: int

@@ -16,6 +16,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.awake_nodes import (
+    fewest_awake,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
     NodeClass,
 )
@@ -40,6 +43,7 @@ if t.TYPE_CHECKING:
 
 # A pod more is worth more than any node's watts, one of a higher priority ten times that.
 _PRIORITY_FACTOR = 10.0
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """Price of one pod of each group, and loads of the node classes."""
+    """Price of one pod of each group, and loads of the node classes.
+
+    ``awake`` is the price of an awake node that could sleep, because so many must be awake.
+    """
 
     node_classes: t.Sequence[NodeClass]
     pod: Floats
+    awake: float
     shares: tuple[Share, ...]
 
 
@@ -86,6 +94,7 @@ class _Builder:
         self.model = LinearModel()
         self.pieces: list[_Piece] = []
         self.group_rows: list[int] = []
+        self.awake_row: int | None = None
         watts = float(problem.costs.heights.max(initial=0.0)) + problem.costs.standby_watts
         preference = problem.preference
         if preference is not None:
@@ -167,6 +176,20 @@ class _Builder:
             use.append((segment, -1.0))
         model.equal(use, 0.0)
 
+    def keeps_too_few_awake(self, solution: Solution) -> bool:
+        """Whether fewer nodes are awake than the pods need; then a row forbids that."""
+        sleeper = self.problem.costs.sleeper
+        awake = [
+            piece.nodes
+            for piece in self.pieces
+            if piece.run is not None and sleeper[self.node_classes[piece.node_class].middle]
+        ]
+        fewest = fewest_awake(self.problem, self.most)
+        if not awake or sum(solution.values[column] for column in awake) >= fewest - _ROUNDING:
+            return False
+        self.awake_row = self.model.at_least([(column, 1.0) for column in awake], fewest)
+        return True
+
     def _add_groups(self) -> None:
         model = self.model
         by_group: list[list[tuple[int, float]]] = [[] for _group in self.problem.groups]
@@ -185,9 +208,9 @@ class _Builder:
     def read(self, solution: Solution) -> Relaxation:
         """Shares and prices from the solution."""
         pod = numpy.array([solution.duals[row] for row in self.group_rows], dtype=float)
-        return Relaxation(
-            self.node_classes, pod, tuple(self._share(piece, solution) for piece in self.pieces)
-        )
+        awake = 0.0 if self.awake_row is None else max(solution.duals[self.awake_row], 0.0)
+        shares = tuple(self._share(piece, solution) for piece in self.pieces)
+        return Relaxation(self.node_classes, pod, awake, shares)
 
     def _share(self, piece: _Piece, solution: Solution) -> Share:
         pods = numpy.zeros(len(self.problem.groups))
@@ -205,6 +228,8 @@ def relax(
     builder = _Builder(problem, node_classes, most)
     builder.build()
     solution = solve(builder.model, limits)
+    if solution.is_optimal and builder.keeps_too_few_awake(solution):
+        solution = solve(builder.model, limits)
     if not solution.is_optimal or not solution.duals:
         return None
     return builder.read(solution)

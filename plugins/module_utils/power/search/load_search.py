@@ -34,7 +34,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
-_ROUNDS_PER_SECOND = 1.0
+# Walks of a round, in steps, for each second of the time limit.
+_STEPS_PER_SECOND = 4000
 _STEPS = 1000
 _STEPS_FOR_A_NODE = 100
 _ENOUGH_WATTS = PROOF_TOLERANCE_WATTS / 2
@@ -57,7 +58,7 @@ def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
     steps = _STEPS + _STEPS_FOR_A_NODE * len(problem.instance.nodes)
     best, at = start, cost_of(start)
     wanted: tuple[int, ...] = ()
-    for number in range(1 + int(limits.seconds * _ROUNDS_PER_SECOND)):
+    for number in range(1 + int(limits.seconds * _STEPS_PER_SECOND / steps)):
         walk.save(steps, at - bound - _ENOUGH_WATTS)
         found = Assignment(problem, walk.counts())
         best, at = max(best, found, key=Assignment.rank), cost_of(found)

@@ -41,8 +41,8 @@ _MOST_ROUNDS = 10
 # The first patterns are the best ones at the given prices, and at some prices around them.
 _FIRST_PRICES = 4
 _SPREAD_OF_PRICES = 0.02
-# The program's own prices jump about; patterns for means with former ones better it in the end.
-_WEIGHT_OF_FORMER_PRICES = 0.5
+# Prices of the program stay within this share of the given ones.
+_PRICE_BOX = 0.05
 # Less than this share of a resource never binds.
 _SCARCE = 0.8
 _PART = 1e-9
@@ -53,10 +53,10 @@ def deal_out_anew(
 ) -> Integers | None:
     """Counts (G, N) that place the pods of ``start``, or nearly all of them, for fewer watts.
 
-    ``pod_price`` are watts for a pod of each group, such as a relaxation's. None if no resource is
-    scarce, or too few pods may move freely. Pods with rules keep their nodes.
+    ``pod_price`` are good prices of a pod of each group in watts: a relaxation's. None if no
+    resource is scarce, or too few pods may move freely. Pods with rules keep their nodes.
     """
-    pool = _Pool.of(start, functions)
+    pool = _Pool.of(start, functions, pod_price)
     if pool is None:
         return None
     random = numpy.random.default_rng(limits.seed)
@@ -65,24 +65,23 @@ def deal_out_anew(
             return None
         noise = random.normal(0.0, _SPREAD_OF_PRICES if number else 0.0, len(pod_price))
         pool.add_best(pod_price * (1.0 + noise))
-    found, weight = None, _WEIGHT_OF_FORMER_PRICES
+    found = None
     for _round in range(_MOST_ROUNDS):
         optimum = pool.model.solve(limits)
         if optimum is None:
             break
         found = optimum
-        pod_price = weight * pod_price + (1.0 - weight) * pool.pod_prices(optimum)
-        if not pool.add_best(pod_price):
-            if not weight:
-                break
-            weight = 0.0
+        if not pool.add_best(pool.pod_prices(optimum)):
+            break
     return None if found is None else pool.rounded(found)
 
 
 class _Pool:
     """The patterns known so far, each a column of the program."""
 
-    def __init__(self, start: Assignment, knapsack: PatternKnapsack, fixed: Integers) -> None:
+    def __init__(
+        self, start: Assignment, knapsack: PatternKnapsack, fixed: Integers, pod_price: Floats
+    ) -> None:
         self._start, self._knapsack, self._fixed = start, knapsack, fixed
         problem = start.problem
         self._fixed_use: Integers = fixed.T @ problem.use
@@ -93,14 +92,28 @@ class _Pool:
         nodes = range(problem.limit.shape[1])
         self._node_rows = [self.model.row(1.0, 1.0) for _node in nodes]
         self._group_rows = [self.model.row(float(each), math.inf) for each in self._wanted]
+        self._box_columns = self._add_box(pod_price)
         self._known: set[tuple[int, bytes]] = set()
         self._columns: list[tuple[int, Integers]] = []
         everywhere = start.all_nodes
         self._add(everywhere, numpy.ascontiguousarray((start.counts - fixed).T))
         self._add(everywhere, numpy.zeros_like(start.counts.T))
 
+    def _add_box(self, pod_price: Floats) -> int:
+        """Let the program buy and sell single pods near the given prices; return the columns.
+
+        Its prices of pods then stay in a box around the given ones. Without the box they jump, and
+        most patterns for them are useless (Marsten, Hogan and Blankenship, The Boxstep method for
+        large-scale optimization, 1975).
+        """
+        for row, price in zip(self._group_rows, pod_price.tolist()):
+            width = _PRICE_BOX * abs(price)
+            self.model.column(price + width, [(row, 1.0)])
+            self.model.column(width - price, [(row, -1.0)])
+        return 2 * len(self._group_rows)
+
     @classmethod
-    def of(cls, start: Assignment, functions: NodeFunctions) -> _Pool | None:
+    def of(cls, start: Assignment, functions: NodeFunctions, pod_price: Floats) -> _Pool | None:
         problem = start.problem
         movable = problem.freely_movable
         # A pod on an unpriced node would cost too much for any program to be accurate.
@@ -115,7 +128,7 @@ class _Pool:
         limit = numpy.where(movable[:, None] & problem.costs.priced, problem.limit, 0)
         fleet = Fleet(free, limit, problem.request, problem.use)
         knapsack = PatternKnapsack(fleet, functions, int(shares.argmax()))
-        return cls(start, knapsack, fixed)
+        return cls(start, knapsack, fixed, pod_price)
 
     def pod_prices(self, optimum: Optimum) -> Floats:
         return numpy.array(optimum.duals)[self._group_rows]
@@ -157,9 +170,9 @@ class _Pool:
 
     def rounded(self, optimum: Optimum) -> Integers:
         """The pattern of the largest fraction on each node, largest first, while pods are left."""
+        patterns = optimum.values[self._box_columns :]
         parts = sorted(
-            ((part, column) for column, part in enumerate(optimum.values) if part > _PART),
-            reverse=True,
+            ((part, column) for column, part in enumerate(patterns) if part > _PART), reverse=True
         )
         counts, left = self._fixed.copy(), self._wanted.copy()
         done: set[int] = set()

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.awake_nodes import (
+    fewest_awake,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
     Prices,
     prices_of,
@@ -98,6 +103,7 @@ def random_prices(problem: Problem, source: numpy.random.Generator) -> Prices:
         low=ends[:, :-1].ravel(),
         high=ends[:, 1:].ravel(),
         resource=numpy.maximum(source.normal(0, 1e-7, (3 * nodes, problem.free.shape[1])), 0),
+        awake=max(0.0, source.normal(0, 40)),
     )
 
 
@@ -116,6 +122,30 @@ def test_relaxed_prices_make_a_better_bound_than_one_price(pattern: Pattern) -> 
     prices = bounds.tighten(prices_of(problem, relaxed(problem, 100)), problem.count)
     one_price = bounds.with_one_price(problem.count, 0)
     assert bounds.at(prices, problem.count, 0) >= one_price - 1e-3
+
+
+def test_whole_nodes_that_must_be_awake_lift_the_bound() -> None:
+    """With 1,000 pods and 110 slots a node, ten nodes are awake; the relaxation wakes 9.1."""
+    problem = problem_of(placement_task(1, Size(100, 1000, 0.2, pattern="power_off")))
+    assert fewest_awake(problem, problem.count) == 10
+    bounds, relaxation = LowerBounds(problem), relaxed(problem, 100)
+    awake = sum(share.nodes for share in relaxation.shares if share.run is not None)
+    assert awake == pytest.approx(10)
+    prices = bounds.tighten(prices_of(problem, relaxation), problem.count)
+    without = dataclasses.replace(prices, awake=0.0)
+    idle = Assignment(problem).watts()
+    added = bounds.at(prices, problem.count, 0) - idle
+    assert added > 1.01 * (bounds.at(without, problem.count, 0) - idle)
+
+
+def test_nodes_that_never_sleep_hold_pods_first() -> None:
+    task = placement_task(1, Size(12, 60, 0.2, pattern="power_off"))
+    problem = problem_of(task)
+    assert fewest_awake(problem, problem.count) == 1
+    assert fewest_awake(problem, 0 * problem.count) == 0
+    assert fewest_awake(problem, 10_000 * problem.count) == 12
+    problem = problem_of({**task, "allow_power_off": False})
+    assert fewest_awake(problem, 10_000 * problem.count) == 0
 
 
 def test_fewer_clusters_than_nodes_still_make_a_good_bound_and_a_feasible_start() -> None:

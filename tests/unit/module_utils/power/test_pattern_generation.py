@@ -10,9 +10,14 @@ import math
 import random
 
 import numpy
+import numpy.typing as npt
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import optimal, placement
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
+    find_node_classes,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import relax
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
     NodeFunctions,
@@ -53,6 +58,13 @@ def start_of(problem: Problem) -> Assignment:
     return found
 
 
+def relaxed_prices(problem: Problem) -> npt.NDArray[numpy.float64]:
+    node_classes = find_node_classes(problem, node_functions(problem), 100)
+    relaxation = relax(problem, node_classes, problem.count, Limits(10.0))
+    assert relaxation is not None
+    return relaxation.pod
+
+
 def test_a_pattern_is_worth_the_most_that_a_node_can_earn() -> None:
     """With a single price of a core, the knapsack leaves nothing open: all numbers are tried."""
     source = random.Random(7)
@@ -87,7 +99,7 @@ def test_the_same_pods_are_dealt_out_for_fewer_watts(seed: int) -> None:
     parameters = placement_task(seed, MEMORY_BINDS)
     problem = problem_of(parameters)
     start = start_of(problem)
-    prices = start.watts() / problem.count.sum() * problem.use / problem.use.mean()
+    prices = relaxed_prices(problem)
     counts = deal_out_anew(start, node_functions(problem), prices, Limits(20.0))
     assert counts is not None
     found = Assignment(problem, counts)
@@ -120,7 +132,7 @@ def test_pods_with_rules_and_pods_on_unpriced_nodes_stay_where_they_are() -> Non
     )
     node = int(start.counts[group, :-1].nonzero()[0][0])
     start.place(group, node, -1)
-    prices = numpy.array([use / 1e5 for use in problem.use.tolist()])
+    prices = relaxed_prices(problem)
     counts = deal_out_anew(start, node_functions(problem), prices, Limits(20.0))
     assert counts is not None
     assert (counts[apart] == start.counts[apart]).all()
@@ -148,7 +160,7 @@ def test_an_answer_where_memory_binds_is_better_for_it(monkeypatch: pytest.Monke
     # HiGHS gets no fleet of this size, which would take longer.
     parameters = placement_task(0, Size(110, 1100, 0.5, 12, "rows", "memory"))
     parameters["time_limit"] = 4
-    monkeypatch.setattr(optimal, "_OTHER_NODE_CLASSES", ())
+    monkeypatch.setattr(optimal, "_has_time_for_another_start", lambda *_given: False)
     with_it = place(parameters)
     assert violations(parameters, with_it) == []
     monkeypatch.setattr(optimal, "deal_out_anew", lambda *_given: None)

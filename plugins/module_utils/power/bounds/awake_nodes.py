@@ -1,0 +1,34 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The fewest nodes that must stay awake to hold the placed pods.
+
+The linear relaxation wakes parts of nodes. If ten nodes are awake, rounding up to whole nodes is
+worth several per cent of the watts.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+
+
+def fewest_awake(problem: Problem, placed: Integers) -> int:
+    """Nodes that could sleep, but must host workload among ``placed[g]`` pods of each group.
+
+    Each resource gives a number: that of the nodes with the most of it. The largest number counts.
+    """
+    sleeper = problem.costs.sleeper
+    free = numpy.maximum(problem.free, 0)
+    workload = numpy.where(problem.is_workload, placed, 0)
+    lacking = workload @ problem.request - free[~sleeper].sum(axis=0)
+    if not (lacking > 0).any():
+        return 0
+    most_free_first = -numpy.sort(-free[sleeper], axis=0)
+    too_few = numpy.cumsum(most_free_first, axis=0) < lacking
+    return min(int(too_few.sum(axis=0).max()) + 1, int(sleeper.sum()))

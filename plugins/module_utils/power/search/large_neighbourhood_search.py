@@ -1,0 +1,103 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Large neighbourhood search: HiGHS places the pods of a few nodes anew, again and again.
+
+Moves and exchanges change two nodes at a time. Where memory binds or nodes may sleep, fewer watts
+often need changes on several nodes at once (Shaw, Using constraint programming and local search
+methods to solve vehicle routing problems, 1998).
+"""
+
+from __future__ import annotations
+
+import random
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import cost_of
+from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
+    PlacementModel,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
+    NodeFunctions,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+
+if t.TYPE_CHECKING:
+    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+
+
+# Nodes of a neighbourhood. More nodes would take HiGHS several times as long.
+_NODES = 8
+# On an idle core this takes less than half of the time limit.
+_NEIGHBOURHOODS_PER_SECOND = 3
+_BRANCHING_NODES = 30
+# Smaller gains cost more time than they are worth.
+_LEAST_GAIN_WATTS = 0.02
+
+
+def search_neighbourhoods(
+    start: Assignment, functions: NodeFunctions, enough: float, limits: Limits
+) -> Assignment:
+    """An assignment of the same pods that costs no more; the search ends at ``enough`` watts.
+
+    Nodes with pods that have rules stay as they are.
+    """
+    problem = start.problem
+    movable = problem.freely_movable
+    ruled = (start.counts[~movable] > 0).any(axis=0)
+    open_nodes = _efficient_first(functions, (problem.costs.priced & ~ruled).nonzero()[0])
+    size = min(_NODES, len(open_nodes))
+    if size < 2:
+        return start
+    chance = random.Random(limits.seed)
+    best, cost = start, cost_of(start)
+    for _number in range(int(limits.seconds * _NEIGHBOURHOODS_PER_SECOND)):
+        if cost <= enough or limits.expired():
+            break
+        nodes = _neighbourhood(best, open_nodes, size, chance)
+        counts = _placed_anew(best, functions, nodes, limits)
+        if counts is None:
+            continue
+        found = Assignment(problem, counts)
+        if cost_of(found) < cost - _LEAST_GAIN_WATTS and found.is_feasible():
+            best, cost = found, cost_of(found)
+    return best
+
+
+def _efficient_first(functions: NodeFunctions, nodes: Integers) -> list[int]:
+    """The nodes by their watts for a core at full load."""
+    cores = numpy.maximum(functions.added[nodes, -1], 1e-9)
+    order = numpy.argsort(functions.watts[nodes, -1] / cores, kind="stable")
+    return [int(node) for node in nodes[order]]
+
+
+def _neighbourhood(
+    best: Assignment, open_nodes: t.Sequence[int], size: int, chance: random.Random
+) -> list[int]:
+    """Half of the nodes have pods of this placement; the others are mostly efficient ones."""
+    loaded = [node for node in open_nodes if best.pods[node]]
+    nodes = set(chance.sample(loaded, min(size // 2, len(loaded))))
+    while len(nodes) < size:
+        nodes.add(open_nodes[int(len(open_nodes) * chance.random() ** 2)])
+    return sorted(nodes)
+
+
+def _placed_anew(
+    best: Assignment, functions: NodeFunctions, nodes: t.Sequence[int], limits: Limits
+) -> Integers | None:
+    """Counts (G, N) with the pods of these nodes placed anew; None without a solution."""
+    pods = best.counts[:, nodes].sum(axis=1)
+    if not pods.any():
+        return None
+    model = PlacementModel(best.problem, functions, nodes, pods)
+    for group in pods.nonzero()[0].tolist():
+        model.model.at_least(model.placed_in([group]), int(pods[group]))
+    model.minimize_cost()
+    solution = model.solve(limits, _BRANCHING_NODES, _LEAST_GAIN_WATTS)
+    if not solution.values:
+        return None
+    counts = best.counts.copy()
+    counts[:, nodes] = model.counts(solution)[:, nodes]
+    return counts if (counts.sum(axis=1) == best.counts.sum(axis=1)).all() else None
