@@ -455,14 +455,14 @@ def generated_in_mass(session: nox.Session) -> None:
 
 @gate("test-deep")
 def cores(session: nox.Session) -> None:
-    """All sanity tests on all files, with the locked ansible-core and the two others."""
+    """All sanity tests of shipped code, with the locked ansible-core and the two others."""
     interpreters = ansible_test_home.interpreter_folders()
-    run_sanity(session, TOOLS, interpreters, tuple(session.posargs))
+    run_sanity(session, TOOLS, interpreters, (*USED, *session.posargs))
     for core in other_cores.OTHER_CORES:
         found = core_environment(session, core)
         if found is not None:
             # pep8 of 2.18 refuses the formatter's output; ruff checks style.
-            options = ("--skip-test", "pep8", *session.posargs)
+            options = ("--skip-test", "pep8", *USED, *session.posargs)
             run_sanity(session, found.tools, interpreters, options)
 
 

@@ -27,10 +27,17 @@ def small_fleet(stage: Stage) -> Row:
 
 
 def whole_fleet(stage: Stage) -> Row:
-    return _whole_job(stage, FLEET, place_seconds=14.0, site_seconds=30.0)
+    return _whole_job(stage, FLEET, place_seconds=14.0, site_seconds=30.0, binding_seconds=35.0)
 
 
-def _whole_job(stage: Stage, size: Size, place_seconds: float, site_seconds: float) -> Row:
+def _whole_job(
+    stage: Stage,
+    size: Size,
+    place_seconds: float,
+    site_seconds: float,
+    binding_seconds: float | None = None,
+) -> Row:
+    """With `binding_seconds`, bindings have that target and kube-scheduler's time as another."""
     job = main_job(stage, size)
     site = [play(stage, job.hall, "site", job.run_dir) for _run in stage.runs(2)]
     place = [play(stage, job.hall, "place", job.run_dir) for _run in stage.runs(3)]
@@ -41,6 +48,7 @@ def _whole_job(stage: Stage, size: Size, place_seconds: float, site_seconds: flo
     place_cpu = [run.usage.cpu_seconds for run in place]
     every = (job.installed, job.placed, *site, *place)
     peer = "kube-scheduler binds the same pods"
+    within = None if binding_seconds is None else at_most(binding_seconds)
     return Row(
         title=f"The main job on {nodes:,} nodes with {job.pods:,} pods",
         work=(
@@ -53,13 +61,13 @@ def _whole_job(stage: Stage, size: Size, place_seconds: float, site_seconds: flo
         metrics=[
             metric("`site`, empty cluster", "s", [job.installed.usage.seconds]),
             metric("`site`, pods waiting", "s", [job.placed.usage.seconds]),
-            metric("binding the pods", "s", [job.binding_seconds], at_most(35)),
+            metric("binding the pods", "s", [job.binding_seconds], within),
             metric(peer, "s", [job.scheduler_seconds]),
             ratio(
                 "kube-scheduler's time to ours",
                 [job.scheduler_seconds],
                 [job.binding_seconds],
-                at_least(1),
+                within and at_least(1),
             ),
             metric(
                 "`site`, nothing to do",

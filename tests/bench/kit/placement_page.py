@@ -37,12 +37,11 @@ and `spread` is kube-scheduler's. Repeat it with `make bench ARGS={ROW}`.
 POSSIBLE = """## Largest possible savings
 
 No placement of the same pods adds fewer watts than the lower bound. A scheduler's distance from the
-bound is therefore the most that any placer could save against it. Where that distance is smaller
-than the target of 4 % fewer added watts (20 % where nodes may sleep), no placer reaches the target,
-and the scheduler's answer is nearly optimal itself. Such fleets have cheapest watts that do not
-depend on earlier pods: a load that fills the cheap servers in any order, or a fleet of few types.
-Fleets with more to save have bent curves, so that the first pod on a node is dearer than the next,
-requests that are cut to whole watts, or nodes that may sleep.
+bound is therefore the most that any placer could save against it. Where that distance is small, the
+scheduler's answer is nearly optimal itself. Such fleets have cheapest watts that do not depend on
+earlier pods: a load that fills the cheap servers in any order, or a fleet of few types. Fleets with
+more to save have bent curves, so that the first pod on a node is dearer than the next, requests
+that are cut to whole watts, or nodes that may sleep.
 """
 
 
@@ -71,19 +70,7 @@ def _weakest(runs: Sequence[FleetRun]) -> Iterator[str]:
     yield f"- {slowest.ours.seconds:.1f} s: {slowest.size.title}."
     left = [run for run in runs if run.ours.unplaced]
     yield f"- Pods without a node: on {len(left)} of {len(runs)} fleets."
-    for peer in PEERS[:2]:
-        pairs = [(run, saved) for run in runs if (saved := run.saved(peer)) is not None]
-        below = [run for run, saved in pairs if saved < _target(run)]
-        hopeless = [run for run in below if (run.savable(peer) or 0.0) < _target(run)]
-        yield (
-            f"- Against `{peer}` the savings are below the target on {len(below)} of {len(pairs)} "
-            f"fleets; on {len(hopeless)} of these the lower bound rules the target out."
-        )
     yield ""
-
-
-def _target(run: FleetRun) -> float:
-    return 20.0 if run.size.pattern == "power_off" else 4.0
 
 
 def _possible(runs: Sequence[FleetRun]) -> Iterator[str]:
