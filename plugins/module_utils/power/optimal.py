@@ -9,7 +9,9 @@ search improves. Small tasks are then solved by HiGHS as a whole.
 
 from __future__ import annotations
 
+import math
 import typing as t
+from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
     PROOF_TOLERANCE_WATTS,
@@ -118,21 +120,49 @@ def solve(problem: Problem, limits: Limits) -> Answer:
     return Answer(best, lower_bound, proven, answer.method, stopped_by)
 
 
+@dataclass
+class _Incumbent:
+    """The best assignment so far, and a lower bound for the pods that it places."""
+
+    bounds: LowerBounds
+    limits: Limits
+    relaxation: Relaxation | None
+    best: Assignment
+    bound: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self.raise_bound(self.relaxation)
+
+    def raise_bound(self, relaxation: Relaxation | None) -> None:
+        self.bound = max(self.bound, _bound(self.bounds, self.best, relaxation, self.limits))
+
+    def offer(self, found: Assignment) -> None:
+        """Take a better assignment. Other pods than before need another bound."""
+        placed = self.best.counts.sum(axis=1)
+        self.best = max(self.best, found, key=Assignment.rank)
+        if (self.best.counts.sum(axis=1) != placed).any():
+            self.bound = -math.inf
+            self.raise_bound(self.relaxation)
+
+    def is_good(self) -> bool:
+        return cost_of(self.best) - self.bound <= _GOOD_GAP * _added(self.best)
+
+    def is_proven(self) -> bool:
+        return is_proof(self.best, self.bound)
+
+
 def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     problem = bounds.problem
     relaxation = _relaxed(bounds, _NODE_CLASSES, problem.count, limits)
-    best = _start(problem, relaxation, limits)
-    bound = _bound(bounds, best, relaxation, limits)
-    prices = None if relaxation is None else relaxation.pod
-    if _has_time_for_another_start(problem, limits) and not _is_good(best, bound):
-        best, bound = _started_again(bounds, best, bound, limits)
-    if prices is not None and not _is_good(best, bound):
-        best = _dealt_out_anew(bounds, best, prices, limits)
-    proven = is_proof(best, bound)
-    if not proven and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
-        best, bound = _improved_by_loads(best, bound, limits)
-        best = _searched_in_neighbourhoods(bounds, best, bound, limits)
-        proven = is_proof(best, bound)
+    incumbent = _Incumbent(bounds, limits, relaxation, _start(problem, relaxation, limits))
+    if not incumbent.is_good() and _has_time_for_another_start(problem, limits):
+        _start_again(incumbent)
+    if not incumbent.is_good() and relaxation is not None:
+        _deal_out_anew(incumbent, relaxation.pod)
+    if not incumbent.is_proven() and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
+        _search_by_loads(incumbent)
+        _search_neighbourhoods(incumbent)
+    best, bound, proven = incumbent.best, incumbent.bound, incumbent.is_proven()
     if not proven:
         model = _whole_model(bounds, best, limits)
         if model is not None and not _is_good_enough(best, bound, model):
@@ -141,44 +171,34 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
     return Answer(best, bound, proven, "local_search", stopped_by)
 
 
-def _started_again(
-    bounds: LowerBounds, best: Assignment, bound: float, limits: Limits
-) -> tuple[Assignment, float]:
-    """The better of this assignment and of another start, with the better bound."""
-    relaxation = _relaxed(bounds, _OTHER_NODE_CLASSES, bounds.problem.count, limits)
-    if relaxation is None:
-        return best, bound
-    found = _start(bounds.problem, relaxation, limits)
-    same_pods = (found.counts.sum(axis=1) == best.counts.sum(axis=1)).all()
-    best = max(best, found, key=Assignment.rank)
-    other = _bound(bounds, best, relaxation, limits)
-    return best, max(bound, other) if same_pods else other
+def _start_again(incumbent: _Incumbent) -> None:
+    """Start from other node classes, which also give another bound."""
+    problem = incumbent.bounds.problem
+    relaxation = _relaxed(incumbent.bounds, _OTHER_NODE_CLASSES, problem.count, incumbent.limits)
+    if relaxation is not None:
+        incumbent.offer(_start(problem, relaxation, incumbent.limits))
+        incumbent.raise_bound(relaxation)
 
 
-def _dealt_out_anew(
-    bounds: LowerBounds, best: Assignment, pod_price: Floats, limits: Limits
-) -> Assignment:
-    """The better of this assignment and of its improvement by column generation."""
-    if best.left().any():
-        return best
-    counts = deal_out_anew(best, bounds.functions, pod_price, limits)
-    if counts is None:
-        return best
-    found = _improved(settled(best.problem, counts), limits)
-    return max(best, found, key=Assignment.rank)
+def _deal_out_anew(incumbent: _Incumbent, pod_price: Floats) -> None:
+    """Column generation, whose rounded solution local search improves."""
+    best, limits = incumbent.best, incumbent.limits
+    counts = deal_out_anew(best, incumbent.bounds.functions, pod_price, limits)
+    if counts is not None:
+        incumbent.offer(_improved(settled(best.problem, counts), limits))
 
 
-def _improved_by_loads(best: Assignment, bound: float, limits: Limits) -> tuple[Assignment, float]:
-    found, watts = search_by_loads(best, bound, limits)
-    return _bindable(found, best, limits), watts
+def _search_by_loads(incumbent: _Incumbent) -> None:
+    best, limits = incumbent.best, incumbent.limits
+    found, incumbent.bound = search_by_loads(best, incumbent.bound, limits)
+    incumbent.offer(_bindable(found, best, limits))
 
 
-def _searched_in_neighbourhoods(
-    bounds: LowerBounds, best: Assignment, bound: float, limits: Limits
-) -> Assignment:
-    enough = bound + _GOOD_GAP * _added(best)
-    found = search_neighbourhoods(best, bounds.functions, enough, limits)
-    return best if found is best else _bindable(found, best, limits)
+def _search_neighbourhoods(incumbent: _Incumbent) -> None:
+    best, limits = incumbent.best, incumbent.limits
+    enough = incumbent.bound + _GOOD_GAP * _added(best)
+    found = search_neighbourhoods(best, incumbent.bounds.functions, enough, limits)
+    incumbent.offer(_bindable(found, best, limits))
 
 
 def _relaxed(
@@ -203,10 +223,6 @@ def _bound(
 def _has_time_for_another_start(problem: Problem, limits: Limits) -> bool:
     most_nodes = limits.seconds * _RESTARTED_NODES_PER_SECOND
     return len(problem.instance.nodes) <= most_nodes and not limits.expired()
-
-
-def _is_good(best: Assignment, bound: float) -> bool:
-    return cost_of(best) - bound <= _GOOD_GAP * _added(best)
 
 
 def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bool:

@@ -29,9 +29,9 @@ if t.TYPE_CHECKING:
 
 
 # Nodes of a neighbourhood. More nodes would take HiGHS several times as long.
-_NODES = 8
+_NODES = 4
 # On an idle core this takes less than half of the time limit.
-_NEIGHBOURHOODS_PER_SECOND = 3
+_NEIGHBOURHOODS_PER_SECOND = 5
 _BRANCHING_NODES = 30
 # Smaller gains cost more time than they are worth.
 _LEAST_GAIN_WATTS = 0.02

@@ -34,8 +34,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
 
 
-# Walks of a round, in steps, for each second of the time limit.
-_STEPS_PER_SECOND = 4000
+# Steps of all walks for each second of the time limit.
+_STEPS_PER_SECOND = 2000
 _STEPS = 1000
 _STEPS_FOR_A_NODE = 100
 _ENOUGH_WATTS = PROOF_TOLERANCE_WATTS / 2
