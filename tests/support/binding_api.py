@@ -52,6 +52,12 @@ def pod(name: str, cpu: str = "1", labels: Json | None = None, **spec: t.Any) ->
     }
 
 
+def _node_of(pod: Json) -> object:
+    """The pod's node; None of a pod with an odd spec, as in the API's field selector."""
+    spec = pod.get("spec")
+    return spec.get("nodeName") if isinstance(spec, dict) else None
+
+
 @dataclass
 class Cluster:
     """The objects; ``hook`` may change them, or answer, before a request is served."""
@@ -118,7 +124,7 @@ class Cluster:
 
     def _pods_of(self, selector: str) -> Reply:
         name = selector.split(",")[0].removeprefix("spec.nodeName=")
-        items = [item for item in self.pods.values() if item["spec"].get("nodeName") == name]
+        items = [item for item in self.pods.values() if _node_of(item) == name]
         return Reply({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
     def _bind(self, item: Json, asked: Asked) -> Reply:

@@ -24,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
@@ -152,7 +153,7 @@ def group_rank(obj: Object) -> int:
 def is_rendered(node_config: Object) -> bool:
     """Whether a NodeConfig was rendered from a template, by this collection or by wao-core."""
     metadata = node_config["metadata"]
-    owners = metadata.get("ownerReferences") or []
+    owners = objects(metadata.get("ownerReferences"))
     return TEMPLATE_LABEL in (metadata.get("labels") or {}) or any(
         owner.get("kind") == "NodeConfigTemplate" for owner in owners
     )
@@ -161,7 +162,7 @@ def is_rendered(node_config: Object) -> bool:
 def template_name(node_config: Object) -> str | None:
     """Name of the template of a rendered NodeConfig; None for others."""
     metadata = node_config["metadata"]
-    for owner in metadata.get("ownerReferences") or []:
+    for owner in objects(metadata.get("ownerReferences")):
         if owner.get("kind") == "NodeConfigTemplate":
             return owner.get("name") or None
     return (metadata.get("labels") or {}).get(TEMPLATE_LABEL)

@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector 
     LabelSelector,
     parse_label_selector,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
@@ -168,9 +169,8 @@ class TemplateSource:
     def owns(self, node_config: Object) -> bool:
         """Whether this NodeConfig was rendered from this template before."""
         metadata = node_config["metadata"]
-        owner = next(
-            (o for o in metadata.get("ownerReferences") or [] if o.get("controller")), None
-        )
+        owners = objects(metadata.get("ownerReferences"))
+        owner = next((each for each in owners if each.get("controller")), None)
         if owner is not None:
             return bool(owner.get("uid") == self.uid)
         return (metadata.get("labels") or {}).get(TEMPLATE_LABEL) == self.label

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
     Migration,
@@ -102,7 +103,7 @@ class Step:
 def is_movable(pod: Object, scheduler_name: str) -> bool:
     """Whether a running pod may be evicted, and its replacement waits for this collection."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    owners = metadata.get("ownerReferences") or []
+    owners = objects(metadata.get("ownerReferences"))
     controller = next((owner.get("kind") for owner in owners if owner.get("controller")), None)
     phase = (pod.get("status") or {}).get("phase") or "Running"
     return (

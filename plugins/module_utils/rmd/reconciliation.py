@@ -177,7 +177,8 @@ def _read_node(node: Object) -> str:
 
 
 def _read_config(config: Object) -> str:
-    """Its key; its selector is checked."""
+    """Its key; its name and its selector are checked."""
+    _text(config["metadata"].get("name"))
     labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
     return _text(key_of(config))
 

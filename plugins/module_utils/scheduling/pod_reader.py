@@ -142,6 +142,8 @@ def read_pod(
     """A pod to place. Raises InvalidField for values that no API server accepts."""
     namespace, name = identity(pod)
     metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
+    if not spec:
+        raise InvalidField("spec", "is missing")
     requests = effective_requests(spec)
     priority = spec.get("priority")
     shape = Shape(

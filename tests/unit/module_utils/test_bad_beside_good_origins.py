@@ -240,6 +240,11 @@ def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[s
     return {"machines": told_machines, "models": told(example)}, results
 
 
+def lacks_credential(result: list[list[Object]]) -> bool:
+    _models, _model_errors, _predictions, errors = result
+    return [error["reason"] for error in errors] == ["credential"]
+
+
 def told(example: Example) -> Granted:
     return {
         (base64.b64decode(header.split()[1]).decode().partition(":")[2], number)
@@ -264,6 +269,7 @@ def test_a_password_reaches_only_servers_that_may_have_it(
         good, odd = {"good-0", "good-1"}, {"odd-0", "odd-1", "odd-2", "odd-3"}
         for name in sorted(good):
             example.add(name, functools.partial(canonical, servers))
+        of_good = set(example.together)
         for name in sorted(odd):
             example.add(name, functools.partial(spelled, source, servers))
         with bounded():
@@ -273,5 +279,8 @@ def test_a_password_reaches_only_servers_that_may_have_it(
             alone, expected = run(example, good, tmp_path)
         arrived += len(alone["machines"]) + len(alone["models"])
         assert alone["machines"] <= received["machines"], f"seed {seed}"
-        assert {name: results[name] for name in good} == expected, f"seed {seed}"
+        for name in good:
+            # A NodeConfig of its namespace may name the origin that a machine names without right.
+            is_helped = example.together > of_good and lacks_credential(expected[name])
+            assert results[name] == expected[name] or is_helped, f"seed {seed}"
     assert arrived > len(tried) // 2

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest, identity
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
@@ -96,5 +97,5 @@ def _members(
 
 def _is_owned(obj: Object, owner_kinds: frozenset[str]) -> bool:
     """Whether an expected owner owns the object; a user's copy has the label but no such owner."""
-    owners = obj["metadata"].get("ownerReferences") or []
-    return any(owner["kind"] in owner_kinds for owner in owners)
+    owners = objects(obj["metadata"].get("ownerReferences"))
+    return any(owner.get("kind") in owner_kinds for owner in owners)

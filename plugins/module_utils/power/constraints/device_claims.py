@@ -24,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import node_name
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
@@ -137,7 +138,7 @@ def read_claims(
     book = ClaimBook()
     book.findings += _without_group(device_objects)
     for group, name in FIELDS.items():
-        asking = [pod for pod in pods if pod["spec"].get(name)]
+        asking = [pod for pod in pods if member(pod, "spec", name)]
         objects = [item for item in device_objects if _group(item) == group]
         if asking and objects:
             subject = Subject("DeviceObjects", group)

@@ -8,13 +8,16 @@ A running pod takes room in any case, so it is compared with a valid pod of the 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
 import random
 import re
+import sys
 import tempfile
 import typing as t
+from collections.abc import Iterator
 
 import pytest
 
@@ -84,9 +87,21 @@ def test_a_waiting_pod_that_is_refused_changes_nothing_for_others(seed: int) -> 
     assert json.dumps(result, sort_keys=True) == without(strategy)
 
 
+@contextlib.contextmanager
+def deep_enough() -> Iterator[None]:
+    """Odd values may be nested deeper than Python's stack."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
 def counted(odd: Json, findings: list[Json]) -> Json | None:
     """The valid pod equivalent to an odd one, by the fields that the findings name."""
-    valid = copy.deepcopy(odd)
+    with deep_enough():
+        valid = copy.deepcopy(odd)
     for finding in findings:
         amount = re.fullmatch(
             r"spec\.(?:(containers|initContainers)\[0\]\.)?(resources\.(?:requests|limits)|overhead)"
