@@ -9,6 +9,7 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
     mapping,
@@ -142,7 +143,7 @@ def read_pod(
     """A pod to place. Raises InvalidField for values that no API server accepts."""
     namespace, name = identity(pod)
     metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
-    if not spec:
+    if pod.get("spec") is None:
         raise InvalidField("spec", "is missing")
     requests = effective_requests(spec)
     priority = spec.get("priority")
