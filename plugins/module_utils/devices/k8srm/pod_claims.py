@@ -81,7 +81,7 @@ def _own(pod: Object, label: str, spec: Object, find: Find) -> Object:
     present = find(metadata["namespace"], name)
     if present is not None:
         owners = present["metadata"].get("ownerReferences") or ()
-        if metadata["uid"] not in [owner["uid"] for owner in owners]:
+        if metadata["uid"] not in [owner.get("uid") for owner in owners]:
             raise InvalidInput(
                 f"annotation {ANNOTATION}: the claim {name} exists, but is not of this pod; "
                 "delete it, or give the pod's claim another name"

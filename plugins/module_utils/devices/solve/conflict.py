@@ -49,7 +49,8 @@ def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Co
 def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
     """Irreducible requests of several units that all nodes together cannot satisfy.
 
-    Empty too if counting the capacity of components does not prove it.
+    Empty too if counting the capacity of components does not prove it, as with devices or counters
+    of several nodes.
     """
     claims = tuple(claim for unit in instance.units for claim in unit.claims)
     return _FilterBetween(instance, Unit("", claims), limits).run()

@@ -176,6 +176,21 @@ def test_all_others_get_their_devices_as_without(kind: str, seed: int) -> None:
     assert len(warnings) == (1 if result["findings"] else 0)
 
 
+def test_a_null_among_the_owners_of_a_claim_stops_no_run() -> None:
+    """Reading the names of a pod's claims from their owners ended with an AttributeError."""
+    odd, beside = DRA_ODD["a claim that has its device"]
+    owners = [None, *odd["metadata"]["ownerReferences"]]
+    bad = {**odd, "metadata": {**odd["metadata"], "ownerReferences": owners}}
+    alone, _result, _warnings = run(DRA_GROUP, DRA_GOOD, None)
+    found, answer, [warning] = run(DRA_GROUP, [*DRA_GOOD, *beside], bad)
+    assert written(found, alone.objects) == written(alone, alone.objects)
+    stored = found.objects["/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/odd"]
+    assert stored["status"] == odd["status"]
+    [finding] = answer["findings"]
+    assert (finding["name"], finding["field"]) == ("odd", "metadata.ownerReferences[0]")
+    assert "ResourceClaim default/odd" in warning
+
+
 PROTOTYPE_GROUP = "devmgmtproto.k8s.io"
 ANNOTATION = "wattwise.github.io/device-claims"
 
@@ -335,6 +350,19 @@ def test_what_an_unreadable_claim_of_the_prototype_may_have_is_not_given(
     assert found.objects[prototype_path("deviceclaims", "odd")]["status"] == odd["status"]
     assert {one["name"] for one in answer["findings"]} == {"odd"}
     assert "DeviceClaim default/odd" in warning
+
+
+def test_an_owner_without_uid_of_a_claim_of_the_prototype_stops_no_run() -> None:
+    """Looking for the claim of a pod ended with a KeyError."""
+    odd = device_claim("user-c", driver="o")
+    odd["metadata"]["ownerReferences"] = [{"kind": "Pod"}]
+    user = prototype_pod("user", "odd")
+    user["metadata"]["annotations"] = {ANNOTATION: "[{name: c, driver: o}]"}
+    alone, _result, _warnings = run(PROTOTYPE_GROUP, PROTOTYPE_GOOD, None)
+    found, answer, _warnings = run(PROTOTYPE_GROUP, [*PROTOTYPE_GOOD, ODD_POOL, user], odd)
+    assert written(found, alone.objects) == written(alone, alone.objects)
+    assert "nodeName" not in found.objects["/api/v1/namespaces/default/pods/user"]["spec"]
+    assert "the claim user-c exists, but is not of this pod" in str(answer)
 
 
 def test_a_pool_whose_reservations_cannot_be_read_gives_nothing() -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import assume, event, example, given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import (
@@ -19,8 +19,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Alternative,
     Claim,
+    Counter,
+    Device,
     Instance,
+    Node,
+    Request,
     Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
@@ -43,7 +48,7 @@ from support.device_objects import (
     dra_device,
     resource_slice,
 )
-from support.device_optimum import answers, instances
+from support.device_optimum import Fixed, answers, instances
 from support.device_rules import World, alternatives, search
 from support.examples import examples
 from support.hard_devices import impossible, model, one, pod_with
@@ -203,14 +208,38 @@ def is_possible(instance: Instance) -> bool:
     return any(len(answer) == len(instance.claims) for answer in everything)
 
 
+def is_counted_by_node(instance: Instance) -> bool:
+    """Whether each device and each counter is used from one node only, as counting needs it."""
+    nodes_of_counter: dict[int, set[str]] = {}
+    for device in instance.devices:
+        for counter, _amount in device.consumes:
+            nodes_of_counter.setdefault(counter, set()).update(device.nodes)
+    used_from = [*(device.nodes for device in instance.devices), *nodes_of_counter.values()]
+    return all(len(nodes) == 1 for nodes in used_from)
+
+
+# Partitions of one pool on two nodes, and a claim that no device satisfies.
+SHARED_COUNTER = Instance(
+    tuple(Node(name) for name in ("n0", "n1")),
+    tuple(
+        Device(DRIVER, "n1", f"d{number}", frozenset([f"n{number}"]), consumes=((0, 1),))
+        for number in range(2)
+    ),
+    (Counter(DRIVER, "n1", "gpu", "slots", 4),),
+    (Fixed(()),),
+    (Claim("default", "c0", (Request("r0", (Alternative(0),)),)),),
+    (Unit("u0", (0,)),),
+)
+
+
 @examples(40)
 @given(instances())
+@example(SHARED_COUNTER)
 def test_a_conflict_between_units_is_impossible_and_minimal(instance: Instance) -> None:
     conflict = conflict_between_units(instance, Limits(60))
     needed = {(claim, part.request): part.count for part in conflict for claim in part.claims}
     event("a conflict" if conflict else "none")
-    # Devices usable from several nodes are not counted per node.
-    if all(len(device.nodes) == 1 for device in instance.devices):
+    if is_counted_by_node(instance):
         assert bool(conflict) is not is_possible(instance)
     assert not conflict or not is_possible(only(instance, needed))
     for key, count in needed.items():
