@@ -12,6 +12,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_manifests
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.odd_values import bounded, spoilt
 from support.rmd import RmdDaemons
@@ -93,7 +94,10 @@ class Before:
             **self.daemons.tls,
         }
         with bounded():
-            return reconcile(parameters, Context(check_mode=True))
+            result = reconcile(parameters, Context(check_mode=True))
+        for manifests in (result["node_states"], result["statuses"]):
+            read_manifests(manifests)  # kube_apply writes none of them if it refuses one
+        return result
 
     def beside(self, part: str, bad: t.Any) -> Json:
         """The result with this object among the good ones of a part."""

@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
     objects,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
+    DEFAULT_NAMESPACE,
     Desired,
     Known,
     desired_of,
@@ -202,7 +203,24 @@ def known_of(state: Object | None) -> list[Known]:
     return found
 
 
-def key_of(workload: Object) -> str:
-    """``namespace/name`` of an object."""
-    metadata = workload["metadata"]
-    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+def name_of(obj: Object) -> str:
+    """The name of an object. Raises InvalidField for an unusable one."""
+    return _name(obj["metadata"].get("name"), "metadata.name")
+
+
+def identity_of(obj: Object) -> tuple[str, str]:
+    """Namespace and name of an object. Raises InvalidField for an unusable one."""
+    given = obj["metadata"].get("namespace")
+    namespace = DEFAULT_NAMESPACE if given in (None, "") else _name(given, "metadata.namespace")
+    return namespace, name_of(obj)
+
+
+def key_of(obj: Object) -> str:
+    """``namespace/name`` of an object. Raises InvalidField for an unusable one."""
+    return "/".join(identity_of(obj))
+
+
+def _name(value: t.Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidField(where, f"{shown(value)} is not a name")
+    return value

@@ -63,10 +63,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     Object,
     daemons_of,
     desired_of_manifest,
+    identity_of,
     key_of,
     known_of,
     labels_of,
     managed_of,
+    name_of,
     nodes_of,
     nodes_of_config,
 )
@@ -173,25 +175,19 @@ def _read_node(node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
     if not isinstance(labels, dict):
         raise InvalidField("metadata.labels", f"{shown(labels)} is not an object")
-    return _text(node["metadata"]["name"])
+    return name_of(node)
 
 
 def _read_config(config: Object) -> str:
     """Its key; its name and its selector are checked."""
     _text(config["metadata"].get("name"))
     labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
-    return _text(key_of(config))
+    return key_of(config)
 
 
 def _read_state(state: Object) -> tuple[str, _State]:
-    name = _text(state["metadata"]["name"])[len(STATE_PREFIX) :]
+    name = name_of(state)[len(STATE_PREFIX) :]
     return name, _State(state, managed_of(state), known_of(state))
-
-
-def _text(value: t.Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidField("metadata.name", f"{shown(value)} is not a name")
-    return value
 
 
 @dataclass
@@ -394,7 +390,7 @@ def _read_workload(
     item: Object,
 ) -> _Workload:
     """An RmdWorkload; one with only an unreadable spec is kept with the reason."""
-    uuid = _uuid(item)
+    uuid = uuid_of(*identity_of(item))
     of_pod = is_of_pod(item)
 
     def placed() -> list[str]:
@@ -417,8 +413,3 @@ def _with_daemons(
     """The nodes: selected ones need a daemon, named ones do not."""
     is_selected = bool((workload.get("spec") or {}).get("nodeSelector"))
     return [name for name in names if name in daemons or not is_selected]
-
-
-def _uuid(workload: Object) -> str:
-    metadata = workload["metadata"]
-    return uuid_of(metadata.get("namespace") or "", _text(metadata["name"]))

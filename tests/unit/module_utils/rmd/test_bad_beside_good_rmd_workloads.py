@@ -11,7 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from lab.rmd.host import Configuration
-from support.bad_beside_good_rmd import BAD, Before, bad_object, config, of_others, workload
+from support.bad_beside_good_rmd import (
+    BAD,
+    Before,
+    Json,
+    bad_object,
+    config,
+    of_others,
+    workload,
+)
 from support.examples import each_seed
 from support.rmd import rmd_daemons
 
@@ -54,6 +62,24 @@ def test_a_bad_configuration_changes_nothing_for_workloads(before: Before, seed:
         mine[part] = [each for each in mine[part] if "two" not in str(each)]
         others[part] = [each for each in others[part] if "two" not in str(each)]
     assert mine == others
+
+
+@pytest.mark.parametrize(
+    ("part", "good"),
+    [("rmd_configs", config(BAD, "a")), ("rmd_workloads", workload(BAD, ["20"], "n1"))],
+)
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("name", ""), ("name", 0), ("name", None), ("name", ["x"]), ("namespace", 5)],
+)
+def test_an_object_without_a_usable_name_keeps_no_status_from_being_applied(
+    before: Before, part: str, good: Json, member: str, value: t.Any
+) -> None:
+    bad = {**good, "metadata": {**good["metadata"], member: value}}
+    result = before.beside(part, bad)
+    assert result["statuses"] == before.without["statuses"]
+    told = [each["field"] for each in result["findings"] if each["name"] != "invalid"]
+    assert told == [f"metadata.{member}"]
 
 
 NAMED: list[tuple[str, t.Any]] = [
