@@ -179,8 +179,7 @@ def _read_node(node: Object) -> str:
 
 
 def _read_config(config: Object) -> str:
-    """Its key; its name and its selector are checked."""
-    _text(config["metadata"].get("name"))
+    """Its key; its selector is checked."""
     labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
     return key_of(config)
 
