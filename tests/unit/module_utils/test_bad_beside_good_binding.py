@@ -48,6 +48,16 @@ def test_an_odd_waiting_pod(seed: int) -> None:
     assert len(result["bound"] + result["skipped"] + result["unchanged"]) == 4
 
 
+@pytest.mark.parametrize("spec", ["..", None, [], 0])
+def test_a_waiting_pod_whose_spec_is_no_object(spec: t.Any) -> None:
+    api = cluster()
+    api.pods["shop", "odd"] = {**pod("odd"), "spec": spec}
+    with bounded():
+        result, names = bound(api, {"namespace": "shop", "pod": "odd", "node": "n1"})
+    assert names == ["a", "b", "c"]
+    assert [entry["pod"] for entry in result["skipped"]] == ["odd"]
+
+
 @each_seed(20)
 def test_an_odd_running_pod_closes_no_other_node(seed: int) -> None:
     source = random.Random(seed)

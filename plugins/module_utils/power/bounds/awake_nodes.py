@@ -19,9 +19,9 @@ if t.TYPE_CHECKING:
 
 
 def fewest_awake(problem: Problem, placed: Integers) -> int:
-    """Nodes that could sleep, but must host workload among ``placed[g]`` pods of each group.
+    """Number of nodes that could sleep, but must host some of ``placed[g]`` pods of each group.
 
-    Each resource gives a number: that of the nodes with the most of it. The largest number counts.
+    Each resource needs a number of nodes, those with the most of it first; the largest one counts.
     """
     sleeper = problem.costs.sleeper
     free = numpy.maximum(problem.free, 0)
