@@ -87,6 +87,19 @@ def test_a_waiting_pod_that_is_refused_changes_nothing_for_others(seed: int) -> 
     assert json.dumps(result, sort_keys=True) == without(strategy)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("rest", [{}, {"spec": None}], ids=["no spec", "null"])
+def test_a_waiting_pod_without_a_spec_does_not_end_the_placement(rest: Json, strategy: str) -> None:
+    given = fleet()
+    given["pods"].insert(0, {"metadata": {"name": "odd", "namespace": "shop"}, **rest})
+    result = placed(given, strategy)
+    [finding] = result["findings"]
+    assert (finding["field"], finding["problem"]) == ("spec", "is missing")
+    refused = {entry["pod"]: entry["reasons"] for entry in result["unplaced"]}
+    assert list(refused["odd"]) == ["invalid: spec"]
+    assert result["placements"] == json.loads(without(strategy))["placements"]
+
+
 @contextlib.contextmanager
 def deep_enough() -> Iterator[None]:
     """Odd values may be nested deeper than Python's stack."""
