@@ -215,7 +215,7 @@ def test_a_node_boots_where_that_is_wanted_and_once(host: Host, into_v2: bool) -
     assert (host.folder / "boot_id").read_text() == "1\n1\n"
     versions = [one.get("cgroup_version") for one in run.results("Read the node again")]
     assert versions == (["v2", None] if into_v2 else ["hybrid"] * 2)
-    told = [str(one.get("msg")) for one in run.results("still has its old control groups")]
+    told = [str(one.get("msg")) for one in run.results("still uses cgroup v1")]
     assert ["until its next boot" in text for text in told] == [not into_v2] * 2
 
 
