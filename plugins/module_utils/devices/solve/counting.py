@@ -4,7 +4,8 @@
 """Bounds from the least need of claims for counters and devices, against the total supply.
 
 They work for any number of claims and nodes. They ignore places: a counter of all pools counts as
-one.
+one. The supply of devices is counted pool by pool, because what is left of a pool's counters is of
+no use to another pool.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
     most_within,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
+    most_together,
+)
 
-# Counter set and name; SHARE stands for the share of sets of counters and for whole devices.
+# Counter set and name; SHARE stands for the share of sets of counters and for whole devices,
+# DEVICES for the number of devices that are not shared.
 Resource = tuple[str, str]
 SHARE: Resource = ("", "")
+DEVICES: Resource = ("", "devices")
 Amounts = dict[Resource, int]
 
 
@@ -86,7 +92,7 @@ class Needs:
         given = self._instance.devices[device]
         if given.shareable:
             return {}
-        drawn: Amounts = {SHARE: 0 if given.consumes else WHOLE}
+        drawn: Amounts = {SHARE: 0 if given.consumes else WHOLE, DEVICES: 1}
         for position, amount in given.consumes:
             counter = self._instance.counters[position]
             drawn[counter.counter_set, counter.name] = amount
@@ -95,7 +101,10 @@ class Needs:
 
     def _there(self) -> Amounts:
         usage = Usage(self._instance)
-        there: Amounts = {SHARE: WHOLE * len(self._objective.partitions)}
+        there: Amounts = {
+            SHARE: WHOLE * len(self._objective.partitions),
+            DEVICES: most_together(self._instance, usage, self._obtainable(usage)),
+        }
         for position, counter in enumerate(self._instance.counters):
             name = counter.counter_set, counter.name
             there[name] = there.get(name, 0) + max(0, usage.counters[position])
@@ -105,6 +114,21 @@ class Needs:
             elif given.consumes and usage.holders(device):
                 there[SHARE] -= self._share(device)
         return there
+
+    def _obtainable(self, usage: Usage) -> set[int]:
+        """The free devices, shared ones excepted, that some claim may get."""
+        matchers = {
+            alternative.matcher
+            for claim in self._instance.claims
+            for request in claim.requests
+            for alternative in request.alternatives
+        }
+        return {
+            device
+            for matcher in matchers
+            for device in self._instance.matchers[matcher].devices
+            if not self._instance.devices[device].shareable and not usage.holders(device)
+        }
 
     def _share(self, device: int) -> int:
         sets = self._objective.sets_of(self._instance.devices[device])

@@ -213,12 +213,26 @@ def test_devices_of_a_claim_are_close_to_each_other() -> None:
     assert value_of(result, "closeness") == (0, 0)
 
 
-def test_at_a_limit_nothing_is_claimed() -> None:
-    """Whether one more half is available takes a proof, and without time for it remains unknown."""
+def test_halves_that_pools_lack_are_counted_without_time_for_a_solver() -> None:
     slices = [a100(f"gpu-{number}", f"n{number}") for number in range(32)]
     claims = [asks(f"c{number}", "3g") for number in range(65)]
     result = run(*slices, *claims, time_limit=1e-9)
+    assert result["outcome"] == "infeasible"
+    assert value_of(result, "satisfied") == (64, 64)
+
+
+def test_at_a_limit_nothing_is_claimed() -> None:
+    """Whether one more pair is available takes a proof, and without time for it remains unknown.
+
+    Each node has three devices, so one is left over; counting takes two of these for a pair.
+    """
+    slices = [
+        resource_slice(f"n{node}", [dra_device(f"d{number}") for number in range(3)])
+        for node in range(32)
+    ]
+    claims = [resource_claim(f"c{number}", exactly("r", "gpu", count=2)) for number in range(33)]
+    result = run(*slices, *claims, time_limit=1e-9)
     assert result["outcome"] == "unknown"
-    assert value_of(result, "satisfied")[1] == 65
+    assert value_of(result, "satisfied")[1] == 33
     given = [one["devices"]["results"][0] for one in result["allocations"] if one]
     assert len({(one["pool"], one["device"]) for one in given}) == len(given)
