@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     mapping,
     mappings,
     object_name,
+    required_mapping,
     required_text,
     text,
     text_mapping,
@@ -139,9 +140,9 @@ def read_pod(
     anti_affinity_nodes: frozenset[str],
     cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
-    """A pod to place. Raises InvalidField for values that no API server accepts."""
+    """A pod to place, which has a spec. Raises InvalidField for values that no API server accepts."""
     namespace, name = identity(pod)
-    metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
+    metadata, spec = pod["metadata"], required_mapping(pod.get("spec"), "spec")
     requests = effective_requests(spec)
     priority = spec.get("priority")
     shape = Shape(

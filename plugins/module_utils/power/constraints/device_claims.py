@@ -131,8 +131,8 @@ def read_claims(
 ) -> ClaimBook:
     """The claims of the waiting pods that the objects define; none of pods without objects.
 
-    Pods are given if the rest of them can be read. If the objects of their API cannot be read, they
-    have no known claims.
+    Pods are given if the rest of them can be read, so each has a spec. If the objects of their API
+    cannot be read, they have no known claims.
     """
     book = ClaimBook()
     book.findings += _without_group(device_objects)

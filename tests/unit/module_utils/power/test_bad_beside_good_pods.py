@@ -84,6 +84,19 @@ def test_a_waiting_pod_that_is_refused_changes_nothing_for_others(seed: int) -> 
     assert json.dumps(result, sort_keys=True) == without(strategy)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("rest", [{}, {"spec": None}], ids=["no spec", "null"])
+def test_a_waiting_pod_without_a_spec_does_not_end_the_placement(rest: Json, strategy: str) -> None:
+    given = fleet()
+    given["pods"].insert(0, {"metadata": {"name": "odd", "namespace": "shop"}, **rest})
+    result = placed(given, strategy)
+    [finding] = result["findings"]
+    assert (finding["field"], finding["problem"]) == ("spec", "it must be a mapping")
+    refused = {entry["pod"]: entry["reasons"] for entry in result["unplaced"]}
+    assert list(refused["odd"]) == ["invalid: spec"]
+    assert result["placements"] == json.loads(without(strategy))["placements"]
+
+
 def counted(odd: Json, findings: list[Json]) -> Json | None:
     """The valid pod equivalent to an odd one, by the fields that the findings name."""
     valid = copy.deepcopy(odd)
