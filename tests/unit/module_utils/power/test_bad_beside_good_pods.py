@@ -8,7 +8,6 @@ A running pod takes room in any case, so it is compared with a valid pod of the 
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import random
@@ -98,8 +97,10 @@ def test_a_waiting_pod_without_a_spec_does_not_end_the_placement(rest: Json, str
 
 
 def counted(odd: Json, findings: list[Json]) -> Json | None:
-    """The valid pod equivalent to an odd one, by the fields that the findings name."""
-    valid = copy.deepcopy(odd)
+    """The valid pod equivalent to an odd one, by the fields that the findings name.
+
+    The odd pod itself is changed, because copy.deepcopy fails at values as deep as it may have.
+    """
     for finding in findings:
         amount = re.fullmatch(
             r"spec\.(?:(containers|initContainers)\[0\]\.)?(resources\.(?:requests|limits)|overhead)"
@@ -112,18 +113,18 @@ def counted(odd: Json, findings: list[Json]) -> Json | None:
             return whole_node()
         if amount:
             part, holder, name = amount.groups()
-            place = valid["spec"][part][0] if part else valid["spec"]
+            place = odd["spec"][part][0] if part else odd["spec"]
             for key in holder.split("."):
                 place = place[key]
             place[name] = PER_ALLOCATABLE.get(name, "0")
         elif cache_min:
             part = "containers" if cache_min.group(1) == "main" else "initContainers"
-            del valid["metadata"]["annotations"][cache_min.group(0).rpartition(".")[2]]
-            requests = valid["spec"][part][0]["resources"]["requests"]
+            del odd["metadata"]["annotations"][cache_min.group(0).rpartition(".")[2]]
+            requests = odd["spec"][part][0]["resources"]["requests"]
             requests["intel.com/l3_cache_ways"] = "11"
         else:
             return None
-    return valid
+    return odd
 
 
 def known_node(odd: Json) -> bool:
