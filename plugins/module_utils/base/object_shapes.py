@@ -37,6 +37,13 @@ def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
     return value
 
 
+def required_mapping(value: t.Any, path: str) -> dict[str, t.Any]:
+    """A mapping that is there; it may be empty."""
+    if value is None:
+        raise InvalidField(path, "it must be a mapping")
+    return mapping(value, path)
+
+
 def sequence(value: t.Any, path: str) -> t.Sequence[t.Any]:
     """A list; an empty one for None."""
     if value is None:

@@ -9,12 +9,12 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
     mapping,
     mappings,
     object_name,
+    required_mapping,
     required_text,
     text,
     text_mapping,
@@ -140,11 +140,9 @@ def read_pod(
     anti_affinity_nodes: frozenset[str],
     cache_runs: tuple[CacheRun, ...] = (),
 ) -> Pod:
-    """A pod to place. Raises InvalidField for values that no API server accepts."""
+    """A pod to place, which has a spec. Raises InvalidField for values that no API server accepts."""
     namespace, name = identity(pod)
-    metadata, spec = pod["metadata"], mapping(pod.get("spec"), "spec")
-    if pod.get("spec") is None:
-        raise InvalidField("spec", "is missing")
+    metadata, spec = pod["metadata"], required_mapping(pod.get("spec"), "spec")
     requests = effective_requests(spec)
     priority = spec.get("priority")
     shape = Shape(

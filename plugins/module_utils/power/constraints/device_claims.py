@@ -24,7 +24,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
     subject_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import node_name
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
@@ -132,13 +131,13 @@ def read_claims(
 ) -> ClaimBook:
     """The claims of the waiting pods that the objects define; none of pods without objects.
 
-    Pods are given if the rest of them can be read. If the objects of their API cannot be read, they
-    have no known claims.
+    Pods are given if the rest of them can be read, so each has a spec. If the objects of their API
+    cannot be read, they have no known claims.
     """
     book = ClaimBook()
     book.findings += _without_group(device_objects)
     for group, name in FIELDS.items():
-        asking = [pod for pod in pods if member(pod, "spec", name)]
+        asking = [pod for pod in pods if pod["spec"].get(name)]
         objects = [item for item in device_objects if _group(item) == group]
         if asking and objects:
             subject = Subject("DeviceObjects", group)

@@ -85,7 +85,7 @@ INLINE = [
 @each_seed(60)
 def test_odd_disks_of_one_pod_keep_no_other_pod_waiting(seed: int) -> None:
     source = random.Random(seed)
-    odd = {**pod("odd"), "volumes": spoilt(source, {"volumes": INLINE}).get("volumes")}
+    odd = {"name": "odd", "requests": {"cpu": "1"}, **spoilt(source, {"volumes": INLINE})}
     is_running = source.random() < 0.5
     running = [{**odd, "node_name": "cheap"}] if is_running else []
     given = {"nodes": NODES, "volume_objects": GOOD, "running": running}
