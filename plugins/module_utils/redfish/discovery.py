@@ -44,6 +44,8 @@ _MOST_CORES = 65_536
 _OUTER_TYPES = frozenset(
     {"blade", "rackmount", "rackserver", "shelf", "sled", "standalone", "tower"}
 )
+# Homes of several servers.
+_HOME_TYPES = frozenset({"enclosure", "pod", "rack", "rackgroup", "row"})
 _INNER_TYPES = frozenset({"card", "cartridge", "component", "module", "storageenclosure", "zone"})
 
 # Usual chassis of reduced services without a Chassis collection: iDRAC, most others, AMI, OpenBMC,
@@ -161,7 +163,8 @@ async def _read_all(tree: Tree, uris: t.Sequence[str]) -> list[Chassis]:
 
 
 def _outermost(candidates: t.Sequence[Chassis]) -> list[Chassis]:
-    """The outermost candidates whose type is not that of a part."""
+    """The outermost candidates whose type is neither that of a part nor of several servers."""
+    candidates = [item for item in candidates if item.chassis_type not in _HOME_TYPES] or candidates
     uris = {identity(chassis.uri) for chassis in candidates}
     outer = [chassis for chassis in candidates if chassis.container not in uris]
     wholes = [chassis for chassis in outer if chassis.chassis_type not in _INNER_TYPES]
