@@ -117,11 +117,8 @@ class Walk:
         body = await self._tree.require(uri) if uri else None
         if body is None:
             return None
-        return (
-            power.of_environment(uri, body)
-            or (power.of_power(uri, body) if "PowerControl" in body else None)
-            or (power.of_sensor(uri, body) if "Reading" in body else None)
-        )
+        read = power.of_sensor if "Reading" in body else power.of_power
+        return power.of_environment(uri, body) or read(uri, body)
 
     async def _search_inlet(self, found: Survey) -> Choice:
         seen: list[Temperature] = []
