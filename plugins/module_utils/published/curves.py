@@ -110,7 +110,7 @@ def rows_of(processor: str, rows: t.Sequence[Row] | None = None) -> list[Row]:
     known = table() if rows is None else rows
     bare = without_tier(name)
     return (
-        [row for row in known if row.processor == name]
+        [row for row in known if processor_name(row.processor) == name]
         or [row for row in known if without_tier(row.processor) == bare]
         # Firmware omits the end: "Altra Max" of M128-30.
         or [row for row in known if row.processor.startswith(f"{name}_")]

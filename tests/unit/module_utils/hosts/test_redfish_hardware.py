@@ -355,6 +355,17 @@ def test_a_bmc_of_several_servers_is_not_read_if_none_is_named(
         assert told in error["detail"] and "append the path of one" in error["detail"]
 
 
+@pytest.mark.parametrize("path", ["/redfish/v1/Systems/2", "/redfish/v1/Systems/2/"])
+def test_the_path_of_the_endpoint_may_name_the_system(path: str) -> None:
+    systems = {"1": {"Model": "first"}, "2": {"Model": "second"}}
+    tree = {ROOT: {"Systems": ref(f"{ROOT}/Systems")}, **listed(f"{ROOT}/Systems", **systems)}
+    with HttpsServer(tree) as server:
+        target = {"name": "h", "endpoint": f"{server.endpoint}{path}"}
+        pins = [SHARED_CERTIFICATE.fingerprint]
+        [entry] = read_hardware({"targets": [target], "tls_fingerprint": pins})["hardware"]
+    assert (entry["product"], entry["endpoint"]) == ("second", server.endpoint)
+
+
 def test_older_storage_and_processors_without_threads() -> None:
     disks = {"Devices": [{"Name": "sda", "CapacityBytes": 10**12}, {"Status": {"State": "Absent"}}]}
     result = read(
