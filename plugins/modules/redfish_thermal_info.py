@@ -23,8 +23,9 @@ description:
     candidates the first by natural order of the identifiers counts.
   - The power is that of the whole server, in the order of the C(EnvironmentMetrics) of its chassis,
     the C(PowerControl) of the server, the total in the vendor's own block (Fujitsu, Inspur), the sum
-    of the power supplies, and another control of the server. Controls and sensors of processors,
-    memory, fans, drives, adapters and other parts never count.
+    of the power supplies in C(Power), another control of the server, and the sum of the power
+    supplies in C(PowerSubsystem). Controls and sensors of processors, memory, fans, drives, adapters
+    and other parts never count.
   - A sum of supplies adds their input watts. A supply without one counts by its output watts, and
     an absent, idle, failed or unplugged one by nothing. If another supply has no reading, the sum is
     unknown.

@@ -102,6 +102,13 @@ def of_power(uri: str, body: Object) -> Power | None:
     return next((reading for reading in found if reading.is_plausible), next(iter(found), None))
 
 
+def of_metrics(body: Object) -> Object:
+    """The members of a Power resource's supply by the PowerSupplyMetrics that replaced them."""
+    places = {"PowerInputWatts": "InputPowerWatts", "PowerOutputWatts": "OutputPowerWatts"}
+    readings = {name: member(body, place, "Reading") for name, place in places.items()}
+    return {name: reading for name, reading in readings.items() if reading is not None}
+
+
 def _controls(body: Object) -> list[Object]:
     """The controls that may measure the whole server, the likeliest first.
 

@@ -325,6 +325,45 @@ class TestEnvironment:
         assert self.watts(metrics, sensor) == watts
 
 
+@pytest.mark.parametrize(
+    ("readings", "expand"),
+    [
+        ([(140, 128), (136, 125)], False),
+        ([(140, 128), (136, 125)], True),
+        ([(None, 140), (136, None)], False),
+    ],
+)
+def test_supplies_of_a_power_subsystem(readings: list[tuple[t.Any, t.Any]], expand: bool) -> None:
+    place = f"{SERVER}/PowerSubsystem"
+    supplies = [f"{place}/PowerSupplies/{number}" for number in range(len(readings))]
+    metrics: dict[str, Document] = {
+        f"{uri}/Metrics": {
+            "InputPowerWatts": {"Reading": consumed},
+            "OutputPowerWatts": {"Reading": output},
+        }
+        for uri, (consumed, output) in zip(supplies, readings, strict=True)
+    }
+    documents = one_server(
+        {place: {"PowerSupplies": ref(f"{place}/PowerSupplies")}},
+        {f"{place}/PowerSupplies": collection(*supplies)},
+        {uri: {**ref(uri), "Metrics": ref(f"{uri}/Metrics")} for uri in supplies},
+        metrics,
+        PowerSubsystem=ref(place),
+    )
+    if expand:
+        root = t.cast("dict[str, t.Any]", documents[ROOT])
+        features = {"ExpandQuery": {"NoLinks": True}}
+        documents[ROOT] = {**root, "ProtocolFeaturesSupported": features}
+    result, _server = read(documents, "power", server={"expand": expand})
+    reading = result["readings"][0]
+    assert (reading["power_watts"], reading["power_uri"]) == (276, f"{place}/PowerSupplies")
+    known = {"sensors": result["sensors"][0]}
+    again, server = read(documents, "power", target=known, server={"expand": expand})
+    assert again["readings"][0]["power_watts"] == 276
+    # A later read does not know whether the BMC expands collections.
+    assert server.total == 5
+
+
 def test_a_sled_is_the_server_and_not_the_enclosure_that_its_system_links_to() -> None:
     home = f"{ROOT}/Chassis/Home"
     sled = chassis(SERVER, "Sled")
