@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     elsewhere,
     is_plain_http,
     origin_text,
+    redacted,
 )
 
 VERSION = "0.1.0"
@@ -338,6 +339,8 @@ class Client:
             url = self._address.redirected(url, location)
             if url in seen or len(seen) > _MOST_REDIRECTS:
                 raise self._failure_of_redirects(location, what)
+            if self._address.leaves(location):
+                what = f"{what} (redirected to {shown(redacted(location))})"
         if not 200 <= received.status < 300:
             raise self._failure_of_status(received, what)
         return received

@@ -33,9 +33,9 @@ _EPYC = re.compile(
     r"^amd_epyc_(?:embedded_)?(?P<line>[3-9])[0-9a-z]{2}(?P<generation>[1-9])[a-z]*(?:_.*)?$"
 )
 _FIRST_OF_LINE = {"8": 4, "9": 4}
-_SIX = re.compile(r"^intel_xeon_6(?P<size>\d)\d\d(?P<cores>[ep])\+?(?:_?[a-z])?$")
+_SIX = re.compile(r"^intel_xeon_6\d{3}(?P<cores>[ep])\+?(?:_?[a-z])?$")
 _SCALABLE = re.compile(
-    r"^intel_xeon_(?P<tier>[a-z]+_)?(?P<digits>[3-9](?P<generation>[1-6])\d\d)[a-z]*\+?$"
+    r"^intel_xeon_(?P<tier>[a-z]+_)?(?P<first>[3-9])(?P<generation>[1-5])\d\d[a-z]*\+?$"
 )
 _WORKSTATION = re.compile(r"^intel_xeon_w\d?_[23](?P<generation>[1-6])\d\d[a-z]*$")
 _E_VERSION = re.compile(r"^intel_xeon_e[57]_\d{4}[a-z]*(?:_?v(?P<version>[1-4]))?(?:_.*)?$")
@@ -127,7 +127,8 @@ def _xeon(name: str) -> Series | None:
     if found:
         return Series("Intel", "Xeon", _XEON_SIX, found["cores"].upper())
     found = _SCALABLE.match(name)
-    if found and (found["tier"] or _is_scalable(found["digits"])):
+    # Without its tier, a number of 3000, 5000 or 7000 may belong to the years before 2010.
+    if found and (found["tier"] or found["first"] in "4689"):
         return Series("Intel", "Xeon", _BEFORE_SCALABLE + int(found["generation"]))
     found = _WORKSTATION.match(name)
     if found:
@@ -138,14 +139,6 @@ def _xeon(name: str) -> Series | None:
     found = _EDGE.match(name)
     generation = _EDGE_GENERATIONS.get(found["generation"]) if found else None
     return Series("Intel", "Xeon D", generation) if generation else None
-
-
-def _is_scalable(digits: str) -> bool:
-    """Whether a number without tier is a Scalable's.
-
-    Numbers of 3000, 5000 and 7000 were also in use before 2010.
-    """
-    return digits[0] in "4689" or (digits[0] in "35" and digits[1] != "1")
 
 
 def _arm(name: str) -> Series | None:

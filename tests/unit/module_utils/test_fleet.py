@@ -424,6 +424,14 @@ def test_the_path_of_a_redirect_is_followed_at_the_given_endpoint(
         assert server.total == 2
 
 
+def test_a_redirect_to_what_the_endpoint_lacks_names_both() -> None:
+    moved = Reply(302, headers={"Location": "https://user:word@login.example/sign-in"})
+    with HttpsServer({"/x": moved}) as server:
+        error = only(visit([target(server.endpoint)], read_x))
+    assert error.reason == "not_found"
+    assert "GET /x (redirected to 'https://login.example/sign-in')" in error.detail
+
+
 @pytest.mark.parametrize("base", ["/proxy", "/proxy/"])
 def test_a_redirect_keeps_the_base_path_of_the_endpoint(base: str) -> None:
     moved = Reply(308, headers={"Location": "https://192.0.2.1/y"})

@@ -125,6 +125,8 @@ def test_every_row_is_found_by_its_own_name() -> None:
     ("name", "maker", "tells_a_model"),
     [
         ("Intel Xeon 5120", "Intel", True),
+        # Of 2010, as the table has it.
+        ("Intel Xeon 5675", "Intel", True),
         ("Hygon C86 7185 32-core Processor", "another", True),
         ("NVIDIA Grace CPU Superchip", "another", False),
         ("AMD Eng Sample: 100-000000053-04_32/20_N", "AMD", False),
