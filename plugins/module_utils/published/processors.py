@@ -14,7 +14,7 @@ import typing as t
 
 _LONGEST_MODEL = 256
 _MARKS = re.compile(
-    r"\((?:r|tm|c)\)|[®™]|@.*|\b\d+(?:\.\d+)?\s*ghz\b|\b\d+[\s-]cores?\b|\b(?:cpu|processor)\b"
+    r"^\W*\d+\s*x\s|\((?:r|tm|c)\)|[®™]|@.*|\b\d+(?:\.\d+)?\s*ghz\b|\b\d+[\s-]cores?\b|\b(?:cpu|processor)\b"
 )
 _SEPARATORS = re.compile(r"[^a-z0-9+]+")
 _VERSION = re.compile(r"_(v\d)(?=_|$)")

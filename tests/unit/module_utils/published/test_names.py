@@ -107,6 +107,7 @@ def test_firmware_s_decoration_changes_nothing(seed: int) -> None:
         ("Intel(R) Xeon(R) CPU E5-2670 0 @ 2.60GHz", "intel_xeon_e5_2670"),
         ("Xeon E5-2660 v2", "intel_xeon_e5_2660v2"),
         ("EPYC 7742", "amd_epyc_7742"),
+        ("2 x AMD EPYC 7742 64 Cores 2.25 GHz", "amd_epyc_7742"),
         ("AMD EPYC 9654 96-Core Processor", "amd_epyc_9654"),
         ("Intel(R) Xeon(R) 8480+", "intel_xeon_8480+"),
     ],
