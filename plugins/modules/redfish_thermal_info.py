@@ -25,7 +25,8 @@ description:
     the C(PowerControl) of the server, the total in the vendor's own block (Fujitsu, Inspur), the sum
     of the power supplies in C(Power), another control of the server, and the sum of the power
     supplies in C(PowerSubsystem). Controls and sensors of processors, memory, fans, drives, adapters
-    and other parts never count.
+    and other parts never count. A BMC of several servers has no power, because their watts cannot
+    be told apart.
   - A sum of supplies adds their input watts. A supply without one counts by its output watts, and
     an absent, idle, failed or unplugged one by nothing. If another supply has no reading, the sum is
     unknown.

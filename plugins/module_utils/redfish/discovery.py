@@ -69,8 +69,9 @@ class Chassis:
         return next(map(identity, links(_link_member(self.body, "ContainedBy"))), "")
 
     @property
-    def has_system(self) -> bool:
-        return bool(links(_link_member(self.body, "ComputerSystems")))
+    def systems(self) -> frozenset[str]:
+        """The URIs of the computer systems in the chassis."""
+        return frozenset(map(identity, links(_link_member(self.body, "ComputerSystems"))))
 
     def link(self, name: str) -> str:
         """The URI of a subordinate resource; the usual one if the chassis is unreadable."""
@@ -122,7 +123,7 @@ async def survey(tree: Tree) -> Survey:
     if not whole:
         listed = await _read_all(tree, await _listed(tree, collection))
         readable = [chassis for chassis in listed if chassis.body]
-        holders = [chassis for chassis in readable if chassis.has_system]
+        holders = [chassis for chassis in readable if chassis.systems]
         whole = _outermost(holders) or _outermost(
             [chassis for chassis in readable if chassis.chassis_type in _OUTER_TYPES]
         )

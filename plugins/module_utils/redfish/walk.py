@@ -35,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import 
 
 MOST_SENSORS = 200
 MOST_SUPPLIES = 16
+MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class Walk:
 
     async def _search_power(self, found: Survey) -> power.Power:
         unbelieved: power.Power | None = None
+        _require_one_server(found.whole)
         for chassis in found.whole:
             for reading in (self._environment_power, self._control_power, self._supplied_power):
                 watts = await reading(chassis)
@@ -229,6 +231,18 @@ class Walk:
 
     async def _metrics_of(self, body: Object) -> Object:
         return await self._tree.read(link(body.get("Metrics"))) or {}
+
+
+def _require_one_server(whole: t.Sequence[Chassis]) -> None:
+    """Raise TargetFailure if the chassis hold different systems, as in a manager of several nodes."""
+    holders = [chassis for chassis in whole if chassis.systems]
+    if any(not (one.systems & other.systems) for one in holders for other in holders):
+        names = ", ".join(identity(chassis.uri) for chassis in holders[:MOST_NAMED])
+        raise TargetFailure(
+            "no_sensor",
+            f"the BMC has {len(holders)} servers ({names}), whose watts cannot be told apart; give "
+            "the server's own BMC as the endpoint",
+        )
 
 
 def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:

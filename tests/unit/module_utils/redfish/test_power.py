@@ -364,6 +364,24 @@ def test_supplies_of_a_power_subsystem(readings: list[tuple[t.Any, t.Any]], expa
     assert server.total == 5
 
 
+def test_watts_of_one_of_several_servers_are_told_of_none() -> None:
+    nodes = [f"{ROOT}/Chassis/Node{number}" for number in (1, 2)]
+    systems = [f"{ROOT}/Systems/{number}" for number in (1, 2)]
+    documents = one_server({f"{ROOT}/Systems": collection(*systems)})
+    for node, system in zip(nodes, systems, strict=True):
+        documents[system] = {"PowerState": "On", "Links": {"Chassis": [ref(node)]}}
+        documents[node] = chassis(node, "Sled", Links={"ComputerSystems": [ref(system)]})
+        documents[f"{node}/Power"] = {"PowerControl": [{"PowerConsumedWatts": 210}]}
+    result, _server = read(documents, "power")
+    [error] = result["errors"]
+    assert "has 2 servers (/redfish/v1/Chassis/Node1, " in error["detail"]
+    # Both boards of a server with two are the same one.
+    for node in nodes:
+        links = {"ComputerSystems": [ref(system) for system in systems]}
+        documents[node] = chassis(node, "Sled", Links=links)
+    assert read(documents, "power")[0]["readings"][0]["power_watts"] == 210
+
+
 def test_a_sled_is_the_server_and_not_the_enclosure_that_its_system_links_to() -> None:
     home = f"{ROOT}/Chassis/Home"
     sled = chassis(SERVER, "Sled")
