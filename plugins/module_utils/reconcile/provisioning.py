@@ -256,12 +256,14 @@ class _Run:
         if not hardware or self.kube.serves(version, kind):
             objects = bare_metal_host.list_objects(self.kube, namespaces)
             told = host_hardware.list_objects(self.kube, namespaces)
-        self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware, told)
+        self.hosts, findings = role_assignment.read_all_hosts(objects, hardware, told)
+        self.findings = [*(self.wanted.findings if self.wanted else ()), *findings]
 
     def _assigned(self, wanted: Wanted) -> Answer:
         """The answer. Raises Failed, after the hosts of earlier attempts were released."""
         given = self.given
-        curves = role_assignment.curves_of(given["curves"])
+        curves, of_curves = role_assignment.curves_of(given["curves"])
+        self.findings += of_curves
         former, needs_ip = wanted.former, given["require_ip"]
         question = Question(
             wanted.request, self.hosts, wanted.owner, former, curves, needs_address=needs_ip
