@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -315,6 +318,49 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     assert named(site.run("west", **given)) == west
 
 
+def test_a_host_whose_mark_is_refused_leaves_the_others_to_the_provisioning(site: Site) -> None:
+    """An admission webhook or a policy of Metal3's cluster may refuse changes of one host."""
+    spec = {"master": {"count": 1}}
+    [chosen] = named(site.run(spec=spec, check=True))
+    policy = policy_against(site, chosen)
+    apply({"kubeconfig": site.kubeconfig, "manifests": policy})
+    try:
+        patch: Json = {"metadata": {"labels": {"try": "it"}}}
+
+        def is_refused() -> bool:
+            try:
+                site.change_host(f"{chosen}?dryRun=All", patch)
+            except ApiError as error:
+                return error.status == 422
+            return False
+
+        wait_until(is_refused, 60.0, "the policy")
+        result = site.run(spec=spec)
+        assert named(result) == site.consumed() and chosen not in site.consumed()
+        [reason] = [each["reason"] for each in result["unassigned"] if each["host"] == chosen]
+        assert reason.startswith("is in error: its reservation was refused: ")
+        assert site.conditions()["Assigned"][0] == "True"
+    finally:
+        apply({"kubeconfig": site.kubeconfig, "manifests": policy, "state": "absent"})
+
+
+def policy_against(site: Site, host: str) -> list[Json]:
+    """A policy that refuses every change of one BareMetalHost."""
+    group, metadata = "admissionregistration.k8s.io/v1", {"name": site.namespace}
+    rule = {"apiGroups": ["metal3.io"], "apiVersions": ["*"], "resources": ["baremetalhosts"]}
+    denial = {"expression": f"object.metadata.name != '{host}'", "reason": "Invalid"}
+    spec = {
+        "matchConstraints": {"resourceRules": [{**rule, "operations": ["UPDATE"]}]},
+        "validations": [{**denial, "message": "frozen for repair"}],
+    }
+    binding = {"policyName": site.namespace, "validationActions": ["Deny"]}
+    kind = "ValidatingAdmissionPolicy"
+    return [
+        {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec},
+        {"apiVersion": group, "kind": f"{kind}Binding", "metadata": metadata, "spec": binding},
+    ]
+
+
 def cut_off(*_arguments: t.Any) -> t.NoReturn:
     raise KeyboardInterrupt
 
@@ -440,6 +486,24 @@ def granted(site: Site, file: str) -> tuple[list[Json], str]:
     asked = {"spec": {"expirationSeconds": 3600}}
     token = site.kube.request("POST", site.path(f"serviceaccounts/{name}/token"), asked)
     return made, token["status"]["token"]
+
+
+def test_user_data_that_the_account_may_not_read_is_a_finding_of_its_host(
+    site: Site, lab: RunningLab
+) -> None:
+    made, token = granted(site, next(iter(RIGHTS)))
+    [chosen] = named(site.run(spec={"master": {"count": 1}}))
+    site.change_host(chosen, {"spec": {"userData": {"name": "cloud-init"}}})
+    try:
+        account: Json = {"kubeconfig": None, "host": site.kube.host, "api_key": token}
+        account["ca_cert"] = str(lab.state.ca_certificate)
+        result = site.run(read_user_data=True, **account)
+        found = [(each["name"], each["field"]) for each in result["findings"]]
+        assert found == [(chosen, "spec.userData")]
+        assert named(result) == {chosen}
+    finally:
+        site.change_host(chosen, {"spec": {"userData": None}})
+        apply({"kubeconfig": site.kubeconfig, "manifests": made, "state": "absent"})
 
 
 @pytest.mark.parametrize("file", RIGHTS)
