@@ -10,8 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from support.operator_ports import require_operator_ports
 from support.lab import kubeconfig, lab, lab_state, namespace, restart_apiserver, whole_lab
+from support.operator_ports import require_operator_ports
 
 __all__ = ["kubeconfig", "lab", "lab_state", "namespace", "restart_apiserver", "whole_lab"]
 

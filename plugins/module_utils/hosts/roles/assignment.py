@@ -29,9 +29,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignme
     shortages,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    Addresses,
     HostKey,
     Owner,
-    Addresses,
     Refusal,
     addresses_of,
     host_text,
