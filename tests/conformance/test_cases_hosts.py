@@ -190,6 +190,15 @@ def test_a_named_host_without_the_version_of_the_subnet_is_an_error() -> None:
     assert addresses(result["inventory"]) == {"m": ["10.0.0.1"], "n2": ["10.0.0.3"]}
 
 
+def test_a_named_port_has_the_address_of_the_cluster() -> None:
+    hosts = fleet(*ONLY_6[:1])
+    other = nic("eno2", "3c:ec:ef:00:02:00", "192.168.9.1")
+    hosts[0]["status"]["hardware"]["nics"].append(other)
+    masters = [{"m": {"mac-address": "3c:ec:ef:00:01:00"}}]
+    result = assign({"hosts": hosts, "request": {"masters": masters}})
+    assert addresses(result["inventory"]) == {"m": ["2001:db8::1"]}
+
+
 def test_a_running_cluster_keeps_its_version_when_other_hosts_arrive() -> None:
     hosts = fleet(*ONLY_6)
     former = answer(hosts)["assignments"]

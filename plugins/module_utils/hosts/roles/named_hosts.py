@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirem
 
 @dataclass(frozen=True)
 class Named:
-    """The position of the host that an item names, and its addresses, if known."""
+    """The position of the host that an item names, and the addresses of the port with its MAC."""
 
     item: Item
     host: int
@@ -99,9 +99,8 @@ def _named(
     if len(owners) > 1:
         told = " and ".join(host_text(hosts[index]) for index in owners[:3])
         raise InvalidField(path, f"{mac} belongs to {len(owners)} hosts, {told}; correct them")
-    addresses = addresses_of(hosts[owners[0]], mac)
-    if not any(each.mac == mac for each in addresses.values()):
-        addresses = {}
+    of_host = addresses_of(hosts[owners[0]], mac)
+    addresses = {version: each for version, each in of_host.items() if each.mac == mac}
     if needs_address and not addresses:
         raise InvalidField(path, f"IP address not found for host with MAC address {mac}")
     return Named(item, owners[0], mac, addresses)
