@@ -101,8 +101,10 @@ def host_object(machine: Machine, port: int) -> JsonObject:
         },
         "status": {
             "operationalStatus": "error" if in_error else "OK",
-            "errorType": "power management error" if in_error else "",
+            **({"errorType": "power management error"} if in_error else {}),
+            "errorCount": 1 if in_error else 0,
             "errorMessage": "The BMC does not switch the power." if in_error else "",
+            "provisioningFailCount": 0,
             "poweredOn": True,
             "provisioning": {"state": "provisioned" if in_use else "available", "ID": ""},
             "hardware": _hardware(machine),

@@ -32,6 +32,18 @@ def file_lock(path: Path, say: Callable[[str], None], holder: str) -> Iterator[N
                 return
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file at this moment."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _is_still(path: Path, file: IO[str]) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from lab.gotools import cache_folder
-from lab.locks import file_lock
+from lab.locks import file_lock, is_held
 
 PORTS = (8888, 5050)
 # Both are hard-coded in the operator.
@@ -38,12 +38,9 @@ def main(arguments: Sequence[str]) -> int:
     folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
     # Orphaned descendants become children of this process, which ends them.
     _prctl(_SUBREAPER, 1)
-    with file_lock(cache_folder() / "operator-ports.lock", _say, "the operator of another lab"):
-        if taken := [port for port in PORTS if not _is_free(port)]:
-            _say(
-                f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
-                " stop the program that listens there."
-            )
+    with file_lock(_ports_lock(), _say, "the operator of another lab"):
+        if problem := _problem_of_ports():
+            _say(problem)
             return 1
         _link_runner_folder(folder / "runner")
         try:
@@ -51,6 +48,25 @@ def main(arguments: Sequence[str]) -> int:
         finally:
             _end_children()
             _remove_traces()
+
+
+def foreign_program() -> str:
+    """The problem of a port that another program than a lab's operator has; empty without one."""
+    return "" if is_held(_ports_lock()) else _problem_of_ports()
+
+
+def _ports_lock() -> Path:
+    return cache_folder() / "operator-ports.lock"
+
+
+def _problem_of_ports() -> str:
+    taken = [port for port in PORTS if not _is_free(port)]
+    if not taken:
+        return ""
+    return (
+        f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
+        " stop the program that listens there."
+    )
 
 
 def _run(command: Sequence[str], directory: str, pid_file: Path) -> int:

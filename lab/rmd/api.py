@@ -18,6 +18,8 @@ from lab.rmd.ways import AccountingError
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+# Most handlers name this type themselves; Go finds the other one from the text.
+PLAIN_TEXT = "text/plain"
 _V3_UNREADABLE = "Failed to read request correctly. Please check request syntax and data"
 _LAST_LEVEL = ("l3", "llc")
 
@@ -66,7 +68,8 @@ def answer(daemon: Daemon, door: Door, asked: Asked) -> Reply:
     except Refusal as refusal:
         documented = daemon.configuration.documented_status
         status = refusal.documented if documented else refusal.status
-        return _text(status, refusal.text)
+        is_named = asked.method != "PATCH" and asked.path.startswith("/v1/workloads")
+        return Reply(status, refusal.text.encode(), PLAIN_TEXT if is_named else TEXT)
 
 
 def _routed(daemon: Daemon, asked: Asked) -> Reply:
@@ -192,8 +195,7 @@ def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> R
     return Reply(status, text.encode(), TEXT, headers or {})
 
 
-# Levels and ids are matched unanchored, so `llc-1` reaches its handler.
-_LEVEL = r"/v1/cache/(?P<level>[^/]*(?:l2|l3|llc)[^/]*)"
+_LEVEL = r"/v1/cache/(?P<level>l2|l3|llc)"
 _ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", r"/v1/cache/?", _summary),
     ("GET", _LEVEL + "/?", _level),

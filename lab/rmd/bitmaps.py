@@ -26,8 +26,8 @@ class PanicError(Exception):
 def cpus_of(expressions: Sequence[str], strips: bool = False) -> frozenset[int]:
     """The CPUs of lists such as `["1-8,^3-4,^7", "9"]`; `^` excludes, in order.
 
-    `strips` is v0.3's tolerance for blanks around a list. Raises WrongExpressionError, and
-    PanicError for a list without a digit, at which v0.2 dies.
+    `strips` is v0.3's tolerance for blanks around a list. A range such as `9-4` has no CPU. Raises
+    WrongExpressionError, and PanicError for a list without a digit, at which v0.2 dies.
     """
     found: set[int] = set()
     for expression in expressions:
@@ -35,12 +35,27 @@ def cpus_of(expressions: Sequence[str], strips: bool = False) -> frozenset[int]:
             raise PanicError(expression)
         for token in (expression.strip() if strips else expression).split(","):
             match = _TOKEN.fullmatch(token)
-            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-            if last < first:
+            if match is None:
                 raise WrongExpressionError(f"wrong expression : {token}")
+            first, last = int(match[1]), int(match[2] or match[1])
             cpus = range(first, last + 1)
             found = found.difference(cpus) if token.startswith("^") else found.union(cpus)
     return frozenset(found)
+
+
+def backward_mask(expressions: Sequence[str], length: int) -> str:
+    """The mask that v0.2 writes for the first range such as `9-4`; empty without one.
+
+    The range is a negative number of bits, which Go prints with its sign.
+    """
+    for token in ",".join(expressions).split(","):
+        match = _TOKEN.fullmatch(token)
+        if match and match[2] and int(match[2]) < int(match[1]):
+            groups = ["0"] * max(1, -(-length // GROUP_BITS))
+            number, bit = divmod(int(match[1]), GROUP_BITS)
+            groups[-1 - number] = f"{-(1 << bit):08x}"
+            return ",".join(groups)
+    return ""
 
 
 def bits_of(numbers: Iterable[int]) -> int:

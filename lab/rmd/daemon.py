@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lab.rmd.bitmaps import GROUP_BITS, PanicError
+from lab.rmd.bitmaps import GROUP_BITS, PanicError, backward_mask
 from lab.rmd.bitmaps import cpus_of as parsed_cpus
 from lab.rmd.documents import REST, SUCCESSFUL, Workload
 from lab.rmd.host import Configuration, Host
@@ -92,12 +92,16 @@ class Daemon:
             try:
                 merged = with_policy(merged, self.host, self.configuration)
             except UnknownPolicyError as error:
-                raise Refusal(500, f"Failed to validate workload. Details: {error}\n") from error
+                # The daemon notices only when it has released the workload's ways.
+                self._release(stored)
+                title, _dot, detail = str(error).partition(". ")
+                raise Refusal(500, f"{title}.. Details: {detail}\n") from error
         if not enforce:
             self._require_same_place(stored, patch)
             return stored
-        if patch.core_ids or patch.task_ids:
-            merged = merged.with_(core_ids=patch.core_ids, task_ids=patch.task_ids)
+        merged = merged.with_(
+            core_ids=patch.core_ids or merged.core_ids, task_ids=patch.task_ids or merged.task_ids
+        )
         self._release(stored)
         self.workloads[key] = self._enforce(merged)
         return self.workloads[key]
@@ -120,17 +124,14 @@ class Daemon:
         return stored
 
     def _require_same_place(self, stored: Workload, patch: Workload) -> None:
-        """A change of only CPUs is checked against the workload itself, and always fails."""
+        """A change of only CPUs is checked like a new workload of the same id, and always fails."""
         if (patch.core_ids, patch.task_ids) == (stored.core_ids, stored.task_ids):
             return
-        if patch.core_ids or patch.task_ids:
-            reason = (
-                "Workload validation in database failed."
-                f" Details: Workload with id {stored.id} already exists\n"
-            )
-        else:
-            reason = "No task or core id specified"
-        raise Refusal(500, f"Failed to validate workload. Details: {reason}\n")
+        asked = patch.with_(id=stored.id)
+        try:
+            validated(asked, self.workloads, self.host, self.configuration)
+        except InvalidError as error:
+            raise Refusal(500, f"Failed to validate workload. Details: {error}\n") from error
 
     def _enforce(self, workload: Workload) -> Workload:
         cpus = self.cpus_of(workload)
@@ -152,7 +153,10 @@ class Daemon:
             raise Refusal(500, f"Unable to read cache schemata; {error}", 400) from error
         name = self._group_name(workload, pool)
         groups = self.hardware.resctrl.groups
-        if name == SHARED and name in groups:
+        is_newer = self.configuration.wire == "0.3"
+        if is_newer and workload.task_ids:
+            cpus = frozenset()
+        if name in groups and (is_newer or name == SHARED):
             cpus |= groups[name].cpus
         self._commit(lambda: self._write(name, masks, cpus, workload), "workload")
         for other, group in shrunk.items():
@@ -171,6 +175,12 @@ class Daemon:
     def _write(
         self, name: str, masks: dict[int, int], cpus: frozenset[int], workload: Workload
     ) -> None:
+        backward = backward_mask(workload.core_ids, self.host.cpu_count)
+        if backward and self.configuration.wire == "0.2":
+            raise CommitError(
+                f"failed to write {backward}\n to cpus: write /sys/fs/resctrl/{name}/cpus: invalid"
+                " argument"
+            )
         self.hardware.resctrl.write(name, masks, cpus, workload.task_ids)
 
     def _commit(self, write: Callable[[], None], what: str) -> None:
@@ -192,9 +202,20 @@ class Daemon:
             # A range is read as a number, which fails and gives CPU 0.
             cpus = frozenset(int(text) if text.isdigit() else 0 for text in workload.core_ids)
         resctrl.release(workload.cos_name, cpus, workload.task_ids)
-        if workload.cos_name.startswith("COS") and workload.cos_name not in resctrl.groups:
+        if self.configuration.wire == "0.3" and not self._is_shared(workload):
+            # The class is free again; CPUs that stay in its group get all ways.
+            if workload.cos_name in resctrl.groups:
+                full = dict.fromkeys(self.host.caches, self.host.full)
+                resctrl.groups[workload.cos_name].masks = full
             self._free_classes.append(workload.cos_name)
         self.ways.settle_os_group()
+
+    def _is_shared(self, workload: Workload) -> bool:
+        """Whether other workloads are in the workload's class, which v0.3 allows if they share."""
+        return any(
+            other is not workload and other.cos_name == workload.cos_name
+            for other in self.workloads.values()
+        )
 
     def _group_name(self, workload: Workload, pool: str) -> str:
         if self.configuration.wire == "0.3":

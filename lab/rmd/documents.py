@@ -16,6 +16,7 @@ from lab.rmd.host import Wire
 REST = "REST"
 SUCCESSFUL = "Successful"
 _UINT32 = 2**32 - 1
+_WORKLOAD = "RDTWorkLoad"
 
 JsonObject = dict[str, Any]
 
@@ -75,7 +76,7 @@ class Workload:
 
 def parse(content: bytes, wire: Wire) -> Workload:
     """Read a request's body, without server-owned fields. Raises UnreadableError."""
-    document = _object(_json(content), "RDTWorkLoad")
+    document = _whole_body(content, "types.RDTWorkLoad")
     rdt = _object(document.get("rdt"), "rdt") if wire == "0.3" else document
     cache = _object(rdt.get("cache"), "cache")
     mba = _object(rdt.get("mba"), "mba") if wire == "0.3" else {}
@@ -86,12 +87,14 @@ def parse(content: bytes, wire: Wire) -> Workload:
         core_ids=_texts(document, "core_ids"),
         task_ids=_texts(document, "task_ids"),
         policy=_text(document, "policy"),
-        cache_max=_whole(cache, "max"),
-        cache_min=_whole(cache, "min"),
-        mba_percentage=_whole(mba, "percentage"),
-        mba_mbps=_whole(mba, "mbps"),
-        ratio=_number(pstate, "ratio"),
-        monitoring=_text(pstate, "monitoring") if pstate.get("monitoring") is not None else None,
+        cache_max=_whole(cache, "max", ".cache"),
+        cache_min=_whole(cache, "min", ".cache"),
+        mba_percentage=_whole(mba, "percentage", ".mba"),
+        mba_mbps=_whole(mba, "mbps", ".mba"),
+        ratio=_number(pstate, "ratio", ".pstate"),
+        monitoring=_text(pstate, "monitoring", ".pstate")
+        if pstate.get("monitoring") is not None
+        else None,
         plugins=tuple(plugins),
         uuid=_text(document, "uuid"),
     )
@@ -99,8 +102,8 @@ def parse(content: bytes, wire: Wire) -> Workload:
 
 def whole_numbers(content: bytes, *names: str) -> tuple[Mapping[str, Any], list[int | None]]:
     """A body that must be an object, and its members of these names. Raises UnreadableError."""
-    document = _object(_json(content), "Request")
-    return document, [_whole(document, name) for name in names]
+    document = _whole_body(content, "hospitality.Request")
+    return document, [_whole(document, name, "Request") for name in names]
 
 
 def pretty(document: Any) -> bytes:
@@ -119,9 +122,25 @@ def _json(content: bytes) -> Any:
         position = getattr(error, "pos", 0)
         if position >= len(text):
             raise UnreadableError("EOF" if not text else "unexpected EOF") from error
-        raise UnreadableError(
-            f"invalid character '{text[position]}' looking for beginning of value"
-        ) from error
+        raise UnreadableError(_of_character(text, position)) from error
+
+
+def _of_character(text: str, position: int) -> str:
+    """Go's text for a character that is no JSON; Go reads the words of JSON letter by letter."""
+    for word in ("null", "true", "false"):
+        given = text[position:]
+        if given.startswith(word[0]):
+            at = next(n for n, letter in enumerate(word) if given[n : n + 1] != letter)
+            wanted = f"in literal {word} (expecting '{word[at]}')"
+            return f"invalid character '{given[at : at + 1]}' {wanted}"
+    return f"invalid character '{text[position]}' looking for beginning of value"
+
+
+def _whole_body(content: bytes, kind: str) -> Mapping[str, Any]:
+    value = _json(content)
+    if value is not None and not isinstance(value, dict):
+        raise UnreadableError(f"json: cannot unmarshal {_kind(value)} into Go value of type {kind}")
+    return value or {}
 
 
 def _object(value: Any, field: str) -> Mapping[str, Any]:
@@ -132,10 +151,10 @@ def _object(value: Any, field: str) -> Mapping[str, Any]:
     return value
 
 
-def _text(document: Mapping[str, Any], field: str) -> str:
+def _text(document: Mapping[str, Any], field: str, parent: str = _WORKLOAD) -> str:
     value = document.get(field)
     if value is not None and not isinstance(value, str):
-        raise _wrong(value, field, "string")
+        raise _wrong(value, field, "string", parent)
     return value or ""
 
 
@@ -149,30 +168,37 @@ def _texts(document: Mapping[str, Any], field: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _whole(document: Mapping[str, Any], field: str) -> int | None:
+def _whole(document: Mapping[str, Any], field: str, parent: str) -> int | None:
     value = document.get(field)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _UINT32:
-        raise _wrong(value, field, "uint32")
+        raise _wrong(value, field, "uint32", parent)
     return value
 
 
-def _number(document: Mapping[str, Any], field: str) -> float | None:
+def _number(document: Mapping[str, Any], field: str, parent: str) -> float | None:
     value = document.get(field)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(value, field, "float64")
+        raise _wrong(value, field, "float64", parent)
     return float(value)
 
 
-def _wrong(value: Any, field: str, wanted: str) -> UnreadableError:
-    kinds = {bool: "bool", str: "string", list: "array", dict: "object"}
-    found = kinds.get(type(value), f"number {value}")
+def _wrong(value: Any, field: str, wanted: str, parent: str = _WORKLOAD) -> UnreadableError:
+    """Go names the structs around a member, of which some have no name."""
+    found = _kind(value)
+    if found == "number" and wanted == "uint32":
+        found = f"number {value}"
     return UnreadableError(
-        f"json: cannot unmarshal {found} into Go struct field RDTWorkLoad.{field} of type {wanted}"
+        f"json: cannot unmarshal {found} into Go struct field {parent}.{field} of type {wanted}"
     )
+
+
+def _kind(value: Any) -> str:
+    kinds = {bool: "bool", str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value), "number")
 
 
 def _given(**members: Any) -> JsonObject:

@@ -136,6 +136,8 @@ class Configuration:
             raise BootError(
                 f"The infra group asks for {self.infra_ways} cache ways, the host has {host.ways}."
             )
+        if self.wire == "0.3" and host.mba and host.mba_closids == host.closids:
+            raise BootError("v0.3 ends with as many classes for bandwidth as for the L3 cache.")
         if host.architecture not in POLICIES:
             raise BootError(f"Unsupported CPU type {host.architecture!r}.")
 

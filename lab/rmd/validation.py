@@ -97,7 +97,7 @@ def _with_pstate(asked: Workload, configuration: Configuration) -> Workload:
 def _with_bandwidth(
     asked: Workload, host: Host, configuration: Configuration, has_mba: bool
 ) -> Workload:
-    """Memory bandwidth of v0.3: its checks, and all of the bandwidth by default."""
+    """Memory bandwidth of v0.3: its checks."""
     supported = host.mba and configuration.mba_mode is not None
     if not supported:
         if has_mba:
@@ -117,8 +117,6 @@ def _with_bandwidth(
         raise InvalidError(
             "MBA only supported for Guaranteed Request and not for BestEffort and Shared"
         )
-    if value is None and is_guaranteed:
-        return asked.with_(**{"mba_percentage" if in_percent else "mba_mbps": most})
     return asked
 
 

@@ -51,7 +51,7 @@ def cache_info(daemon: Daemon, cache: int) -> JsonObject:
     assigned: set[int] = set()
     for name, group in daemon.hardware.resctrl.groups.items():
         assigned |= set() if name == ROOT else group.cpus
-    free_cpus = bits_of(set(host.caches[cache]) - assigned)
+    free_cpus = bits_of(set(host.caches[cache]) - assigned - daemon.configuration.os_cpus)
     isolated = bits_of(host.isolated_cpus) & free_cpus
     free = {_POOL_NAMES[pool]: ways.free(pool, cache) for pool in ways.pools}
     pools = {**free, "os": ways.os[cache]}
@@ -82,7 +82,7 @@ def cache_info(daemon: Daemon, cache: int) -> JsonObject:
 def policies(daemon: Daemon) -> JsonObject:
     """v0.2 answers with texts and P-state ratios, v0.3 with numbers and without."""
     found: JsonObject = {}
-    for name, (most, least, ratio) in POLICIES[daemon.host.architecture].items():
+    for name, (most, least, ratio) in sorted(POLICIES[daemon.host.architecture].items()):
         if daemon.configuration.wire == "0.2":
             cache = {"max": str(most), "min": str(least)}
             found[name] = {"cache": cache, "pstate": {"ratio": f"{ratio:g}"}}
@@ -119,7 +119,7 @@ def hospitality(
                 f"Can not find Policy. Details: Can not find specified policy {policy}\n",
             )
         if daemon.configuration.wire == "0.3":
-            raise Refusal(500, "Error to get max cache")
+            raise Refusal(500, "Unknown AppError type!")
         most, least, _ratio = POLICIES[daemon.host.architecture][policy]
     most, least = most or 0, least or 0
     caches = [cache for cache in sorted(daemon.host.caches) if cache_id in (None, cache)]

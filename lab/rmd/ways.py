@@ -98,16 +98,19 @@ class Ways:
     def settle_os_group(self) -> None:
         """Give the OS its CPUs back, and the low ways up to the first used one.
 
+        v0.2 limits only caches with an OS CPU; v0.3 limits all caches, and takes no CPU back.
         Raises AccountingError if the host has no class of service left.
         """
+        is_newer = self.configuration.wire == "0.3"
         self.require_classes()
         root = self.resctrl.groups[ROOT]
         masks = {}
         for cache, least in self.os.items():
             used = self.used(cache)
             up_to_first = (used & -used) - 1 if used else self.host.full
-            masks[cache] = (up_to_first | least) if least else self.host.full
-        self.resctrl.write(ROOT, masks, root.cpus | self.configuration.os_cpus, ())
+            masks[cache] = (up_to_first | least) if least or is_newer else self.host.full
+        stolen = frozenset[int]() if is_newer else self.configuration.os_cpus
+        self.resctrl.write(ROOT, masks, root.cpus | stolen, ())
 
     def _run(self, request: Request, bits: int) -> int:
         if request.pool == "guarantee":

@@ -182,6 +182,7 @@ assignments:
   description:
     - Hosts with their roles. A host that is master and worker has two entries. C(label) is its name
       in the inventory.
+    - Hosts with IPv4 and IPv6 have C(ip6) beside C(ip) if a subnet of the request is of IPv6.
   returned: success
   type: list
   elements: dict

@@ -168,6 +168,10 @@ hardware:
           description: Address, if the BMC knows it.
           type: str
           sample: 10.0.0.1
+        ip6:
+          description: IPv6 address of a port whose C(ip) is of IPv4, if the BMC knows it.
+          type: str
+          sample: 2001:db8::1
         pci_id:
           description: PCI identifier of the adapter, vendor and device.
           type: str

@@ -5,12 +5,25 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.lab import kubeconfig, lab, lab_state, namespace, restart_apiserver, whole_lab
+from support.operator_ports import require_operator_ports
 
 __all__ = ["kubeconfig", "lab", "lab_state", "namespace", "restart_apiserver", "whole_lab"]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        require_operator_ports(item.nodeid for item in session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: t.Sequence[str]) -> None:
+    require_operator_ports(ids)
 
 
 @pytest.fixture

@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -315,25 +318,80 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     assert named(site.run("west", **given)) == west
 
 
+def test_a_host_whose_mark_is_refused_leaves_the_others_to_the_provisioning(site: Site) -> None:
+    """An admission webhook or a policy of Metal3's cluster may refuse changes of one host."""
+    spec = {"master": {"count": 1}}
+    [chosen] = named(site.run(spec=spec, check=True))
+    policy = policy_against(site, chosen)
+    apply({"kubeconfig": site.kubeconfig, "manifests": policy})
+    try:
+        patch: Json = {"metadata": {"labels": {"try": "it"}}}
+
+        def is_refused() -> bool:
+            try:
+                site.change_host(f"{chosen}?dryRun=All", patch)
+            except ApiError as error:
+                return error.status == 422
+            return False
+
+        wait_until(is_refused, 60.0, "the policy")
+        result = site.run(spec=spec)
+        assert named(result) == site.consumed() and chosen not in site.consumed()
+        [reason] = [each["reason"] for each in result["unassigned"] if each["host"] == chosen]
+        assert reason.startswith("is in error: its reservation was refused: ")
+        assert site.conditions()["Assigned"][0] == "True"
+    finally:
+        apply({"kubeconfig": site.kubeconfig, "manifests": policy, "state": "absent"})
+
+
+def policy_against(site: Site, host: str) -> list[Json]:
+    """A policy that refuses every change of one BareMetalHost."""
+    group, metadata = "admissionregistration.k8s.io/v1", {"name": site.namespace}
+    rule = {"apiGroups": ["metal3.io"], "apiVersions": ["*"], "resources": ["baremetalhosts"]}
+    denial = {"expression": f"object.metadata.name != '{host}'", "reason": "Invalid"}
+    spec = {
+        "matchConstraints": {"resourceRules": [{**rule, "operations": ["UPDATE"]}]},
+        "validations": [{**denial, "message": "frozen for repair"}],
+    }
+    binding = {"policyName": site.namespace, "validationActions": ["Deny"]}
+    kind = "ValidatingAdmissionPolicy"
+    return [
+        {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec},
+        {"apiVersion": group, "kind": f"{kind}Binding", "metadata": metadata, "spec": binding},
+    ]
+
+
 def cut_off(*_arguments: t.Any) -> t.NoReturn:
     raise KeyboardInterrupt
 
 
+def keep_pods_waiting(site: Site) -> None:
+    """Let pods of the namespace request more than any node has, so that none ends by itself."""
+    amounts = {"cpu": "1M"}
+    limit = {"type": "Container", "default": amounts, "defaultRequest": amounts}
+    body = {"metadata": {"name": "none-fits"}, "spec": {"limits": [limit]}}
+    kind = {"apiVersion": "v1", "kind": "LimitRange"}
+    site.kube.request("POST", site.path("limitranges"), {**kind, **body})
+
+
 def fail_job(site: Site) -> None:
-    """End the installer, as the Job controller reports a failure."""
-    failed = [
-        {"type": kind, "status": "True", "message": "no more attempts", "reason": "Backoff"}
-        for kind in ("FailureTarget", "Failed")
-    ]
-    ended = {"failed": 1, "active": None, "ready": None, "conditions": failed}
-    path = site.path("jobs/kud-edge/status", "/apis/batch/v1")
-    # The controller writes the start first.
-    job = path.rpartition("/")[0]
-    wait_until(lambda: site.kube.get(job)["status"].get("startTime"), 20.0, "the Job to begin")
-    site.kube.request("PATCH", path, {"status": ended}, MERGE_CONTENT_TYPE)
+    """End the installer's pod with a failure, and wait until the Job controller has seen it."""
+    path = site.path("jobs/kud-edge", "/apis/batch/v1")
+    selector = {"labelSelector": "batch.kubernetes.io/job-name=kud-edge"}
+    wait_until(lambda: len(site.kube.list(site.path("pods"), selector)) == 1, 20.0, "the pod")
+    [pod] = site.kube.list(site.path("pods"), selector)
+    status = site.path(f"pods/{pod['metadata']['name']}/status")
+    site.kube.request("PATCH", status, {"status": {"phase": "Failed"}}, MERGE_CONTENT_TYPE)
+
+    def has_failed() -> bool:
+        conditions = site.kube.get(path)["status"].get("conditions", [])
+        return any(each["type"] == "Failed" and each["status"] == "True" for each in conditions)
+
+    wait_until(has_failed, 20.0, "the Job to fail")
 
 
 def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) -> None:
+    keep_pods_waiting(site)
     spec = {"master": {"count": 1}, "KUDPlugins": ["emco"]}
     given: Json = {"installer_image": "registry.example/kud:1"}
     first = site.run(spec=spec, **given)
@@ -349,7 +407,7 @@ def test_the_installer_runs_once_for_equal_inputs_and_is_followed(site: Site) ->
     fail_job(site)
     site.run(**given)
     assert site.conditions()["Installed"] == ("False", "Failed")
-    assert "no more attempts" in site.resource()["status"]["installation"]["message"]
+    assert "backoff limit" in site.resource()["status"]["installation"]["message"]
     assert site.kube.get(jobs)["metadata"]["uid"] == job["metadata"]["uid"]
     site.kube.request("DELETE", jobs, {"propagationPolicy": "Background"})
     assert not site.run(**given)["changed"]
@@ -430,6 +488,24 @@ def granted(site: Site, file: str) -> tuple[list[Json], str]:
     return made, token["status"]["token"]
 
 
+def test_user_data_that_the_account_may_not_read_is_a_finding_of_its_host(
+    site: Site, lab: RunningLab
+) -> None:
+    made, token = granted(site, next(iter(RIGHTS)))
+    [chosen] = named(site.run(spec={"master": {"count": 1}}))
+    site.change_host(chosen, {"spec": {"userData": {"name": "cloud-init"}}})
+    try:
+        account: Json = {"kubeconfig": None, "host": site.kube.host, "api_key": token}
+        account["ca_cert"] = str(lab.state.ca_certificate)
+        result = site.run(read_user_data=True, **account)
+        found = [(each["name"], each["field"]) for each in result["findings"]]
+        assert found == [(chosen, "spec.userData")]
+        assert named(result) == {chosen}
+    finally:
+        site.change_host(chosen, {"spec": {"userData": None}})
+        apply({"kubeconfig": site.kubeconfig, "manifests": made, "state": "absent"})
+
+
 @pytest.mark.parametrize("file", RIGHTS)
 def test_runs_use_exactly_the_rights_that_are_granted(
     site: Site, machines: list[Machine], lab: RunningLab, file: str
@@ -439,6 +515,7 @@ def test_runs_use_exactly_the_rights_that_are_granted(
     secret = {"metadata": {"name": "keys"}, "stringData": {"ssh-privatekey": "x"}}
     site.kube.request("POST", site.path("secrets"), secret)
     spec = {"master": {"count": 1}, "replicas": 1, "ssh": {"secretName": "keys"}}
+    keep_pods_waiting(site)
     images: Json = {"installer_image": "registry.example/kud:1", "agent_image": "r.example/a:1"}
     if is_operator:
         site.run(spec=spec)

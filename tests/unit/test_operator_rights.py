@@ -235,3 +235,32 @@ def test_host_agents_write_their_own_kind_alone_and_read_secrets_where_somebody_
     overlay = yaml.safe_load((CONFIG / "overlays/full/kustomization.yaml").read_text())
     assert "../../host-agents" in overlay["resources"]
     assert "secrets" not in str((folder / "kustomization.yaml").read_text())
+
+
+# Strong rights of verbs that write, and of reading Secrets, with the words of the table for each.
+TOLD = {
+    "pods/binding": "bind",
+    "pods/eviction": "evict pods",
+    "pods": "patch pods of any namespace",
+    "persistentvolumes": "PersistentVolumes",
+    "persistentvolumeclaims": "claims",
+    "nodes/status": "status of Nodes",
+    "resourceclaims": "ResourceClaims",
+    "baremetalhosts": "BareMetalHosts",
+    "nodeconfigs": "delete NodeConfigs",
+    "jobs": "Jobs",
+    "secrets": "Secrets",
+}
+READING = {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_the_table_of_strongest_rights_omits_none(capability: str) -> None:
+    lines = (ROOT / "docs" / "operator.md").read_text("utf-8").splitlines()
+    [row] = [line for line in lines if line.startswith(f"| `{capability}` |")]
+    for document in yaml.safe_load_all((CONFIG / "rbac" / capability / "rights.yaml").read_text()):
+        for rule in document.get("rules", []):
+            for resource in rule["resources"]:
+                writes = bool(set(rule["verbs"]) - READING)
+                if (writes or resource == "secrets") and resource in TOLD:
+                    assert TOLD[resource] in row, (resource, row)

@@ -303,9 +303,9 @@ def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface
     for place, item in found.items(value, path, facts.MOST_INTERFACES):
         port = _interface(item, place, found)
         key = (port.name, port.mac) if port.mac else place
-        known = ports.get(key)
-        if known is None or facts.address_rank(port.ip) < facts.address_rank(known.ip):
-            ports[key] = port
+        known = ports.get(key, port)
+        ip, ip6 = facts.of_port((known.ip, known.ip6, port.ip))
+        ports[key] = replace(known, ip=ip, ip6=ip6)
     return tuple(ports.values())
 
 

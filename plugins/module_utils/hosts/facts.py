@@ -136,6 +136,18 @@ def address_rank(ip: str | None) -> int:
     return 2 if address.is_link_local else int(address.version == 6)
 
 
+def of_port(addresses: t.Iterable[str | None]) -> tuple[str | None, str | None]:
+    """The best address of a port, and the IPv6 address beside one of IPv4; None for unknown ones.
+
+    ``addresses`` are results of ``host_address``.
+    """
+    ranked = sorted(addresses, key=address_rank)
+    ip = ranked[0] if ranked else None
+    if address_rank(ip) != 0:
+        return ip, None
+    return ip, next((each for each in ranked if address_rank(each) == 1), None)
+
+
 def name(value: t.Any, path: str) -> str:
     """A printable text of limited length. Raises InvalidField."""
     if not isinstance(value, str):

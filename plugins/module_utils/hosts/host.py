@@ -29,6 +29,7 @@ class Processors:
 class NetworkInterface:
     """A network port; `mac` has lower-case letters and colons, `ip` is a checked address.
 
+    `ip6` is the IPv6 address of a port whose `ip` is of IPv4.
     `pci_id` is vendor and device, such as ``8086:1572``. `can_sriov` is about the adapter; the
     switch in the BIOS is a fact of the host.
     """
@@ -36,6 +37,7 @@ class NetworkInterface:
     name: str
     mac: str | None = None
     ip: str | None = None
+    ip6: str | None = None
     pci_id: str | None = None
     gigabits: float | None = None
     boots: bool | None = None

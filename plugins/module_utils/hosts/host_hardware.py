@@ -46,7 +46,7 @@ KIND = "HostHardware"
 # The definition has the same limits.
 _MOST_ITEMS = {"network_interfaces": 64, "disks": 64, "pci_devices": 256}
 # Addresses, and facts that only an inspection or a label has.
-_NOT_STORED = frozenset(("ip", "boots", "flags"))
+_NOT_STORED = frozenset(("ip", "ip6", "boots", "flags"))
 _OF_HOST = (
     *("memory_mib", "pci_devices", "has_qat", "gpus", "sriov_enabled"),
     *("disks", "manufacturer", "product", "serial_number"),
@@ -240,7 +240,7 @@ def _ports(
         found = by_mac.get(port.mac or "") or NetworkInterface("")
         ports.append(replace(port, **_facts(_OF_PORTS, port, found, is_newer=is_newer)))
     others = [port for port in told if port.mac not in known]
-    return (*ports, *(replace(port, mac=None, ip=None, boots=None) for port in others))
+    return (*ports, *(replace(port, mac=None, ip=None, ip6=None, boots=None) for port in others))
 
 
 def _stored(value: t.Any) -> t.Any:

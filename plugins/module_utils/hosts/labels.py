@@ -27,17 +27,18 @@ RACK_LABELS = (RACK, "topology.kubernetes.io/zone")
 
 _NFD = "feature.node.kubernetes.io/"
 _NFD_PCI = re.compile(
-    r"pci-(?P<kind>[0-9a-f]{2,4})_(?P<vendor>[0-9a-f]{4})(?:_(?P<device>[0-9a-f]{4}))?"
-    r"\.present",
+    r"pci-(?P<fields>[0-9a-f]{2,4}(?:_[0-9a-f]{4}){0,4})\.(?P<kind>present|sriov\.capable)",
     re.ASCII,
 )
 _NFD_FLAG = "cpu-cpuid."
 _NFD_NETWORK_SRIOV = f"{_NFD}network-sriov.capable"
 _NFD_LONGEST = 128
-_COPROCESSOR = "0b40"
-_INTEL = "8086"
 _QUICK_ASSIST_PLUGIN = "intel.feature.node.kubernetes.io/qat"
 _GPU_COUNTS = ("nvidia.com/gpu.count", "amd.com/gpu.count")
+_GPU_FLAGS = (
+    *("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"),
+    f"{_NFD}amd-gpu",
+)
 _MOST_LISTED = 256
 
 Texts = t.Mapping[str, str]
@@ -62,8 +63,7 @@ def rack_of(labels: Texts, annotations: Texts, names: t.Sequence[str], found: Fa
 
 def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Facts) -> Hardware:
     """The hardware completed by NFD's labels, then overruled by ours."""
-    completed = _with_sriov(hardware, True) if _nfd_sriov(labels) else hardware
-    completed = _with_discovered(completed, labels, found)
+    completed = _with_discovered(hardware, labels, found)
     told = _told(labels, annotations, found)
     if told.pci_devices is not None:
         ids = [device.pci_id for device in told.pci_devices]
@@ -105,8 +105,13 @@ def _pci_devices(value: t.Any, path: str) -> tuple[PciDevice, ...]:
 
 
 def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardware:
-    """The hardware with the devices and flags that NFD and device plugins saw."""
-    flags, has_qat, gpu_present = set(), _is_true(labels, _QUICK_ASSIST_PLUGIN), False
+    """The hardware with the devices and flags that NFD and device plugins saw.
+
+    NFD's setting ``deviceLabelFields`` selects the fields in labels of PCI devices.
+    """
+    flags, has_qat = set(), _is_true(labels, _QUICK_ASSIST_PLUGIN)
+    gpu_present = any(_is_true(labels, name) for name in _GPU_FLAGS)
+    has_sriov = _is_true(labels, _NFD_NETWORK_SRIOV)
     for label, value in labels.items():
         if not label.startswith(_NFD) or value != "true" or len(label) > _NFD_LONGEST:
             continue
@@ -115,8 +120,10 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
             flags.add(feature[len(_NFD_FLAG) :].lower())
         match = _NFD_PCI.fullmatch(feature)
         if match:
-            has_qat = has_qat or _is_quick_assist(match)
-            gpu_present = gpu_present or _is_gpu(match)
+            device = pci.discovered(match["fields"].split("_"))
+            has_qat = has_qat or device.is_quick_assist
+            gpu_present = gpu_present or device.is_gpu
+            has_sriov = has_sriov or (match["kind"] != "present" and device.is_network)
     counted = [
         found.read(labels.get(name), name, facts.whole_text(0, facts.MOST_GPUS))
         for name in _GPU_COUNTS
@@ -126,30 +133,12 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
     if flags:
         known = processors.flags or frozenset()
         processors = replace(processors, flags=known | flags)
+    with_ports = _with_sriov(hardware, True) if has_sriov else hardware
     return replace(
-        hardware,
+        with_ports,
         processors=processors,
         has_qat=True if has_qat else hardware.has_qat,
         gpus=hardware.gpus if gpus is None else max(gpus, hardware.gpus or 0),
-    )
-
-
-def _is_quick_assist(match: t.Match[str]) -> bool:
-    """By the device, or by the class of co-processors, which Intel uses only for QuickAssist."""
-    if match["device"]:
-        return pci.is_quick_assist(f"{match['vendor']}:{match['device']}")
-    return match["kind"] == _COPROCESSOR and match["vendor"] == _INTEL
-
-
-def _is_gpu(match: t.Match[str]) -> bool:
-    return pci.is_gpu(f"{match['vendor']}:{match['device'] or ''}", match["kind"].ljust(6, "0"))
-
-
-def _nfd_sriov(labels: Texts) -> bool:
-    """Whether NFD saw a network adapter that has virtual functions."""
-    return _is_true(labels, _NFD_NETWORK_SRIOV) or any(
-        label.startswith(f"{_NFD}pci-02") and label.endswith(".sriov.capable") and value == "true"
-        for label, value in labels.items()
     )
 
 

@@ -69,6 +69,11 @@ _QUICK_ASSIST = frozenset(
 # Graphics of the BMC itself: Aspeed, Matrox, and those of hypervisors.
 _BMC_GRAPHICS = frozenset(("1a03", "102b", "1234", "1013", "15ad", "1af4", "1b36"))
 _ACCELERATOR_MAKERS = frozenset(("10de", "1002", "1da3"))
+_GPU_MAKERS = frozenset((*_ACCELERATOR_MAKERS, _INTEL))
+_COPROCESSOR, _3D_CONTROLLER = "0b40", "0302"
+# Base classes of network and display controllers, co-processors, and processing accelerators.
+_CLASSES = ("02", "03", "0b", "12")
+_VENDORS = frozenset((_MELLANOX, _BROADCOM)) | _GPU_MAKERS | _BMC_GRAPHICS
 
 
 def pci_id(text: t.Any) -> str | None:
@@ -125,6 +130,55 @@ def is_quick_assist(identifier: str) -> bool:
     """Whether this is Intel's QuickAssist."""
     vendor, _colon, device = identifier.partition(":")
     return vendor == _INTEL and device in _QUICK_ASSIST
+
+
+class Discovered(t.NamedTuple):
+    """Certain facts of a device; False stands for unknown as well."""
+
+    is_quick_assist: bool
+    is_gpu: bool
+    is_network: bool
+
+
+def discovered(fields: t.Sequence[str]) -> Discovered:
+    """The device of NFD's fields, in hexadecimal digits.
+
+    They are a choice of class, vendor, device, subsystem vendor and subsystem device, in this
+    order. Only values tell which: known vendors and devices, and classes of the devices of interest.
+    """
+    rest = list(fields)
+    # A known device is none of the classes, and only a class precedes a vendor.
+    is_class = rest[0][:2] in _CLASSES and rest[0] not in _QUICK_ASSIST | _VENDORS
+    class_code = rest.pop(0) if is_class else ""
+    vendor = rest.pop(0) if rest and rest[0] in _VENDORS else ""
+    device = rest[0] if rest else ""
+    vendors = (vendor,) if vendor else tuple(_WITH_VIRTUAL_FUNCTIONS)
+    return Discovered(
+        _is_discovered_quick_assist(class_code, vendor, device),
+        _is_discovered_gpu(class_code, vendor),
+        class_code.startswith("02")
+        or (not class_code and vendor == _MELLANOX)
+        or any(can_sriov(f"{each}:{device}") for each in vendors),
+    )
+
+
+def _is_discovered_quick_assist(class_code: str, vendor: str, device: str) -> bool:
+    """By the device, or by the class of co-processors, which Intel also used for Xeon Phi."""
+    if class_code[:2] not in ("", "0b") or vendor not in ("", _INTEL):
+        return False
+    of_subsystem = device == _INTEL
+    if device and not of_subsystem:
+        return is_quick_assist(f"{_INTEL}:{device}")
+    return class_code == _COPROCESSOR and vendor == _INTEL
+
+
+def _is_discovered_gpu(class_code: str, vendor: str) -> bool:
+    """By class and maker; a maker of nothing else, or 3D controllers of any maker suffice."""
+    if not class_code:
+        return vendor in _ACCELERATOR_MAKERS
+    if not vendor:
+        return class_code == _3D_CONTROLLER
+    return vendor in _GPU_MAKERS and is_gpu(f"{vendor}:", class_code.ljust(6, "0"))
 
 
 def is_gpu(identifier: str, class_code: str) -> bool:

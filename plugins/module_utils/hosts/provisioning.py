@@ -52,9 +52,15 @@ RackSpread = t.Literal["preferred", "required", "none"]
 RACK_SPREADS: tuple[RackSpread, ...] = t.get_args(RackSpread)
 KEEP_ROLES = ("where-equal", "always")
 
-# kubespray's kube_pods_subnet and kube_service_addresses.
-_DEFAULT_PODS = ipaddress.ip_network("10.233.64.0/18")
-_DEFAULT_SERVICES = ipaddress.ip_network("10.233.0.0/18")
+# kubespray's kube_pods_subnet, kube_service_addresses, and those of IPv6.
+_DEFAULT_PODS = {
+    4: ipaddress.ip_network("10.233.64.0/18"),
+    6: ipaddress.ip_network("fd85:ee78:d8a6:8607::1:0/112"),
+}
+_DEFAULT_SERVICES = {
+    4: ipaddress.ip_network("10.233.0.0/18"),
+    6: ipaddress.ip_network("fd85:ee78:d8a6:8607::1000/116"),
+}
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _MOST_HOSTS = 100_000
 # Only one agent is active. Writers of Provisionings should not fill a cluster with others.
@@ -159,18 +165,28 @@ class Request:
     warnings: tuple[str, ...] = ()
 
     @property
-    def networks(self) -> tuple[ClusterNetwork, ClusterNetwork]:
-        """The networks of pods and of services."""
-        pods, services = self.pod_subnet, self.service_subnet
+    def subnets(self) -> dict[str, Network]:
+        """The subnets that the spec names, by field."""
+        given = {"PodSubnet": self.pod_subnet, "ServiceSubnet": self.service_subnet}
+        return {name: network for name, network in given.items() if network is not None}
+
+    def networks(self, version: int) -> tuple[ClusterNetwork, ClusterNetwork]:
+        """The networks of pods and of services of a cluster that uses this IP version (4, 6)."""
         return (
-            ClusterNetwork("PodSubnet", pods or _DEFAULT_PODS, pods is None),
-            ClusterNetwork("ServiceSubnet", services or _DEFAULT_SERVICES, services is None),
+            _network("PodSubnet", self.pod_subnet, _DEFAULT_PODS[version]),
+            _network("ServiceSubnet", self.service_subnet, _DEFAULT_SERVICES[version]),
         )
 
     def network_with(self, ip: str) -> ClusterNetwork | None:
         """The network of pods or services that contains the address; None without one."""
         address = ipaddress.ip_address(ip)
-        return next((each for each in self.networks if address in each.network), None)
+        networks = self.networks(address.version)
+        return next((each for each in networks if address in each.network), None)
+
+
+def _network(field: str, given: Network | None, default: Network) -> ClusterNetwork:
+    is_default = given is None or given.version != default.version
+    return ClusterNetwork(field, default if given is None or is_default else given, is_default)
 
 
 def read_request(spec: t.Any) -> Request:

@@ -206,6 +206,7 @@ def _interfaces(value: t.Any, found: Facts) -> tuple[NetworkInterface, ...]:
                 name=found.read(item.get("name"), f"{place}.name", facts.name) or "",
                 mac=found.read(item.get("mac"), f"{place}.mac", facts.mac_address),
                 ip=found.read(item.get("ip"), f"{place}.ip", facts.host_address),
+                ip6=found.read(item.get("ip6"), f"{place}.ip6", facts.host_address),
                 pci_id=identifier,
                 gigabits=found.read(item.get("gigabits"), f"{place}.gigabits", facts.gigabits),
                 boots=found.read(item.get("boots"), f"{place}.boots", facts.boolean),

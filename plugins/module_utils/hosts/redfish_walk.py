@@ -336,20 +336,20 @@ class Walk:
         port = ports.setdefault(mac, {"name": name_of(body.get("Id")) or last_segment(uri)})
         for key, value in {"mac": mac, **dict.fromkeys(_PORT), "uefi_path": ""}.items():
             port.setdefault(key, value)
-        port["ip"] = min(port["ip"], self._address(uri, body), key=facts.address_rank)
+        known = (port["ip"], port["ip6"])
+        port["ip"], port["ip6"] = facts.of_port((*known, *self._addresses(uri, body)))
         port["gigabits"] = port["gigabits"] or (speed / 1000 if speed and speed > 0 else None)
         port["uefi_path"] = port["uefi_path"] or name_of(body.get("UefiDevicePath"))
         return port
 
-    def _address(self, uri: str, body: Object) -> str | None:
+    def _addresses(self, uri: str, body: Object) -> list[str | None]:
         entries = [*objects(body.get("IPv4Addresses")), *objects(body.get("IPv6Addresses"))]
         given = [entry.get("Address") for entry in entries[:8]]
-        found = [
+        return [
             self._found.read(each, f"address of {uri}", facts.host_address)
             for each in given
             if each not in (None, "", "0.0.0.0", "::")
         ]
-        return min(found, key=facts.address_rank, default=None)
 
     async def _adapters(self) -> list[str]:
         """The URIs of the network adapters, from the chassis or from links of interfaces."""
@@ -471,7 +471,7 @@ class Walk:
         return list(found.items())
 
 
-_PORT = ("ip", "pci_id", "gigabits", "boots", "can_sriov")
+_PORT = ("ip", "ip6", "pci_id", "gigabits", "boots", "can_sriov")
 _SRIOV_CAPABLE = ("ControllerCapabilities", "VirtualizationOffload", "SRIOV", "SRIOVVEPACapable")
 # Unknown parts if a BMC stops answering.
 _NOT_READ: t.Mapping[str, t.Any] = {

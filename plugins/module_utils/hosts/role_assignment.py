@@ -29,13 +29,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     mapping,
     text,
     text_mapping,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    Network,
     inventory_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
@@ -44,6 +44,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware 
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import (
     cluster_objects,
     kubespray,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.kubespray import (
+    NODE_PREFIXES,
+    ip_versions_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
     SshAccess,
@@ -113,18 +117,21 @@ SPEC = ArgumentSpec(
 
 DEFAULT_CLUSTER = "cluster"
 _VIRTLET = "virtlet-vm"
-_NODE_PREFIX = 24  # kubespray's kube_network_node_prefix
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A Provisioning or only its spec, as input of the module."""
+    """A Provisioning or only its spec, as input of the module.
+
+    ``findings`` are defects of other Provisionings.
+    """
 
     request: Request
     owner: Owner
     cluster: str
     former: Former
     is_virtlet: bool
+    findings: tuple[Finding, ...] = ()
 
 
 def assign(parameters: Parameters, context: Context = Context()) -> Result:
@@ -139,18 +146,13 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     hosts, findings = read_all_hosts(
         options["hosts"] or [], options["hardware"] or [], options["host_hardware"]
     )
+    curves, of_curves = curves_of(options["curves"])
+    findings += [*wanted.findings, *of_curves]
     warn_of(findings, context)
-    answer = assign_hosts(
-        Question(
-            wanted.request,
-            hosts,
-            wanted.owner,
-            wanted.former,
-            curves_of(options["curves"]),
-            options["require_ip"],
-        ),
-        limits,
+    question = Question(
+        wanted.request, hosts, wanted.owner, wanted.former, curves, options["require_ip"]
     )
+    answer = assign_hosts(question, limits)
     check_networks(wanted.request, answer)
     result = {"changed": False, **describe(answer)}
     if answer.outcome == "assigned":
@@ -181,25 +183,27 @@ def read_wanted(options: Parameters) -> Wanted:
     former = options["former"]
     if former is None:
         former = mapping(whole.get("status"), "request.status").get("assignments")
-    owner = Owner(name, namespace, cluster, reservations(options["provisionings"], metadata))
+    reserved, findings = reservations(options["provisionings"], metadata)
+    owner = Owner(name, namespace, cluster, reserved)
     return Wanted(
         read_request(whole["spec"]),
         owner,
         cluster,
         former_roles(former),
         labels.get("cluster-type") == _VIRTLET,
+        tuple(findings),
     )
 
 
 def read_all_hosts(
-    objects: t.Sequence[t.Any], hardware: t.Sequence[t.Any], host_hardware: t.Sequence[t.Any] = ()
+    given: t.Sequence[t.Any], hardware: t.Sequence[t.Any], host_hardware: t.Sequence[t.Any] = ()
 ) -> tuple[list[Host], list[Finding]]:
-    """BareMetalHosts, and hosts known only from Redfish; each defect affects only its host.
+    """The given BareMetalHosts, and hosts known only from Redfish; each defect affects only its host.
 
     ``host_hardware`` are objects that complete the BareMetalHosts.
     """
     told, defects = read_told(host_hardware)
-    hosts, findings = read_hosts(objects, told=told)
+    hosts, findings = read_hosts(given, told=told)
     findings = [*defects, *findings]
     for index, entry in enumerate(hardware):
         subject = subject_of(entry, "Host", f"hardware[{index}]")
@@ -215,7 +219,7 @@ def read_all_hosts(
 def former_roles(assignments: t.Any) -> Former:
     """The roles in status.assignments, by host. Unreadable entries are ignored."""
     found: dict[HostKey, tuple[FormerRole, ...]] = {}
-    for entry in assignments if isinstance(assignments, list) else []:
+    for entry in objects(assignments):
         key = _host_key(entry)
         if key and entry.get("role") in ("master", "worker") and _is_name(entry.get("label")):
             found[key] = (*found.get(key, ()), FormerRole(entry["role"], entry["label"]))
@@ -232,23 +236,41 @@ def _is_name(label: t.Any) -> bool:
 
 def reservations(
     provisionings: t.Sequence[t.Any], own: t.Mapping[str, t.Any]
-) -> dict[HostKey, str]:
-    """The hosts in status.assignments of other Provisionings, with the Provisioning's name."""
+) -> tuple[dict[HostKey, str], list[Finding]]:
+    """The hosts in status.assignments of other Provisionings, with the Provisioning's name.
+
+    Each readable entry counts, even if other parts of its Provisioning are defective.
+    """
     found: dict[HostKey, str] = {}
-    for obj in provisionings:
-        metadata = mapping(obj.get("metadata"), "provisionings.metadata")
-        name, namespace = (
-            text(metadata.get(part), f"provisionings.metadata.{part}")
-            for part in ("name", "namespace")
-        )
-        if (name, namespace) == (own.get("name", ""), own.get("namespace", "")):
+    findings: list[Finding] = []
+    for index, obj in enumerate(provisionings):
+        subject = subject_of(obj, KIND, f"provisionings[{index}]")
+        named = guarded(subject, functools.partial(_identity, obj))
+        if named == (own.get("name", ""), own.get("namespace", "")):
             continue
-        entries = mapping(obj.get("status"), "provisionings.status").get("assignments")
+        entries = guarded(subject, functools.partial(_entries, obj))
+        findings += [each for each in (named, entries) if isinstance(each, Finding)]
         for entry in entries if isinstance(entries, list) else []:
             key = _host_key(entry)
             if key:
-                found.setdefault(key, f"{KIND} {namespace}/{name}")
-    return found
+                found.setdefault(key, str(subject))
+            else:
+                findings.append(Finding(subject, "status.assignments", "an entry names no host"))
+    return found, list(dict.fromkeys(findings))
+
+
+def _identity(provisioning: t.Any) -> tuple[str, str]:
+    metadata = mapping(mapping(provisioning, "").get("metadata"), "metadata")
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    return text(name, "metadata.name"), text(namespace, "metadata.namespace")
+
+
+def _entries(provisioning: t.Any) -> list[t.Any]:
+    status = mapping(mapping(provisioning, "").get("status"), "status")
+    entries = status.get("assignments")
+    if entries is not None and not isinstance(entries, list):
+        raise InvalidField("status.assignments", f"{shown(entries)} is not a list")
+    return entries or []
 
 
 def _host_key(entry: t.Any) -> HostKey | None:
@@ -258,12 +280,18 @@ def _host_key(entry: t.Any) -> HostKey | None:
     return (namespace, name) if isinstance(name, str) and isinstance(namespace, str) else None
 
 
-def curves_of(path: str | None) -> dict[str, Curve]:
-    """Power curves of a document, by the name of the host."""
-    if path is None:
-        return {}
-    given = documents.load(path, "curves")["curves"]
-    return {name: read_curve(curve, f"{path}: {name}") for name, curve in given.items()}
+def curves_of(path: str | None) -> tuple[dict[str, Curve], list[Finding]]:
+    """Power curves of a document, by the name of the host; a host's curve may be defective."""
+    curves: dict[str, Curve] = {}
+    findings: list[Finding] = []
+    given = documents.load(path, "curves")["curves"] if path is not None else {}
+    for name, curve in given.items():
+        read = guarded(Subject("Curve", name), functools.partial(read_curve, curve, str(path)))
+        if isinstance(read, Finding):
+            findings.append(read)
+        else:
+            curves[name] = read
+    return curves, findings
 
 
 def check_networks(request: Request, answer: Answer) -> None:
@@ -272,45 +300,43 @@ def check_networks(request: Request, answer: Answer) -> None:
     A host without a MAC address in the request, but with an address in such a network, gets no
     role.
     """
-    pods, services = request.networks
-    if _overlap(pods.network, services.network):
-        own, other = (services, pods) if pods.is_default else (pods, services)
-        raise InvalidField(
-            f"spec.{own.field}",
-            f"{own.network} overlaps with {other}; write another subnet, or {other.field}",
-        )
-    for each in answer.assignments:
-        network = request.network_with(each.ip) if each.ip else None
-        if network is not None:
+    named = {network.version for network in request.subnets.values()}
+    for version in named | ip_versions_of(answer.assignments) or {4}:
+        pods, services = request.networks(version)
+        if pods.network.overlaps(services.network):
+            own, other = (services, pods) if pods.is_default else (pods, services)
             raise InvalidField(
-                f"spec.{network.field}",
-                f"{network.origin}{network.network} overlaps with the network of the hosts: "
-                f"{each.host.name} has "
-                f"{each.ip}; write another subnet",
+                f"spec.{own.field}",
+                f"{own.network} overlaps with {other}; write another subnet, or {other.field}",
             )
-
-
-def _overlap(first: Network, second: Network) -> bool:
-    return first.version == second.version and first.overlaps(second)
+    for each in answer.assignments:
+        for ip in filter(None, (each.ip, each.ip6)):
+            network = request.network_with(ip)
+            if network is not None:
+                raise InvalidField(
+                    f"spec.{network.field}",
+                    f"{network.origin}{network.network} overlaps with the network of the hosts: "
+                    f"{each.host.name} has {ip}; write another subnet",
+                )
 
 
 def _small_subnet(request: Request, answer: Answer) -> t.Iterator[str]:
-    pods, _services = request.networks
-    length = pods.network.prefixlen
     nodes = len({(each.host.namespace, each.host.name) for each in answer.assignments})
-    room = 2 ** max(0, _NODE_PREFIX - length)
-    if pods.network.version != 4 or not nodes:
-        return
-    if length > _NODE_PREFIX:
-        yield (
-            f"spec.PodSubnet: {pods.network} is smaller than a node's /{_NODE_PREFIX}; write a "
-            "larger subnet"
-        )
-    elif nodes > room:
-        yield (
-            f"spec.PodSubnet: {pods} has addresses for {room} {'node' if room == 1 else 'nodes'}, "
-            f"and the cluster has {nodes}; write a larger subnet"
-        )
+    for version in sorted(ip_versions_of(answer.assignments)):
+        pods, _services = request.networks(version)
+        length, of_node = pods.network.prefixlen, NODE_PREFIXES[version]
+        room = 2 ** max(0, of_node - length)
+        if length > of_node:
+            yield (
+                f"spec.PodSubnet: {pods.network} is smaller than a node's /{of_node}; write a "
+                "larger subnet"
+            )
+        elif nodes > room:
+            yield (
+                f"spec.PodSubnet: {pods} has addresses for {room} "
+                f"{'node' if room == 1 else 'nodes'}, and the cluster has {nodes}; write a larger "
+                "subnet"
+            )
 
 
 def describe(answer: Answer) -> Result:
@@ -404,7 +430,8 @@ def ssh_access(
 ) -> dict[str, SshAccess]:
     """SSH access to each host by its label, from all sources, without revoked keys.
 
-    Unreadable user data is ignored; its defect is a warning, and added to ``findings``.
+    A host's unreadable entry or user data is ignored; its defect is a warning, and added to
+    ``findings``.
     """
     given = options["ssh"]
     of_secret, known, doubts = _told_hosts(options)
@@ -415,18 +442,13 @@ def ssh_access(
     found: dict[str, SshAccess] = {}
     defects: dict[Finding, None] = {}
     for each in assignments:
-        of_host = given["hosts"].get(each.label) or given["hosts"].get(each.host.name)
-        of_user_data = _of_user_data(each.host, options["user_data"])
-        if isinstance(of_user_data, Finding):
-            defects[of_user_data] = None
-            of_user_data = SshAccess()
-        access = access_of(
-            request.ssh,
-            access_of_inventory(of_host, f"ssh.hosts.{each.label}").without(revoked),
-            of_user_data.without(revoked),
-            of_secret,
-            key,
-        )
+        told = [
+            _of_inventory(each, given["hosts"]),
+            _of_user_data(each.host, options["user_data"]),
+        ]
+        defects |= {source: None for source in told if isinstance(source, Finding)}
+        usable = [source.without(revoked) for source in told if isinstance(source, SshAccess)]
+        access = access_of(request.ssh, *usable, of_secret, key)
         if not access.host_keys and each.ip:
             keys = keys_in_known_hosts(known, each.ip, access.port)
             access = replace(access, host_keys=keys).without(revoked)
@@ -435,6 +457,17 @@ def ssh_access(
     if findings is not None:
         findings += defects
     return found
+
+
+def _of_inventory(assigned: Assigned, given: t.Mapping[str, t.Any]) -> SshAccess | Finding:
+    """Access from the inventory's variables, by the label or name of the host."""
+    host, name = assigned.host, assigned.label
+    if not given.get(name):
+        name = host.name
+    return guarded(
+        Subject("BareMetalHost", host.name, host.namespace),
+        functools.partial(access_of_inventory, given.get(name), f"ssh.hosts.{name}"),
+    )
 
 
 def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess | Finding:

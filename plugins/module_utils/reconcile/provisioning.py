@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
@@ -14,7 +14,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import 
     LEASE,
     ArgumentSpec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, warn_of
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+    Finding,
+    Subject,
+    warn_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
     Context,
     Parameters,
@@ -22,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     difference,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
     InvalidInput,
     WattwiseError,
 )
@@ -67,6 +72,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignme
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
     HostKey,
     Owner,
+    key_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
@@ -92,6 +98,7 @@ _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
 LEASE_NAME = "wattwise-provisioning"
 # Limit of attempts after hosts were lost to others; the next run then continues.
 _ATTEMPTS = 8
+_FORBIDDEN = 403
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/"
 
@@ -191,6 +198,7 @@ class _Run:
     obstacle: Failure | None = None
     agents: Agents | None = None
     is_reserving: bool = False
+    unwritable: dict[HostKey, str] = field(default_factory=dict)
     applying: Applying = field(init=False)
 
     def __post_init__(self) -> None:
@@ -256,12 +264,23 @@ class _Run:
         if not hardware or self.kube.serves(version, kind):
             objects = bare_metal_host.list_objects(self.kube, namespaces)
             told = host_hardware.list_objects(self.kube, namespaces)
-        self.hosts, self.findings = role_assignment.read_all_hosts(objects, hardware, told)
+        hosts, findings = role_assignment.read_all_hosts(objects, hardware, told)
+        self.hosts = [self._without_refusal(host) for host in hosts]
+        self.findings = [*(self.wanted.findings if self.wanted else ()), *findings]
+
+    def _without_refusal(self, host: Host) -> Host:
+        """The host, in error if the API server has refused a mark on it."""
+        problem = self.unwritable.get(key_of(host))
+        if problem is None:
+            return host
+        message = f"its reservation was refused: {problem}"
+        return replace(host, operational_status="error", error_message=message)
 
     def _assigned(self, wanted: Wanted) -> Answer:
         """The answer. Raises Failed, after the hosts of earlier attempts were released."""
         given = self.given
-        curves = role_assignment.curves_of(given["curves"])
+        curves, of_curves = role_assignment.curves_of(given["curves"])
+        self.findings += of_curves
         former, needs_ip = wanted.former, given["require_ip"]
         question = Question(
             wanted.request, self.hosts, wanted.owner, former, curves, needs_address=needs_ip
@@ -306,9 +325,11 @@ class _Run:
         # A host that changed meanwhile is released by the next run.
         self._write_marks(reservation.releasing(self.hosts, kept, owner))
 
-    def _write_marks(self, changes: t.Sequence[reservation.Change]) -> list[reservation.Change]:
-        refused = reservation.write(self.kube, changes, self.context.check_mode) if changes else []
-        self.applying.add(_marks_result([each for each in changes if each not in refused]))
+    def _write_marks(self, changes: t.Sequence[reservation.Change]) -> list[reservation.Refused]:
+        refused = _write_marks(self.kube, changes, self.context, self.applying)
+        for each in refused:
+            if each.problem:
+                self.unwritable[key_of(each.change.host)] = each.problem
         return refused
 
     def _refuse_a_deleted_one(self, owner: Owner) -> None:
@@ -324,7 +345,6 @@ class _Run:
 
     def _render(self, wanted: Wanted) -> None:
         answer = t.cast("Answer", self.answer)
-        warn_of(self.findings, self.context)
         for sentence in answer.warnings:
             self.context.warn(sentence)
         options = {
@@ -332,6 +352,7 @@ class _Run:
             "ssh_secret": self._ssh_secret(wanted),
             "user_data": self._user_data(answer),
         }
+        warn_of(self.findings, self.context)
         self.outputs = role_assignment.outputs(
             wanted, answer.assignments, options, self.context, self.findings
         )
@@ -357,10 +378,17 @@ class _Run:
     def _user_data(self, answer: Answer) -> dict[str, str]:
         """User data of the chosen hosts by namespace and name of their Secrets."""
         found: dict[str, str] = {}
-        for host in [each.host for each in answer.assignments]:
+        for host in {key_of(each.host): each.host for each in answer.assignments}.values():
             if not self.given["read_user_data"] or not host.user_data_secret:
                 continue
-            data = self.kube.read_secret(host.namespace, host.user_data_secret)
+            try:
+                data = self.kube.read_secret(host.namespace, host.user_data_secret)
+            except ApiError as error:
+                if error.status != _FORBIDDEN:
+                    raise
+                subject = Subject(bare_metal_host.KIND, host.name, host.namespace)
+                self.findings.append(Finding(subject, "spec.userData", str(error)))
+                continue
             key = f"{host.namespace}/{host.user_data_secret}"
             if data is not None:
                 found[key] = data[0].get("userData") or data[0].get("value") or ""
@@ -444,6 +472,16 @@ class _Run:
         return {"found": True, **found, **self.outputs, "findings": findings, "status": status}
 
 
+def _write_marks(
+    kube: Kube, changes: t.Sequence[reservation.Change], context: Context, applying: Applying
+) -> list[reservation.Refused]:
+    """Write the marks, add the written ones to the result, and return the others."""
+    refused = reservation.write(kube, changes, context.check_mode) if changes else []
+    lost = [each.change for each in refused]
+    applying.add(_marks_result([each for each in changes if each not in lost]))
+    return refused
+
+
 def _labels_of(answer: Answer, cluster: str) -> dict[HostKey, Object]:
     entries = cluster_objects.host_labels(answer.assignments, cluster)
     return {(each["namespace"], each["host"]): each["labels"] for each in entries}
@@ -514,10 +552,14 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
             bare_metal_host.list_objects(kube, given["host_namespaces"])
         ).hosts
         changes = reservation.releasing(hosts, (), owner)
-        refused = reservation.write(kube, changes, context.check_mode) if changes else []
-        applying.add(_marks_result([each for each in changes if each not in refused]))
+        refused = _write_marks(kube, changes, context, applying)
         if not refused:
             return {**applying.result, "found": False}
+        problem = next((each.problem for each in refused if each.problem), "")
+        if problem:
+            raise WattwiseError(
+                f"A host of {KIND} {owner.title} cannot be released: {problem}", **applying.result
+            )
     raise WattwiseError(
         f"Hosts of {KIND} {owner.title} changed {_ATTEMPTS} times while they were released; run "
         "again",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 import yaml
 
@@ -59,3 +61,26 @@ def test_they_follow_the_definition_and_are_read_as_the_machines_are_built() -> 
         assert (host.consumer is None) == (host.state == "available")
     assert {host.operational_status for host in hosts} == {"OK", "error"}
     assert {host.state for host in hosts} == {"available", "provisioned"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"errorType": ""},
+        {"errorType": "cooling error"},
+        {"errorCount": None},
+        {"errorMessage": None},
+        {"poweredOn": None},
+        {"provisioningFailCount": None},
+        {"operationalStatus": "fine"},
+        {"provisioning": {"state": "available"}},
+        {"hardware": {"storage": [{"name": "/dev/sda", "type": "TAPE"}]}},
+    ],
+)
+def test_the_definition_refuses_what_metal3_refuses(change: dict[str, t.Any]) -> None:
+    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text()))
+    given = host_object(MACHINES[0], 8443)
+    assert validator.problem(given) is None
+    status = {**given["status"], **change}
+    given["status"] = {name: value for name, value in status.items() if value is not None}
+    assert "status" in str(validator.problem(given))

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.operator import container as operator_container
 from lab.process import REPOSITORY, wait_until
+from support.operator_ports import require_operator_ports
 
 # The test's ports and paths replace the fixed ones of the computer.
 START = """
@@ -132,6 +134,24 @@ def test_a_port_that_something_else_has_is_named(container: Container) -> None:
         process = container.start("exit 0")
         assert process.wait(20) == 1
     assert f"Port {container.port} of localhost is taken" in line_of(process)
+
+
+def test_tests_of_the_operator_are_refused_once_before_they_start(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_container, "PORTS", (container.port,))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(container.folder / "cache"))
+    needs = ["tests/unit/test_a.py::test_b", "tests/integration/test_operator.py::test_c"]
+    require_operator_ports(needs)
+    with socket.create_server(("127.0.0.1", container.port)):
+        require_operator_ports(needs[:1])
+        with pytest.raises(pytest.UsageError, match=f"Port {container.port} of localhost is"):
+            require_operator_ports(needs)
+    # A lab's own operator is no problem, because the next one waits for its end.
+    running = container.start("echo one; exec sleep 600")
+    assert line_of(running) == "one\n"
+    with socket.create_server(("127.0.0.1", container.port)):
+        require_operator_ports(needs)
 
 
 def test_files_of_runs_lie_in_the_lab_and_nothing_is_left_elsewhere(container: Container) -> None:

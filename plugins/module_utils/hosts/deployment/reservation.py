@@ -84,15 +84,23 @@ def releasing(hosts: t.Sequence[Host], kept: t.Container[HostKey], owner: Owner)
     return changes
 
 
-def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Change]:
+class Refused(t.NamedTuple):
+    """A change that was not written; ``problem`` is empty for a changed or deleted host."""
+
+    change: Change
+    problem: str = ""
+
+
+def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Refused]:
     """Write each change if its host is unchanged; return the refused ones.
 
-    Raises ApiError for any failure other than a changed or deleted host.
+    A definition or an admission policy may refuse one host (HTTP 400, 422) and accept the others.
+    Raises ApiError for any other failure.
     """
     query = {"dryRun": "All"} if check_mode else {}
     resource = kube.resource(HOST_VERSION, HOST_KIND)
 
-    def send(change: Change) -> bool:
+    def send(change: Change) -> Refused | None:
         host = change.host
         metadata = {**change.patch.get("metadata", {}), "resourceVersion": host.resource_version}
         body = {**change.patch, "metadata": metadata}
@@ -101,12 +109,13 @@ def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Cha
             kube.request("PATCH", path, body, MERGE_CONTENT_TYPE, query)
         except ApiError as error:
             if error.status in (404, 409):
-                return False
+                return Refused(change)
+            if error.status in (400, 422):
+                return Refused(change, str(error))
             raise
-        return True
+        return None
 
-    written = kube.in_parallel(send, changes)
-    return [change for change, is_written in zip(changes, written) if not is_written]
+    return [refused for refused in kube.in_parallel(send, changes) if refused is not None]
 
 
 def _marking(host: Host, labels: t.Mapping[str, str], owner: Owner, mark: Mark) -> dict[str, t.Any]:

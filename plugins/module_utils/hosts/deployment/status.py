@@ -26,7 +26,7 @@ Status = dict[str, t.Any]
 MOST_UNASSIGNED = 100
 _RESERVING = ("masters", "workers", "assignments")
 _KEPT = ("masters", "workers", "assignments", "unassigned", "installation", "podAgents")
-_SAME = ("role", "label", "host", "namespace", "ip", "mac")
+_SAME = ("role", "label", "host", "namespace", "ip", "ip6", "mac")
 
 
 @dataclass(frozen=True)

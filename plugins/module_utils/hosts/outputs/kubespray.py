@@ -43,6 +43,11 @@ _NAMES: t.Mapping[GroupNames, tuple[str, str, str]] = {
 # Other groups that kubespray's playbooks name.
 _EMPTY_GROUPS = ("bastion", "calico_rr")
 _ORIGINAL_USER = "root"
+_VARIABLES = {"PodSubnet": "kube_pods_subnet", "ServiceSubnet": "kube_service_addresses"}
+# kubespray's kube_network_node_prefix and kube_network_node_prefix_ipv6.
+NODE_PREFIXES = {4: 24, 6: 120}
+# kubeadm's limit of bits between the subnet of pods and a node's part of it.
+_MOST_NODE_BITS = 16
 
 Access = t.Mapping[str, SshAccess]
 
@@ -78,7 +83,10 @@ def kubespray_inventory(
             control_plane: _group(masters),
             node: _group(labels_of(assignments, "worker")),
             "etcd": _group(members),
-            cluster: {"children": {control_plane: {}, node: {}}, "vars": _networks(request)},
+            cluster: {
+                "children": {control_plane: {}, node: {}},
+                "vars": _networks(request, assignments),
+            },
         },
     }
     if names == "current":
@@ -91,6 +99,8 @@ def _host(assigned: Assigned, access: SshAccess) -> dict[str, t.Any]:
     if assigned.ip is not None:
         address = host_address(assigned.ip, f"{assigned.label}.ip")
         variables = {"ansible_host": address, "ip6" if ":" in address else "ip": address}
+        if assigned.ip6 is not None:
+            variables["ip6"] = host_address(assigned.ip6, f"{assigned.label}.ip6")
     variables["ansible_user"] = user_name(access.user, "user") or _ORIGINAL_USER
     variables["ansible_port"] = access.port or DEFAULT_PORT
     if access.private_key:
@@ -109,22 +119,33 @@ def _connection(known_hosts_file: str) -> dict[str, t.Any]:
     }
 
 
-def _networks(request: Request) -> dict[str, t.Any]:
-    """The networks that the spec names; kubespray has other variables for IPv6."""
-    networks = {
-        "kube_pods_subnet": request.pod_subnet,
-        "kube_service_addresses": request.service_subnet,
-    }
-    given = {name: network for name, network in networks.items() if network is not None}
-    versions = {network.version for network in given.values()}
-    stacks = {f"ipv{version}_stack": version in versions for version in (4, 6)}
-    return {
-        **(stacks if 6 in versions else {}),
-        **{
-            f"{name}_ipv6" if network.version == 6 else name: str(network)
-            for name, network in given.items()
-        },
-    }
+def ip_versions_of(assignments: t.Iterable[Assigned]) -> set[int]:
+    """The IP versions (4, 6) of the cluster's addresses; empty if no address is known."""
+    given = (ip for each in assignments for ip in (each.ip, each.ip6) if ip)
+    return {6 if ":" in ip else 4 for ip in given}
+
+
+def _networks(request: Request, assignments: t.Sequence[Assigned]) -> dict[str, t.Any]:
+    """The stacks of the hosts' addresses, and the networks that the spec names.
+
+    Without known addresses the stacks are those of the networks. kubespray has other variables for
+    IPv6, and no stack of IPv6 by default.
+    """
+    given = {_VARIABLES[name]: network for name, network in request.subnets.items()}
+    versions = ip_versions_of(assignments) or {network.version for network in given.values()}
+    variables: dict[str, t.Any] = {}
+    if 6 in versions:
+        variables = {f"ipv{version}_stack": version in versions for version in (4, 6)}
+    for name, network in given.items():
+        variables[f"{name}_ipv6" if network.version == 6 else name] = str(network)
+    pods = request.pod_subnet
+    if (
+        pods is not None
+        and pods.version == 6
+        and pods.prefixlen + _MOST_NODE_BITS < NODE_PREFIXES[6]
+    ):
+        variables["kube_network_node_prefix_ipv6"] = pods.prefixlen + _MOST_NODE_BITS
+    return variables
 
 
 def _group(labels: t.Sequence[str]) -> dict[str, t.Any]:

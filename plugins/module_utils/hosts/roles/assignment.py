@@ -13,6 +13,7 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
@@ -20,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
     Request,
     Role,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles import ip_versions
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
     Counts,
     Level,
@@ -27,12 +29,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignme
     shortages,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    Addresses,
     HostKey,
     Owner,
     Refusal,
-    address_of,
+    addresses_of,
     host_text,
     key_of,
+    mac_of,
     refusals,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
@@ -66,7 +70,10 @@ Former = t.Mapping[HostKey, tuple[FormerRole, ...]]
 
 @dataclass(frozen=True)
 class Assigned:
-    """One host in one role. A host that is master and worker has two entries."""
+    """One host in one role. A host that is master and worker has two entries.
+
+    ``ip6`` is the IPv6 address in a cluster that uses both versions; there ``ip`` is of IPv4.
+    """
 
     role: Role
     label: str
@@ -74,15 +81,17 @@ class Assigned:
     ip: str | None
     mac: str | None
     why: str
+    ip6: str | None = None
 
     def as_dict(self) -> dict[str, t.Any]:
-        """The entry of results and of status.assignments."""
+        """The entry of results and of status.assignments; ``ip6`` only beside an ``ip``."""
         return {
             "role": self.role,
             "label": self.label,
             "host": self.host.name,
             "namespace": self.host.namespace,
             "ip": self.ip,
+            **({"ip6": self.ip6} if self.ip6 else {}),
             "mac": self.mac,
             "why": self.why,
         }
@@ -132,27 +141,70 @@ class _Choice:
     group: Group
 
 
+_NO_COUNTS = Counts({}, (), True)
+_ROLES: tuple[Role, Role] = ("master", "worker")
+
+
 def assign(question: Question, limits: Limits) -> Answer:
     """The best assignment. Raises InvalidInput if the request itself is impossible."""
+    fleet = _fleet(question)
+    members = [fleet.addresses[each.host] for each in fleet.named]
+    choices = ip_versions.choices(
+        question.request,
+        [
+            addresses
+            for addresses, refusal in zip(fleet.addresses, fleet.refusals)
+            if refusal is None
+        ],
+        members,
+        [fleet.addresses[n] for n, host in enumerate(fleet.hosts) if key_of(host) in fleet.former],
+    )
+    answers = (_answer_with(question, fleet, versions, limits) for versions in choices)
+    first = next(answers)
+    if first.outcome == "assigned":
+        return first
+    return next((each for each in answers if each.outcome == "assigned"), first)
+
+
+@dataclass(frozen=True)
+class _Fleet:
+    """All hosts by name, with addresses and refusals by position; named hosts are not refused."""
+
+    hosts: t.Sequence[Host]
+    judge: Judge
+    named: t.Sequence[Named]
+    addresses: t.Sequence[Addresses]
+    refusals: t.Sequence[Refusal | None]
+    former: Former
+
+
+def _fleet(question: Question) -> _Fleet:
+    request, owner, former = question.request, question.owner, question.former
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
         raise InvalidInput(f"hosts: {'/'.join(filter(None, twice[0]))} is listed twice")
-    judge = Judge(hosts)
-    judge.check(question.request.items)
-    named = named_hosts(
-        question.request.items,
-        hosts,
-        question.owner,
-        judge,
-        question.needs_address,
-        question.request.host_selector,
-        question.former,
-    )
-    instance, sources = _instance(question, hosts, judge, named)
+    judge, needs_address = Judge(hosts), question.needs_address
+    judge.check(request.items)
+    selector = request.host_selector
+    named = named_hosts(request.items, hosts, owner, judge, needs_address, selector, former)
+    addresses = [addresses_of(host) for host in hosts]
+    refused = refusals(hosts, owner, needs_address, selector, former)
+    for each in named:
+        addresses[each.host], refused[each.host] = each.addresses, None
+    return _Fleet(hosts, judge, named, addresses, refused, former)
+
+
+def _answer_with(
+    question: Question, fleet: _Fleet, versions: ip_versions.Versions, limits: Limits
+) -> Answer:
+    """The best assignment of hosts that have an address of each of these IP versions."""
+    named = fleet.named
+    _check_versions_of_named(question.request, fleet, versions)
+    instance, sources = _instance(question, fleet, versions)
     warnings = (*question.request.warnings, *_doubts(named, instance))
     if not instance.groups:
-        return _answer(question, instance, sources, named, [], Counts({}, (), True), warnings)
+        return _answer(question, instance, sources, fleet, versions, [], _NO_COUNTS, warnings)
     lacking = shortages(instance.feasibility_problem(), limits)
     if lacking is None:
         return _unknown(instance, named, warnings)
@@ -168,29 +220,36 @@ def assign(question: Question, limits: Limits) -> Answer:
     if counts is None:
         return _unknown(instance, named, warnings)
     choices = _choices(instance, counts, members)
-    return _answer(question, instance, sources, named, choices, counts, warnings)
+    return _answer(question, instance, sources, fleet, versions, choices, counts, warnings)
+
+
+def _check_versions_of_named(
+    request: Request, fleet: _Fleet, versions: ip_versions.Versions
+) -> None:
+    """Raise InvalidField for a host in the request whose addresses do not suit the cluster."""
+    for each in fleet.named:
+        refusal = ip_versions.refusal_of(request, versions, fleet.addresses[each.host])
+        if refusal is not None and refusal.reason != "address":
+            host = host_text(fleet.hosts[each.host])
+            raise InvalidField(each.item.where, f"host {host} {refusal.detail}")
 
 
 def _instance(
-    question: Question, hosts: t.Sequence[Host], judge: Judge, named: t.Sequence[Named]
+    question: Question, fleet: _Fleet, versions: ip_versions.Versions
 ) -> tuple[Instance, list[str]]:
     """The instance, and the source of each host's idle watts in words."""
+    hosts, named, request = fleet.hosts, fleet.named, question.request
     taken = {each.host for each in named}
-    addresses = {each.ip for each in named}
-    request = question.request
-    refused = refusals(
-        hosts, question.owner, question.needs_address, request.host_selector, question.former
-    )
-    for index, host in enumerate(hosts):
-        ip = address_of(host)[1]
-        if index in taken or refused[index] is not None or ip is None:
+    of_named = {each.ip for own in named for each in own.addresses.values()}
+    refused = list(fleet.refusals)
+    for index, addresses in enumerate(fleet.addresses):
+        if index in taken or refused[index] is not None:
             continue
-        if ip in addresses:
-            refused[index] = Refusal("address", f"shares its address {ip} with another host")
-        elif (network := request.network_with(ip)) is not None:
-            refused[index] = Refusal("address", f"has the address {ip} in {network}")
-    for index in taken:
-        refused[index] = None
+        shared = next((each.ip for each in addresses.values() if each.ip in of_named), None)
+        if shared is not None:
+            refused[index] = Refusal("address", f"shares its address {shared} with another host")
+        else:
+            refused[index] = ip_versions.refusal_of(request, versions, addresses)
     known = [idle_watts(host, question.curves) for host in hosts]
     # A host without known facts counts as the worst.
     worst = max((each[0] for each in known if each), default=0.0)
@@ -202,7 +261,7 @@ def _instance(
         request,
         groups_of(request.items),
         refused,
-        judge,
+        fleet.judge,
         tuple(n for n, each in enumerate(refused) if each is None and n not in taken),
         [round(TENTHS * (each[0] if each else worst)) for each in known],
         question.former,
@@ -240,40 +299,68 @@ def _answer(
     question: Question,
     instance: Instance,
     sources: t.Sequence[str],
-    named: t.Sequence[Named],
+    fleet: _Fleet,
+    needed: ip_versions.Versions,
     choices: t.Sequence[_Choice],
     counts: Counts,
     warnings: t.Sequence[str],
 ) -> Answer:
     given = [
-        (each.item, each.host, each.mac, each.ip, f"named by MAC address {each.mac}")
-        for each in named
+        (each.item, each.host, each.mac, f"named by MAC address {each.mac}") for each in fleet.named
     ]
     for choice, item in _with_items(instance, choices):
-        mac, ip = address_of(instance.hosts[choice.host])
-        why = _why(instance, choice, sources[choice.host])
-        given.append((item, choice.host, mac or "", ip, why))
+        given.append((item, choice.host, "", _why(instance, choice, sources[choice.host])))
     order = {item: position for position, item in enumerate(question.request.items)}
     given.sort(key=lambda entry: (order[entry[0]], entry[1]))
-    labels = _labels(instance, [(entry[0], entry[1]) for entry in given])
-    assignments = [
-        Assigned(role, labels[host], instance.hosts[host], ip, mac or None, why)
-        for role in ("master", "worker")
-        for item, host, mac, ip, why in given
-        if item.role == role or (role == "worker" and item.also_worker)
-    ]
+    members = {host for _item, host, *_rest in given}
     return Answer(
         "assigned",
-        tuple(assignments),
-        tuple(
-            _unassigned(
-                instance, {host for _item, host, *_rest in given}, "every role has its hosts"
-            )
-        ),
+        tuple(_assignments(instance, _places(fleet, needed, members), given)),
+        tuple(_unassigned(instance, members, "every role has its hosts")),
         tuple(map(_told, counts.levels)),
         counts.is_proven,
         warnings=tuple(warnings),
     )
+
+
+def _assignments(
+    instance: Instance,
+    places: t.Mapping[int, _Place],
+    given: t.Sequence[tuple[Item, int, str, str]],
+) -> t.Iterator[Assigned]:
+    """The masters, then the workers, from items, hosts, MAC addresses of the request and reasons."""
+    labels = _labels(instance, [(item, host) for item, host, _mac, _why in given])
+    for role in _ROLES:
+        for item, host, mac, why in given:
+            if item.role == role or (role == "worker" and item.also_worker):
+                own = places[host]
+                yield Assigned(
+                    role, labels[host], instance.hosts[host], own.ip, mac or own.mac, why, own.ip6
+                )
+
+
+class _Place(t.NamedTuple):
+    """A host's addresses in the cluster; an unknown one is None."""
+
+    ip: str | None
+    mac: str | None
+    ip6: str | None = None
+
+
+def _places(
+    fleet: _Fleet, needed: ip_versions.Versions, members: t.Collection[int]
+) -> dict[int, _Place]:
+    """The addresses of the members, in the IP versions that the cluster uses."""
+    reached = {host: fleet.addresses[host] for host in members}
+    first, *more = sorted(ip_versions.used(needed, reached.values()))
+    places = {}
+    for host, addresses in reached.items():
+        if first not in addresses:
+            places[host] = _Place(None, mac_of(fleet.hosts[host]))
+            continue
+        own = addresses[first]
+        places[host] = _Place(own.ip, own.mac, addresses[more[0]].ip if more else None)
+    return places
 
 
 def _told(level: Level) -> Level:

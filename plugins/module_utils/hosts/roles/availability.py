@@ -19,10 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses impo
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
     host_address,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
-    Host,
-    NetworkInterface,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import KIND
 
 # The label by which Cluster API's hostSelector finds the hosts of a cluster.
@@ -143,15 +140,38 @@ def is_held(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
     return bool(owner.name) and (is_marked or host.consumer == owner.consumer)
 
 
-def ports_with_address(host: Host) -> list[NetworkInterface]:
-    """Ports with a reachable address, the boot port first."""
-    ports = [
-        port
-        for port in host.hardware.network_interfaces
-        if port.ip is not None and _leads_to_host(port.ip)
-    ]
+@dataclass(frozen=True)
+class Address:
+    """A reachable address of a host, and the MAC address of its port."""
+
+    ip: str
+    mac: str | None = None
+
+
+Addresses = t.Mapping[int, Address]
+
+
+def addresses_of(host: Host, mac: str | None = None) -> Addresses:
+    """The address of each IP version (4, 6) that the host has.
+
+    The port with ``mac`` precedes the boot port, which precedes the others.
+    """
     boots = {host.boot_mac} if host.boot_mac else set()
-    return sorted(ports, key=lambda port: not (port.boots or port.mac in boots))
+    ports = sorted(
+        host.hardware.network_interfaces,
+        key=lambda port: (port.mac != mac, not (port.boots or port.mac in boots)),
+    )
+    found: dict[int, Address] = {}
+    for port in ports:
+        for ip in filter(None, (port.ip, port.ip6)):
+            if _leads_to_host(ip):
+                found.setdefault(version_of(ip), Address(ip, port.mac or host.boot_mac))
+    return found
+
+
+def version_of(ip: str) -> int:
+    """The IP version of an address, 4 or 6."""
+    return ipaddress.ip_address(ip).version
 
 
 def _leads_to_host(ip: str) -> bool:
@@ -162,13 +182,17 @@ def _leads_to_host(ip: str) -> bool:
         return False
 
 
-def address_of(host: Host) -> tuple[str | None, str | None]:
-    """MAC and IP address of the host, each None if unknown."""
-    ports = ports_with_address(host)
-    if ports:
-        return ports[0].mac or host.boot_mac, ports[0].ip
+def mac_of(host: Host) -> str | None:
+    """The MAC address of a host without an IP address; None if unknown."""
     macs = [port.mac for port in host.hardware.network_interfaces if port.mac]
-    return host.boot_mac or (macs[0] if macs else None), None
+    return host.boot_mac or (macs[0] if macs else None)
+
+
+def _claims_of(host: Host, addresses: Addresses) -> list[str]:
+    """The IP addresses of a host, then the MAC addresses of their ports."""
+    macs = [each.mac for each in addresses.values()] if addresses else [mac_of(host)]
+    ips = [each.ip for each in addresses.values()]
+    return [*ips, *dict.fromkeys(filter(None, macs))]
 
 
 def refusals(
@@ -184,22 +208,20 @@ def refusals(
     with one address, the only one that the owner holds keeps it.
     """
     found: list[Refusal | None] = []
-    addresses = [address_of(host) for host in hosts]
+    addresses = [addresses_of(host) for host in hosts]
+    claims = [_claims_of(host, own) for host, own in zip(hosts, addresses)]
     selected = [selector.matches(host.labels) for host in hosts]
-    claims = [address for address, is_selected in zip(addresses, selected) if is_selected]
-    shared = Counter(each for claim in claims for each in claim if each)
+    shared = Counter(each for claim, counts in zip(claims, selected) if counts for each in claim)
     held = [is_held(host, owner, former) for host in hosts]
-    of_held = Counter(
-        each for claim, is_own in zip(addresses, held) if is_own for each in claim if each
-    )
-    for host, address, is_selected, is_own in zip(hosts, addresses, selected, held):
+    of_held = Counter(each for claim, is_own in zip(claims, held) if is_own for each in claim)
+    for host, own, claim, is_selected, is_own in zip(hosts, addresses, claims, selected, held):
         refusal = refusal_of(host, owner, former)
         if refusal is None:
-            refusal = _unusable(host, needs_address and address[1] is None)
+            refusal = _unusable(host, needs_address and not own)
         if refusal is None and not is_selected:
             refusal = Refusal("selector", "is not selected by hostSelector")
         counts = of_held if is_own else shared
-        told = next((each for each in reversed(address) if each and counts[each] > 1), None)
+        told = next((each for each in claim if counts[each] > 1), None)
         if refusal is None and told:
             refusal = Refusal("address", f"shares its address {told} with another host")
         found.append(refusal)

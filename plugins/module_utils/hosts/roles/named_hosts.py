@@ -10,18 +10,16 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
-    host_address,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Item
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    Addresses,
     HostKey,
     Owner,
     Refusal,
+    addresses_of,
     host_text,
     is_held,
-    ports_with_address,
     refusal_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
@@ -29,12 +27,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirem
 
 @dataclass(frozen=True)
 class Named:
-    """The position of the host that an item names, and its address. ``ip`` is None if unknown."""
+    """The position of the host that an item names, and the addresses of the port with its MAC."""
 
     item: Item
     host: int
     mac: str
-    ip: str | None
+    addresses: Addresses
 
 
 def named_hosts(
@@ -101,13 +99,11 @@ def _named(
     if len(owners) > 1:
         told = " and ".join(host_text(hosts[index]) for index in owners[:3])
         raise InvalidField(path, f"{mac} belongs to {len(owners)} hosts, {told}; correct them")
-    ports = ports_with_address(hosts[owners[0]])
-    ip = next((port.ip for port in ports if port.mac == mac), None)
-    if ip is not None:
-        ip = host_address(ip, path)
-    elif needs_address:
+    of_host = addresses_of(hosts[owners[0]], mac)
+    addresses = {version: each for version, each in of_host.items() if each.mac == mac}
+    if needs_address and not addresses:
         raise InvalidField(path, f"IP address not found for host with MAC address {mac}")
-    return Named(item, owners[0], mac, ip)
+    return Named(item, owners[0], mac, addresses)
 
 
 def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge) -> None:
@@ -127,8 +123,9 @@ def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge
 def _refuse_equal_addresses(found: t.Sequence[Named]) -> None:
     known: dict[str, Named] = {}
     for named in found:
-        first = known.setdefault(named.ip, named) if named.ip else named
-        if first is not named:
-            raise InvalidField(
-                named.item.where, f"its address {named.ip} is also that of {first.item.where}"
-            )
+        for address in named.addresses.values():
+            first = known.setdefault(address.ip, named)
+            if first is not named:
+                raise InvalidField(
+                    named.item.where, f"its address {address.ip} is also that of {first.item.where}"
+                )

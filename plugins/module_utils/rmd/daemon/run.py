@@ -87,6 +87,7 @@ class Run:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     forgotten: t.Sequence[Known] = ()
     unreclaimed: bool = False
+    _writes_at_reading: int = 0
 
     async def reconcile(self) -> list[Outcome]:
         """Read, plan, write. Raises TargetFailure if the daemon cannot be read."""
@@ -124,6 +125,7 @@ class Run:
             await self._read_caches()
 
     async def _read_caches(self) -> None:
+        self._writes_at_reading = self.rmd.requests_that_write
         try:
             self.caches = await self.rmd.caches()
         except Refused:  # may be forbidden, or impossible without a class; the daemon checks
@@ -187,6 +189,7 @@ class Run:
         full = [str(number) for number in own if not scores.get(number)]
         if full:
             text = f"Not enough cache left on cache_id {full[0]}"
+            await self._look_again(text)
             self._fail(step, TargetFailure("refused", "nothing was sent: " + self._explained(text)))
 
     async def _of_policy(self, name: str) -> tuple[int, int] | None:
@@ -245,7 +248,7 @@ class Run:
         body = body_of(step.uuid, before.core_ids, settings, self.wire)
         body["core_ids"] = list(before.core_ids)  # the daemon would treat other forms as other CPUs
         try:
-            after = await self.rmd.change(before.id, body)
+            after = await self._sent(self.rmd.change(before.id, body))
         except Refused as refused:
             if not refused.text.startswith(_UNTOUCHED):
                 await self._restore(step, before)
@@ -256,12 +259,28 @@ class Run:
         desired = _required(step.desired)
         body = body_of(step.uuid, desired.core_ids, desired.settings, self.wire)
         try:
-            after = await self.rmd.create(body)
+            after = await self._sent(self.rmd.create(body))
         except Refused:
             if step.stored is not None:
                 await self._post_again(step, step.stored)
             raise
         self._succeed(step, after, 201)
+
+    async def _sent(self, request: t.Awaitable[Stored]) -> Stored:
+        """The answer of a write; a refusal for lack of ways leads to a look at the free ones."""
+        try:
+            return await request
+        except Refused as refused:
+            await self._look_again(refused.text)
+            raise
+
+    async def _look_again(self, text: str) -> None:
+        """Read the caches at the moment of a refusal: this run's writes have changed them."""
+        if "Not enough cache" in text and self.rmd.requests_that_write != self._writes_at_reading:
+            try:
+                await self._read_caches()
+            except TargetFailure:
+                self.caches = []
 
     async def _restore(self, step: Step, before: Stored) -> None:
         """Restore after a failed PATCH, which releases the hardware but stays in the database."""

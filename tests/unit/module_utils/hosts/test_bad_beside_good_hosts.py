@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hostile BareMetalHost or BMC changes nothing about the hosts beside it."""
+"""A hostile BareMetalHost, BMC or Provisioning changes nothing about the hosts beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import json
 import random
 import re
 import typing as t
+from pathlib import Path
 
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
@@ -18,7 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardwa
     host_of,
     read_hardware,
 )
-from support.bare_metal import bare_metal_host
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
+from support.bare_metal import bare_metal_host, nic
 from support.examples import each_seed, seeds
 from support.https_server import SHARED_CERTIFICATE, HttpsServer, Reply
 from support.odd_values import bounded, odd_value, spoilt
@@ -189,3 +194,92 @@ def test_a_hostile_bmc_gives_a_checked_host_and_leaves_the_other_alone() -> None
             assert all(error["name"] == "bad" for error in result["errors"])
             for entry in result["hardware"]:
                 require_checked(host_of(entry))
+
+
+PROVISIONING: dict[str, t.Any] = {
+    "metadata": {"name": "other", "namespace": "metal3"},
+    "status": {"assignments": [{"role": "master", "label": "m", "host": "gone"}]},
+}
+TAKEN: dict[str, t.Any] = {
+    "metadata": {"name": "third", "namespace": "metal3"},
+    "status": {
+        "assignments": [{"role": "master", "label": "m", "host": "good-1", "namespace": "metal3"}]
+    },
+}
+FLEET = [
+    bare_metal_host(
+        f"good-{number}",
+        spec={"bootMACAddress": f"02:00:00:00:01:0{number}"},
+        hardware={
+            "nics": [nic("eth0", f"02:00:00:00:01:0{number}", f"192.168.7.{number + 1}", pxe=True)]
+        },
+    )
+    for number in range(3)
+]
+
+
+def assigned(**given: t.Any) -> dict[str, t.Any]:
+    request = {"metadata": {"name": "own", "namespace": "metal3"}, "spec": {"master": {}}}
+    return assign({"hosts": FLEET, "request": request, **given})
+
+
+def roles(result: dict[str, t.Any]) -> list[tuple[str, str]]:
+    return [(each["role"], each["host"]) for each in result["assignments"]]
+
+
+@each_seed(60)
+def test_an_odd_provisioning_leaves_the_assignment_and_other_reservations_alone(seed: int) -> None:
+    source = random.Random(seed)
+    odd: t.Any = spoilt(source, PROVISIONING)
+    if source.randrange(10) == 0:
+        odd = odd_value(source)
+    with bounded():
+        result = assigned(provisionings=[odd, TAKEN])
+    assert roles(result) == roles(assigned(provisionings=[TAKEN]))
+    reasons = {each["host"]: each["reason"] for each in result["unassigned"]}
+    assert reasons["good-1"] == "is reserved by Provisioning metal3/third"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"), [(None, "provisionings[0]"), ({"name": 5}, "provisionings[0]")]
+)
+def test_readable_reservations_of_an_odd_provisioning_count(metadata: t.Any, name: str) -> None:
+    result = assigned(provisionings=[{**TAKEN, "metadata": metadata}])
+    reasons = {each["host"]: each["reason"] for each in result["unassigned"]}
+    assert reasons["good-1"] == f"is reserved by Provisioning {name}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"port": "22; reboot"}, "ssh.hosts.good-0.port"),
+        ({"password": "x"}, "ssh.hosts.good-0.password"),
+        ({"host_keys": ["no key"]}, "ssh.hosts.good-0.host_keys[0]"),
+        (["root"], "ssh.hosts.good-0"),
+        ("root", "ssh.hosts.good-0"),
+    ],
+)
+def test_an_odd_ssh_entry_leaves_the_other_hosts_alone(entry: t.Any, field: str) -> None:
+    warnings: list[str] = []
+    request = {"spec": {"master": {"count": 1}, "worker": {}}}
+    hosts = {"good-0": entry, "good-1": {"user": "ops", "port": 2222}}
+    result = assign(
+        {"hosts": FLEET, "request": request, "ssh": {"hosts": hosts}},
+        Context(warn=warnings.append),
+    )
+    found = result["inventory"]["all"]["hosts"]
+    assert (found["good-1"]["ansible_user"], found["good-1"]["ansible_port"]) == ("ops", 2222)
+    assert (found["good-0"]["ansible_user"], found["good-0"]["ansible_port"]) == ("root", 22)
+    assert [(each["name"], each["field"]) for each in result["findings"]] == [("good-0", field)]
+    assert any(field in each for each in warnings)
+
+
+def test_an_odd_curve_leaves_the_other_hosts_alone(tmp_path: Path) -> None:
+    good = {"cpu": [0, 64], "watts": [100, 300]}
+    odd = {"cpu": [8, 2], "watts": [1, 2]}
+    path = str(tmp_path / "curves.json")
+    curves = {"good-0": odd, "good-1": good, "good-2": {**good, "watts": [900, 950]}}
+    documents.write(path, "curves", {"curves": curves})
+    result = assigned(curves=path)
+    assert roles(result) == [("master", "good-1"), ("worker", "good-1")]
+    assert [(each["kind"], each["name"]) for each in result["findings"]] == [("Curve", "good-0")]

@@ -132,6 +132,7 @@ def test_kubespray_gets_networks_of_ipv6_under_their_own_names() -> None:
         "ipv4_stack": False,
         "ipv6_stack": True,
         "kube_pods_subnet_ipv6": "fd00:1::/56",
+        "kube_network_node_prefix_ipv6": 72,
     }
 
 

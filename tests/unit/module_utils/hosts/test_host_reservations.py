@@ -157,19 +157,26 @@ class Api:
         return {}
 
 
-def written(api: Api) -> list[str]:
+def written(api: Api) -> list[tuple[str, str]]:
     hosts = [host(number, resource_version=str(number)) for number in (1, 2, 3)]
     changes = reservation.reserving(hosts, {key_of(one): LABELS for one in hosts}, OWNER, "labels")
     lost = reservation.write(t.cast("Kube", api), changes, False)
-    return [change.host.name for change in lost]
+    return [(each.change.host.name, each.problem) for each in lost]
 
 
 def test_each_write_names_the_version_that_was_read_and_a_refused_one_is_lost() -> None:
     api = Api({"metal3/node-2": 409, "metal3/node-3": 404})
-    assert written(api) == ["node-2", "node-3"]
+    assert written(api) == [("node-2", ""), ("node-3", "")]
     assert [body["metadata"]["resourceVersion"] for body in api.sent] == ["1", "2", "3"]
     with pytest.raises(ApiError):
         written(Api({"metal3/node-1": 403}))
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_host_that_a_definition_or_policy_refuses_is_lost_with_the_reason(status: int) -> None:
+    api = Api({"metal3/node-2": status})
+    assert written(api) == [("node-2", "metal3/node-2 was refused")]
+    assert len(api.sent) == 3
 
 
 def job(inputs: str = "a", **job_status: t.Any) -> Json:

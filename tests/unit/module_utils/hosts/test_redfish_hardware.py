@@ -224,6 +224,23 @@ def test_a_resource_out_of_order_leaves_its_facts_unknown_and_is_an_error() -> N
     assert "Processors/two" in error["detail"]
 
 
+def test_a_port_has_addresses_of_both_versions() -> None:
+    interfaces = listed(
+        f"{SYSTEM}/EthernetInterfaces",
+        a={
+            "MACAddress": "02:00:00:00:00:01",
+            "IPv4Addresses": [{"Address": "10.0.0.1"}],
+            "IPv6Addresses": [{"Address": "fe80::1"}, {"Address": "2001:db8::1"}],
+        },
+        b={"MACAddress": "02:00:00:00:00:02", "IPv6Addresses": [{"Address": "2001:db8::2"}]},
+    )
+    [entry] = read(interfaces, EthernetInterfaces=ref(f"{SYSTEM}/EthernetInterfaces"))["hardware"]
+    ports = [(port["ip"], port["ip6"]) for port in entry["network_interfaces"]]
+    assert ports == [("10.0.0.1", "2001:db8::1"), ("2001:db8::2", None)]
+    read_back = host_of(entry).hardware.network_interfaces
+    assert [(port.ip, port.ip6) for port in read_back] == ports
+
+
 def test_hostile_values_are_findings() -> None:
     interfaces = listed(
         f"{SYSTEM}/EthernetInterfaces",

@@ -210,10 +210,31 @@ def test_a_change_that_fails_is_restored_and_said(daemons: RmdDaemons) -> None:
     assert result["changed"] is False
     assert result["results"][0]["response"] == "Fail: Not enough cache left on cache_id 0"
     detail = result["errors"][0]["detail"]
-    assert "free ways of this cache: besteffort 11-17 (longest run 7), guaranteed 1-8 (" in detail
+    # The daemon had released the workload's own ways when it refused.
+    assert "free ways of this cache: besteffort 11-17 (longest run 7), guaranteed 1-10 (" in detail
     assert detail.endswith("the previous workload was restored (id 2)")
     assert stored(daemons, "old")["a"]["cache"] == CACHE
     assert daemons["old"].hardware.resctrl.groups["1_2-guarantee"].cpus == {1, 2}
+
+
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_a_refusal_names_the_ways_that_the_run_has_left(daemons: RmdDaemons, name: str) -> None:
+    big, more = ({"max": ways, "min": ways} for ways in (8, 4))
+    result = apply(daemons, name, workload("a", ["1"], cache=big), workload("b", ["2"], cache=more))
+    [error] = result["errors"]
+    assert error["detail"].startswith("workload b: ")
+    assert "guaranteed 1-2 (longest run 2)" in error["detail"]
+
+
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_a_change_to_an_unknown_policy_is_restored(daemons: RmdDaemons, name: str) -> None:
+    """The daemon notices only after it has released the workload's ways."""
+    apply(daemons, name, workload())
+    result = apply(daemons, name, workload(cache=None, policy="platinum"))
+    assert result["changed"] is False
+    assert "the previous workload was restored" in result["errors"][0]["detail"]
+    kept = stored(daemons, name)["a"]
+    assert kept["cos_name"] in daemons[name].hardware.resctrl.groups
 
 
 def test_a_replacement_that_fails_is_restored_and_said(daemons: RmdDaemons) -> None:
