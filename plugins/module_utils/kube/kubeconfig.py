@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    OPERATOR,
+    InvalidYaml,
+    read_document,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -115,12 +119,11 @@ def _paths(given: str) -> list[Path]:
 
 def _parse(path: Path) -> Object:
     try:
-        text = path.read_text(encoding="utf-8")
-        parsed = yaml_document(text)
+        parsed = read_document(path.read_bytes(), str(path), OPERATOR)
     except OSError as error:
         raise _Problem(f"{path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise _Problem("this is not a kubeconfig") from error
+    except InvalidYaml as error:
+        raise _Problem(f"this is not a kubeconfig (line {error.line} is not YAML)") from error
     if not isinstance(parsed, dict):
         raise _Problem("this is not a kubeconfig")
     return parsed
