@@ -64,7 +64,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _JSON_BEGINS = ("{", "[")
 _MERGE_TAG = "tag:yaml.org,2002:merge"
+_MERGE_OF_OTHERS = "the merge key << needs a mapping or a list of mappings"
 _KEY_OF_PARTS = "a key is a list or a mapping; write a text"
+# libyaml compares each with all before it.
+_TAG_DIRECTIVE = "\n%TAG"
+_MOST_TAG_DIRECTIVES = 100
 # What a node costs an alias beside the characters of its text.
 _NODE_COST = 8
 
@@ -105,13 +109,13 @@ def _decoded(text: str | bytes, where: str, limits: Limits) -> str:
     """The text without its byte order mark."""
     if len(text) > limits.size:
         raise InvalidYaml(where, f"it has more than {limits.size} bytes of YAML")
-    if isinstance(text, bytes):
+    if not isinstance(text, str):
         marks = (code for mark, code in _BYTE_ORDER_MARKS if text.startswith(mark))
         encoding = next(marks, "utf-8")
         try:
             text = text.decode(encoding)
         except UnicodeDecodeError as error:
-            line = text.count(b"\n", 0, error.start) + 1
+            line = error.object.count(b"\n", 0, error.start) + 1
             raise InvalidYaml(where, f"it is not {encoding.upper()}", line) from None
     text = text.removeprefix("\ufeff")
     unreadable = _UNREADABLE.search(text)
@@ -119,6 +123,8 @@ def _decoded(text: str | bytes, where: str, limits: Limits) -> str:
         line = text.count("\n", 0, unreadable.start()) + 1
         problem = f"it is not YAML: it holds the character U+{ord(unreadable[0]):04X}"
         raise InvalidYaml(where, problem, line)
+    if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
+        raise InvalidYaml(where, f"it has more than {_MOST_TAG_DIRECTIVES} directives %TAG")
     if len(text) * 3 > limits.size and len(text.encode()) > limits.size:
         raise InvalidYaml(where, f"it has more than {limits.size} bytes of YAML")
     return text
@@ -140,10 +146,11 @@ def _read(text: str, where: str, limits: Limits) -> list[t.Any]:
     except _Refusal as refusal:
         raise InvalidYaml(where, str(refusal), line) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        problem = getattr(error, "problem", None) or getattr(error, "context", None) or "unreadable"
-        line = mark.line + 1 if mark else line
-        raise InvalidYaml(where, f"it is not YAML: {problem}", line) from None
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise InvalidYaml(
+            where, f"it is not YAML: {problem}", mark.line + 1 if mark else line
+        ) from None
     except (ValueError, OverflowError):  # of an escape or a version that PyYAML cannot convert
         raise InvalidYaml(where, "it is not YAML: an escape has no character", line) from None
     return reading.documents
@@ -253,6 +260,8 @@ class _Reading:
             raise _Refusal(f"it is nested more than {self._limits.depth} deep")
         if self._awaits_key() and known.height:
             raise _Refusal(_KEY_OF_PARTS)
+        if self._open and self._open[-1].key is _Merge and isinstance(known.value, list):
+            raise _Refusal(_MERGE_OF_OTHERS)
         self._add(_Known(_copy(known.value), known.cost, known.height), None)
 
     def _begin(self, event: t.Any, value: t.Any) -> None:
@@ -298,7 +307,9 @@ class _Reading:
             return
         if len(self.documents) >= self._limits.documents:
             most = self._limits.documents
-            raise _Refusal(f"it has more than {'one document' if most == 1 else f'{most} documents'}")
+            raise _Refusal(
+                f"it has more than {'one document' if most == 1 else f'{most} documents'}"
+            )
         self.documents.append(value)
 
 
@@ -306,7 +317,7 @@ def _merge(mapping: dict[str, t.Any], value: t.Any) -> None:
     """Add the members of a merge key, of which the first mapping takes precedence."""
     mappings = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in mappings):
-        raise _Refusal("the merge key << needs a mapping or a list of mappings")
+        raise _Refusal(_MERGE_OF_OTHERS)
     for each in reversed(mappings):
         mapping.update(each)
 

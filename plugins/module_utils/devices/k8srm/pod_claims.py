@@ -13,7 +13,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import read_document
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    read_document,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
     EMBEDDED,
     VERSION,

@@ -24,7 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     text,
     texts,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import read_document
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    read_document,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     SshRequest,
     port_number,

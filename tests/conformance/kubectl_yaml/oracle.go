@@ -8,7 +8,7 @@
 // It needs a module of its own, in another folder:
 //
 //	go mod init oracle && go get sigs.k8s.io/yaml@v1.6.0
-//	python corpus.py | go run . > answers.jsonl
+//	python yaml_corpus.py | go run . > answers.jsonl
 package main
 
 import (
