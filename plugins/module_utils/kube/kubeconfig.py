@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     token_file,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import pem_bytes, pem_text
 
 Object = t.Mapping[str, t.Any]
 
@@ -156,7 +157,7 @@ def _pem(entry: Object, name: str, folder: Path) -> Pem | None:
     """PEM from the base64 text in ``name``-data, or the path in ``name``."""
     data, path = entry.get(f"{name}-data"), entry.get(name)
     if data:
-        return base64.b64decode(data).decode()
+        return pem_text(base64.b64decode(data))
     if not path:
         return None
     file: Path = folder / path
@@ -201,8 +202,7 @@ def _told_to_plugins(cluster: Object, ca: Pem | None) -> Object:
     copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     told = {name: cluster[name] for name in copied if cluster.get(name)}
     if ca is not None:
-        text = ca if isinstance(ca, str) else ca.read_text(encoding="utf-8")
-        told["certificate-authority-data"] = base64.b64encode(text.encode()).decode()
+        told["certificate-authority-data"] = base64.b64encode(pem_bytes(ca)).decode()
     for extension in cluster.get("extensions") or []:
         if extension["name"] == _EXEC_EXTENSION:
             told["config"] = extension["extension"]

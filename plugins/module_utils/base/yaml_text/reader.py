@@ -140,7 +140,8 @@ def _read(text: str, where: str, limits: Limits) -> list[t.Any]:
     line = 0
     try:
         # libyaml's parser of events keeps its state in a list; it takes a tenth of the time.
-        for event in yaml.parse(text, Loader=getattr(yaml, "CLoader", yaml.Loader)):
+        events: t.Iterable[t.Any] = yaml.parse(text, getattr(yaml, "CLoader", yaml.Loader))
+        for event in events:
             line = event.start_mark.line + 1
             reading.take(event)
     except _Refusal as refusal:
