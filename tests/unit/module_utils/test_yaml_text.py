@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reade
     read_documents,
 )
 from support import yaml_corpus
+from support.examples import examples
 
 MOST_SECONDS = 1.0
 MOST_MEBIBYTES = 32
@@ -137,11 +138,18 @@ def test_json_is_read_where_yaml_has_no_such_text() -> None:
             read_document(bad, "a")
 
 
+@pytest.mark.parametrize("text", ["a: !!binary gA==", "a: !!binary x", "a: !!timestamp 2026-01-31"])
+def test_a_tag_that_loses_its_value_is_refused(text: str) -> None:
+    with pytest.raises(InvalidYaml, match="a: line 1: a scalar with the tag !!"):
+        read_document(text, "a", OPERATOR)
+    assert read_document("!!binary aGFsbG8=", "a", OPERATOR) == "hallo"
+
+
 def test_documents_without_content_do_not_count() -> None:
     assert read_documents("---\n# a\n---\na: 1\n---\n...\n", "a") == [{"a": 1}]
     assert read_documents("", "a") == []
     assert read_document("# only a comment", "a") is None
-    assert read_documents("a\n---\nb", "a", OPERATOR) == ["a", "b"]
+    assert read_documents("a\n---\nb\n--- {c: 1}", "a", OPERATOR) == ["a", "b", {"c": 1}]
 
 
 HOSTILE = (
@@ -168,6 +176,7 @@ def holds_only_json(value: t.Any) -> bool:
 
 
 @pytest.mark.parametrize("limits", [TENANT, OPERATOR])
+@examples(300)
 @given(TEXTS)
 def test_any_text_gives_values_of_json_or_the_one_error(limits: Limits, text: str) -> None:
     for given_text in (text, text.encode("utf-8", "surrogatepass")):
@@ -177,6 +186,7 @@ def test_any_text_gives_values_of_json_or_the_one_error(limits: Limits, text: st
             assert error.field == "a" and "\n" not in str(error)
 
 
+@examples(200)
 @given(TEXTS)
 def test_the_parser_in_python_gives_the_same_error_class(text: str) -> None:
     names = {name: value for name, value in vars(yaml).items() if name != "CLoader"}
