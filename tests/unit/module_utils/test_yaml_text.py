@@ -94,7 +94,9 @@ def test_an_error_says_line_what_and_where(text: str | bytes, line: int, problem
     assert abs(caught.value.line - line) <= 1
 
 
-@pytest.mark.parametrize("text", ["é" * 200_000, b"a" * 300_000, "a" * 300_000])
+@pytest.mark.parametrize(
+    "text", ["é" * 200_000, "\U0001f600" * 70_000, b"a" * 300_000, "a" * 300_000]
+)
 def test_bytes_are_limited_before_anything_is_read(text: str | bytes) -> None:
     with pytest.raises(InvalidYaml, match="^a: it has more than 262144 bytes of YAML"):
         read_document(text, "a")

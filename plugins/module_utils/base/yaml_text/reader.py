@@ -125,7 +125,7 @@ def _decoded(text: str | bytes, where: str, limits: Limits) -> str:
         raise InvalidYaml(where, problem, line)
     if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
         raise InvalidYaml(where, f"it has more than {_MOST_TAG_DIRECTIVES} directives %TAG")
-    if len(text) * 3 > limits.size and len(text.encode()) > limits.size:
+    if len(text) * 4 > limits.size and len(text.encode()) > limits.size:
         raise InvalidYaml(where, f"it has more than {limits.size} bytes of YAML")
     return text
 
