@@ -124,7 +124,8 @@ def _parse(path: Path) -> Object:
     except OSError as error:
         raise _Problem(f"{path} cannot be read ({error.strerror})") from error
     except InvalidYaml as error:
-        raise _Problem(f"this is not a kubeconfig (line {error.line} is not YAML)") from error
+        where = f" (line {error.line} is not YAML)" if error.line else ""
+        raise _Problem(f"this is not a kubeconfig{where}") from error
     if not isinstance(parsed, dict):
         raise _Problem("this is not a kubeconfig")
     return parsed

@@ -4,7 +4,7 @@
 """Scalars of YAML as kubectl reads them: neither YAML 1.1 nor 1.2, but sigs.k8s.io/yaml.
 
 ``yes`` and ``on`` are true and 010 is 8, as in YAML 1.1; 0o10 is 8 too, as in 1.2. Dates, times,
-``=`` and addresses with colons are texts. tests/conformance/yaml holds Go's answers.
+``=`` and addresses with colons are texts. tests/conformance/kubectl_yaml has Go's answers.
 """
 
 from __future__ import annotations
