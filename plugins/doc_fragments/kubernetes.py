@@ -61,6 +61,8 @@ options:
   proxy:
     description:
       - URL of an HTTP proxy between this host and the Kubernetes API.
+      - By default, E(HTTPS_PROXY), E(HTTP_PROXY) and E(NO_PROXY) decide as in kubectl, without a
+        proxy for localhost and loopback addresses.
       - Can also be given by the environment variable E(K8S_AUTH_PROXY).
     type: str
   impersonate_user:

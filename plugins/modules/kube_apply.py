@@ -25,6 +25,7 @@ options:
   manifests:
     description:
       - Objects to apply, as a list of mappings or as a YAML text with any number of documents.
+        Values of a text are those that kubectl reads.
       - Namespaced objects without a namespace are applied in V(default).
     type: raw
   secret_manifests:

@@ -25,8 +25,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import sh
 from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
 
 MODULES = "ansible_collections.wattwise.kube.plugins.modules"
-# The folder that holds ansible_collections.
-ROOT = Path(__file__).resolve().parents[5]
+# The folder that holds ansible_collections; the collection itself may be a link to a checkout.
+ROOT = Path(__file__).absolute().parents[5]
 
 Variables = t.Mapping[str, t.Any]
 Result = dict[str, t.Any]

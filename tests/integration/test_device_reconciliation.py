@@ -345,6 +345,12 @@ def test_a_claim_with_devices_keeps_its_spec(cluster: DeviceCluster) -> None:
         cluster.kube.request("PUT", path, claim)
 
 
+# Each level merges the one before twice: minutes for PyYAML.
+MERGES = "- &a0 {x: 1}\n" + "".join(
+    f"- &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}\n" for level in range(1, 28)
+)
+
+
 def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -> None:
     node = cluster.node("n")
     cluster.pool("gpus", node, count=1, attributes=attributes(model="a"))
@@ -360,6 +366,14 @@ def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -
     cluster.pod("no-claim", ["none-such"])
     cluster.pod("no-yaml", "[{name")
     cluster.pod("no-list", "claim")
+    hostile = {
+        "brackets": "[" * 240_000,
+        "merges": MERGES,
+        "sexagesimal": "1:1:1.5",
+        "int": "!!int ''",
+    }
+    for name, text in hostile.items():
+        cluster.pod(name, text)
     cluster.pod("never", [{"name": "own", "spec": {"driver": "d", "minDeviceCount": 0}}])
     cluster.pod("good", [cluster.claim("good")])
     result = reconcile(cluster.options())
@@ -371,6 +385,10 @@ def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -
     assert "it is not YAML" in told["no-yaml"]
     assert "write a list such as" in told["no-list"]
     assert "minDeviceCount" in told["never"]
+    assert "line 1: it is nested more than 100 deep" in told["brackets"]
+    assert "anchors, aliases and tags are not allowed here" in told["merges"]
+    assert "write a list such as" in told["sexagesimal"]
+    assert "anchors, aliases and tags are not allowed here" in told["int"]
     assert all("\n" not in text for text in told.values())
     assert cluster.node_of("good") == node
     [condition] = cluster.pools()[bad]["status"]["conditions"]

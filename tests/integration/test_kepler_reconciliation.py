@@ -58,6 +58,13 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RIGHTS_FILE = ROOT / "operator" / "config" / "rbac" / "kepler" / "rights.yaml"
 IMAGE = {"repository": "registry.example/kepler"}
 
+OF_CLUSTER = (
+    (RBAC, "clusterroles"),
+    (RBAC, "clusterrolebindings"),
+    (ADMISSION, "validatingadmissionpolicies"),
+    (ADMISSION, "validatingadmissionpolicybindings"),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Site:
@@ -97,13 +104,7 @@ class Site:
     def of_cluster(self) -> set[str]:
         """Kinds of the objects outside of the namespace."""
         name = names.cluster_name(self.namespace, "kepler")
-        kinds = (
-            (RBAC, "clusterroles"),
-            (RBAC, "clusterrolebindings"),
-            (ADMISSION, "validatingadmissionpolicies"),
-            (ADMISSION, "validatingadmissionpolicybindings"),
-        )
-        return {kind for root, kind in kinds if self.kube.find(f"{root}/{kind}/{name}")}
+        return {kind for root, kind in OF_CLUSTER if self.kube.find(f"{root}/{kind}/{name}")}
 
 
 # Kinds that the lab does not serve, and the resource that ansible-operator watches.
@@ -471,6 +472,42 @@ def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str)
         site.call(**options)
         assert site.of_cluster() == POLICY
         trial.assert_exactly(UNUSED)
+
+
+BOMB = "\ufeffa0: &a0 {x: 1}\n" + "".join(
+    f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}\n" for level in range(1, 28)
+)
+
+
+def test_a_kepler_system_elsewhere_is_told_and_reaches_nothing(site: Site, systems: str) -> None:
+    """The operator watches all namespaces, and may write in one of them."""
+    elsewhere = f"{site.namespace}-other"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}}
+    apply({"kubeconfig": site.kubeconfig, "manifests": [manifest]})
+    path = f"{GROUP}/namespaces/{elsewhere}/keplersystems"
+    for name, spec in {"kepler": {}, "bomb": {"collector": {"additionalConfig": BOMB}}}.items():
+        wanted = kepler_system(site, name, **spec)
+        wanted["metadata"]["namespace"] = elsewhere
+        site.kube.request("POST", path, wanted)
+    replaced = (
+        ("namespace: wattwise-system", f"namespace: {site.namespace}"),
+        ("wattwise-operator", "ACCOUNT"),
+    )
+    try:
+        with account_with(site, RIGHTS_FILE.read_text(), *replaced) as trial:
+            for name, problem in (("kepler", "forbidden"), ("bomb", "anchors, aliases and tags")):
+                told = site.call(**trial.options, namespace=elsewhere, name=name, on_error="report")
+                assert problem in told["failure"]
+                changed = {one["kind"] for one in told["results"] if one["action"] != "failed"}
+                assert changed <= {"KeplerSystem"}
+                status = site.kube.get(f"{path}/{name}")["status"]
+                assert condition(status, "Reconciled")[0] == "False"
+                name_there = names.cluster_name(elsewhere, name)
+                for root, kind in OF_CLUSTER:
+                    assert site.kube.find(f"{root}/{kind}/{name_there}") is None
+        assert site.kube.list(f"/apis/apps/v1/namespaces/{elsewhere}/daemonsets") == []
+    finally:
+        apply({"kubeconfig": site.kubeconfig, "manifests": [manifest], "state": "absent"})
 
 
 def test_a_foreign_kepler_is_named_and_stays_alone(site: Site, systems: str) -> None:

@@ -313,6 +313,37 @@ def test_pruning_removes_what_left_the_list_but_no_copy_that_a_person_made(
     assert "copy" in names and "m6" in names and "m7" not in names
 
 
+def test_an_object_whose_kind_ends_in_list_is_applied_and_not_pruned(
+    kubeconfig: str, kube: Kube, namespace: str
+) -> None:
+    """An AllowList without items was once dropped with success, and pruning deleted the live one."""
+    owner, members = owned_set(kube, namespace, 1)
+    allow_list = custom("AllowList", namespace, cidrs=["10.0.100.0/24"])
+    allow_list["metadata"] |= {key: members[0]["metadata"][key] for key in ("labels",)}
+    allow_list["metadata"]["ownerReferences"] = members[0]["metadata"]["ownerReferences"]
+    strings = {"type": "array", "items": {"type": "string"}}
+    apply(
+        {
+            "kubeconfig": kubeconfig,
+            "manifests": [definition("AllowList", namespace, cidrs=strings)],
+        }
+    )
+    options = {
+        **prune_parameters(kubeconfig, namespace, [*members, allow_list]),
+        "prune_kinds": [
+            {"api_version": "v1", "kind": "ConfigMap", "namespace": namespace},
+            {"api_version": f"{namespace}.test/v1", "kind": "AllowList", "namespace": namespace},
+        ],
+    }
+    for action in ("created", "unchanged"):
+        result = apply(options)
+        assert actions(result) == [action] * 2
+        assert result["pruned"] == []
+    path = f"/apis/{namespace}.test/v1/namespaces/{namespace}/allowlists/one"
+    assert kube.get(path)["spec"] == {"cidrs": ["10.0.100.0/24"]}
+    assert owner["metadata"]["name"]
+
+
 def test_pruning_more_than_its_limit_removes_nothing(
     kubeconfig: str, kube: Kube, namespace: str
 ) -> None:

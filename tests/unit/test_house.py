@@ -182,6 +182,29 @@ def test_functions_are_short(path: str) -> None:
     assert not long_functions
 
 
+def test_yaml_from_others_has_one_reader() -> None:
+    """PyYAML's loaders let a small text cost minutes, end the process, or become other values."""
+    loads = re.compile(
+        r"^\s*(import yaml|from yaml)\b|\byaml_load|\bfrom_yaml\b|\bgetattr\(yaml\b"
+        r"|\byaml\.(\w*load\w*|\w*Loader|\w*Parser|parse|scan|compose\w*|reader|cyaml)\b",
+        re.MULTILINE,
+    )
+    reader = "plugins/module_utils/base/yaml_text/reader.py"
+    assert loads.search(text_of(reader))
+    known = {
+        reader,
+        "plugins/module_utils/base/libraries.py",  # imports PyYAML for all
+        "plugins/filter/awx.py",  # reads the collection's own surveys
+        "plugins/plugin_utils/role_variables.py",  # reads the collection's own roles
+    }
+    found = {
+        path
+        for path in PYTHON_FILES
+        if path.startswith(("plugins/", "extensions/", "operator/")) and loads.search(text_of(path))
+    }
+    assert found == known
+
+
 def test_plugins_and_lab_do_not_import_each_other() -> None:
     crossing = [
         path

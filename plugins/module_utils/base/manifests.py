@@ -11,8 +11,11 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    OPERATOR,
+    read_documents,
+)
 
 Manifest = dict[str, t.Any]
 
@@ -54,33 +57,34 @@ def same_object(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def read_manifests(given: t.Any, where: str = "manifests") -> list[Manifest]:
-    """Validated manifests from a list of objects or YAML text; a List counts as its items.
+    """Validated manifests from a list of objects and YAML texts, or from one YAML text.
 
-    Raises InvalidInput for anything without apiVersion, kind and name, and for objects given twice.
+    A list of Kubernetes counts as its items. As in kubectl, a list is what has ``items``: there are
+    objects such as an AllowList, too. Raises InvalidInput for anything without apiVersion, kind and
+    name, and for objects given twice.
     """
-    objects = _parse_yaml(given, where) if isinstance(given, str) else given
-    if isinstance(objects, dict):
-        objects = [objects]
-    if not isinstance(objects, list):
-        raise InvalidInput(f"{where}: give a list of manifests or YAML text")
-    manifests: list[Manifest] = []
-    for index, item in enumerate(objects):
-        if isinstance(item, str):
-            manifests += read_manifests(item, f"{where}[{index}]")
-        elif isinstance(item, dict) and str(item.get("kind", "")).endswith("List"):
-            manifests += read_manifests(item.get("items") or [], f"{where}[{index}].items")
-        elif item is not None:
-            manifests.append(_checked(item, f"{where}[{index}]"))
+    if isinstance(given, (str, bytes)):
+        manifests = list(_flat(read_documents(given, where, OPERATOR), where))
+    else:
+        objects = [given] if isinstance(given, dict) else given
+        if not isinstance(objects, list):
+            raise InvalidInput(f"{where}: give a list of manifests or YAML text")
+        manifests = []
+        for index, item in enumerate(objects):
+            place = f"{where}[{index}]"
+            manifests += (
+                read_manifests(item, place) if isinstance(item, str) else _of_object(item, place)
+            )
     _refuse_twice(manifests, where)
     return manifests
 
 
 def read_file(path: str, key: str | None = None) -> list[Manifest]:
     """Validated manifests from a YAML or JSON file, or from ``key`` of a wattwise.kube document."""
-    text = _text_of(path)
+    content = _content_of(path)
     if not path.endswith(".json"):
-        return read_manifests(text, path)
-    body = _parse_json(text, path)
+        return read_manifests(content, path)
+    body = _parse_json(content, path)
     if key is not None:
         if not isinstance(body, dict) or key not in body:
             raise InvalidInput(f"{path} has no member {key!r}; see src_key")
@@ -90,10 +94,10 @@ def read_file(path: str, key: str | None = None) -> list[Manifest]:
 
 def read_file_content(path: str) -> t.Any:
     """The content of a JSON file, or the first document of a YAML file. Raises InvalidInput."""
-    text = _text_of(path)
+    content = _content_of(path)
     if path.endswith(".json"):
-        return _parse_json(text, path)
-    return next(iter(_parse_yaml(text, path)), None)
+        return _parse_json(content, path)
+    return next(iter(read_documents(content, path, OPERATOR)), None)
 
 
 def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
@@ -108,48 +112,49 @@ def in_phases(manifests: t.Sequence[Manifest]) -> list[list[Manifest]]:
     return [phase for phase in phases if phase]
 
 
-def _text_of(path: str) -> str:
+def _content_of(path: str) -> bytes:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_bytes()
     except OSError as error:
         raise InvalidInput(f"src: cannot read {path}: {error.strerror}") from error
+
+
+def _parse_json(content: bytes, path: str) -> t.Any:
+    try:
+        return strict_json.parse(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InvalidInput(f"src: cannot read {path}: it is not UTF-8") from error
-
-
-def _parse_json(text: str, path: str) -> t.Any:
-    try:
-        return strict_json.parse(text)
     except ValueError as error:
         raise InvalidInput(f"{path} is not JSON: {error}") from error
 
 
-def yaml_document(text: str) -> t.Any:
-    """The document of a YAML text; None without one. Raises ValueError with a reason."""
-    documents = yaml_documents(text)
-    if len(documents) > 1:
-        raise ValueError("it has more than one document")
-    return documents[0] if documents else None
+def _flat(objects: t.Iterable[t.Any], where: str) -> t.Iterator[Manifest]:
+    for index, item in enumerate(objects):
+        yield from _of_object(item, f"{where}[{index}]")
 
 
-def yaml_documents(text: str) -> list[t.Any]:
-    """The documents of a YAML text that are not empty. Raises ValueError with a reason.
-
-    PyYAML fails in its own way for dates, numbers and tags that it cannot convert.
-    """
-    try:
-        # The C loader takes a tenth of the time.
-        documents = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return [document for document in documents if document is not None]
-    except (AttributeError, KeyError, RecursionError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(" ".join(str(error).split())) from error
+def _of_object(item: t.Any, place: str) -> t.Iterator[Manifest]:
+    """The manifest, or those of a list."""
+    if isinstance(item, dict) and "items" in item:
+        yield from _flat(_items(item, place), f"{place}.items")
+    elif item is not None:
+        yield _checked(item, place)
 
 
-def _parse_yaml(text: str, where: str) -> list[t.Any]:
-    try:
-        return yaml_documents(text)
-    except ValueError as error:
-        raise InvalidInput(f"{where}: not YAML: {error}") from error
+def _items(given: Manifest, place: str) -> list[t.Any]:
+    """The items of a list; those of a ConfigMapList, say, may leave out what they are."""
+    items, kind = given["items"] or [], str(given.get("kind", ""))
+    if not isinstance(items, list):
+        raise InvalidInput(f"{place}: items is not a list; an object cannot have such a field")
+    if kind == "List" or not kind.endswith("List"):
+        return items
+    told = {"apiVersion": given.get("apiVersion"), "kind": kind.removesuffix("List")}
+    return [
+        {**told, **item}
+        if isinstance(item, dict) and not item.get("apiVersion") and not item.get("kind")
+        else item
+        for item in items
+    ]
 
 
 def _checked(item: t.Any, where: str) -> Manifest:

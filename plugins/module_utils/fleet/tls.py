@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import certificates
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHORTEST_RSA_BITS = 2048
@@ -99,8 +100,13 @@ def _accepting(trust: Trust) -> ssl.SSLContext:
         return context
     if not trust.validate_certs:
         return unverified_context()
+    authorities = [
+        each for each in (trust.ca_path and Path(trust.ca_path), trust.ca_content) if each
+    ]
     try:
-        context = ssl.create_default_context(cafile=trust.ca_path, cadata=trust.ca_content)
+        context = ssl.create_default_context(
+            cadata=b"".join(one for each in authorities for one in certificates(each)) or None
+        )
     except (OSError, ValueError) as error:
         source = f"the file {trust.ca_path}" if trust.ca_path else "the text given as ca"
         raise InvalidInput(
@@ -115,8 +121,7 @@ def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
     """Load the client certificate into the context. Raises InvalidInput."""
     where = f"the client certificate {client.path}"
     try:
-        text = Path(client.path).read_text(encoding="ascii")
-        bits = rsa_bits(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERT") :]))
+        bits = rsa_bits(certificates(Path(client.path))[0])
     except (OSError, ValueError) as error:
         raise InvalidInput(f"Cannot read {where} ({error}); give a certificate in PEM") from error
     if bits is not None and bits < _SHORTEST_RSA_BITS:

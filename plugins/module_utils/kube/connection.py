@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import ipaddress
 import os
 import ssl
 import tempfile
@@ -35,6 +34,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import (
     no_way,
     read_kubeconfig,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import certificates, pem_bytes
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.proxies import (
+    proxy_of_environment,
 )
 
 # One connection per thread; a smaller pool would open and drop connections.
@@ -125,7 +128,7 @@ def pool_of(access: Access) -> t.Any:
         settings["ssl_context"] = _tls_context(access)
         if access.server_name:
             settings["server_hostname"] = access.server_name
-    proxy = access.proxy or _proxy_of_environment(access.host)
+    proxy = access.proxy or proxy_of_environment(access.host, os.environ)
     if not proxy:
         return urllib3.PoolManager(**settings)
     parts = urllib.parse.urlsplit(proxy)
@@ -184,10 +187,8 @@ def _load_authorities(context: ssl.SSLContext, ca: Pem | None) -> None:
     try:
         if ca is None:
             context.load_default_certs()
-        elif isinstance(ca, str):
-            context.load_verify_locations(cadata=ca)
         else:
-            context.load_verify_locations(cafile=ca)
+            context.load_verify_locations(cadata=b"".join(certificates(ca)))
     except (OSError, ValueError) as error:
         where = f"the file {ca}" if isinstance(ca, Path) else "certificate-authority-data"
         raise InvalidInput(
@@ -202,33 +203,7 @@ def _as_file(pem: Pem | None) -> t.Iterator[Path | None]:
     if not isinstance(pem, str):
         yield pem
         return
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-        file.write(pem)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pem_bytes(pem))
         file.flush()
         yield Path(file.name)
-
-
-def _proxy_of_environment(host: str) -> str | None:
-    import urllib.request  # imported here because it is slow and most tasks have no proxy
-
-    proxies = urllib.request.getproxies()
-    parts = urllib.parse.urlsplit(host)
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or _needs_no_proxy(parts, proxies.get("no", "")):
-        return None
-    return proxy
-
-
-def _needs_no_proxy(host: urllib.parse.SplitResult, rules: str) -> bool:
-    """Whether the comma-separated rules (names, suffixes, networks) match the host."""
-    name = (host.hostname or "").lower()
-    for rule in (text.strip().lower() for text in rules.split(",") if text.strip()):
-        with contextlib.suppress(ValueError):
-            if ipaddress.ip_address(name) in ipaddress.ip_network(rule, strict=False):
-                return True
-        suffix = rule.lstrip(".*")
-        if rule == "*" or any(
-            text == suffix or text.endswith("." + suffix) for text in (name, host.netloc.lower())
-        ):
-            return True
-    return False

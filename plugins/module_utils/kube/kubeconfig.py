@@ -16,7 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    OPERATOR,
+    InvalidYaml,
+    read_document,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     Access,
     Credential,
@@ -26,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
     token_file,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import pem_bytes, pem_text
 
 Object = t.Mapping[str, t.Any]
 
@@ -115,12 +120,12 @@ def _paths(given: str) -> list[Path]:
 
 def _parse(path: Path) -> Object:
     try:
-        text = path.read_text(encoding="utf-8")
-        parsed = yaml_document(text)
+        parsed = read_document(path.read_bytes(), str(path), OPERATOR)
     except OSError as error:
         raise _Problem(f"{path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise _Problem("this is not a kubeconfig") from error
+    except InvalidYaml as error:
+        where = f" (line {error.line} is not YAML)" if error.line else ""
+        raise _Problem(f"this is not a kubeconfig{where}") from error
     if not isinstance(parsed, dict):
         raise _Problem("this is not a kubeconfig")
     return parsed
@@ -153,7 +158,7 @@ def _pem(entry: Object, name: str, folder: Path) -> Pem | None:
     """PEM from the base64 text in ``name``-data, or the path in ``name``."""
     data, path = entry.get(f"{name}-data"), entry.get(name)
     if data:
-        return base64.b64decode(data).decode()
+        return pem_text(base64.b64decode(data))
     if not path:
         return None
     file: Path = folder / path
@@ -198,8 +203,7 @@ def _told_to_plugins(cluster: Object, ca: Pem | None) -> Object:
     copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     told = {name: cluster[name] for name in copied if cluster.get(name)}
     if ca is not None:
-        text = ca if isinstance(ca, str) else ca.read_text(encoding="utf-8")
-        told["certificate-authority-data"] = base64.b64encode(text.encode()).decode()
+        told["certificate-authority-data"] = base64.b64encode(pem_bytes(ca)).decode()
     for extension in cluster.get("extensions") or []:
         if extension["name"] == _EXEC_EXTENSION:
             told["config"] = extension["extension"]

@@ -303,6 +303,27 @@ def test_verification_can_be_switched_off() -> None:
         assert visit([target(server.endpoint, trust=trust)], read_x) == [{"v": 1}]
 
 
+@pytest.mark.parametrize("form", ["ca_path", "ca_content"])
+def test_authorities_are_found_among_other_text(tmp_path: Path, form: str) -> None:
+    bundle = f"\ufeff# Főtanúsítvány – hall\n{SHARED_CERTIFICATE.pem}# Ende\n".replace("\n", "\r\n")
+    path = tmp_path / "ca.pem"
+    path.write_bytes(bundle.encode())
+    trust = Trust(ca_path=str(path)) if form == "ca_path" else Trust(ca_content=bundle)
+    with HttpsServer({"/x": {"v": 1}}) as server:
+        assert visit([target(server.endpoint, trust=trust)], read_x) == [{"v": 1}]
+
+
+@pytest.mark.parametrize("form", ["ca_path", "ca_content"])
+def test_a_bundle_without_a_certificate_is_named(tmp_path: Path, form: str) -> None:
+    bundle = SHARED_CERTIFICATE.pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE")
+    path = tmp_path / "ca.pem"
+    path.write_text(bundle)
+    trust = Trust(ca_path=str(path)) if form == "ca_path" else Trust(ca_content=bundle)
+    error = only(visit([target("https://127.0.0.1", trust=trust)], read_x))
+    assert "Cannot read certificate authorities" in error.detail
+    assert "it holds no certificate in PEM" in error.detail
+
+
 def test_authorities_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     error = only(visit([target("https://127.0.0.1", trust=Trust(ca_path="/no/ca.pem"))], read_x))
     assert "/no/ca.pem" in error.detail

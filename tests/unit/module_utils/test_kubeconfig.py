@@ -536,31 +536,156 @@ def test_requests_go_through_the_proxy_with_its_account() -> None:
         Kube.connect({"host": "http://x", "proxy": "ftp://y"})
 
 
+@pytest.fixture
+def proxy_variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Patches of the environment, which has no proxies at first."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return monkeypatch
+
+
 @pytest.mark.parametrize(
     ("host", "rules", "is_used"),
-    [
+    [  # as golang.org/x/net/http/httpproxy 0.62.0 answers
         ("https://10.1.2.3:6443", "", True),
         ("https://10.1.2.3:6443", "10.0.0.0/8", False),
         ("https://10.1.2.3:6443", "10.2.0.0/16,example", True),
+        ("https://10.1.2.3:6443", "10.0.0.0/255.0.0.0", True),
         ("https://10.1.2.3:6443", "10.1.2.3", False),
         ("https://10.1.2.3:6443", "10.1.2.3:6443", False),
         ("https://10.1.2.3:6443", "10.1.2.3:1", True),
+        ("https://10.1.2.3", "10.1.2.3:443", False),
+        ("https://10.1.2.3:6443", "10.1.2", True),
+        ("https://10.1.2.3:6443", "*.*, *", False),
         ("https://api.hall.example", ".hall.example", False),
+        ("https://hall.example", ".hall.example", True),
+        ("https://hall.example", "*.hall.example", True),
+        ("https://api.hall.example", "*.hall.example", False),
+        ("https://hall.example", "hall.example:443", False),
+        ("https://hall.example:6443", "hall.example:443", True),
         ("https://api.hall.example", "x, HALL.example", False),
         ("https://api.hall.example", "all.example", True),
         ("https://api.hall.example", "*", False),
+        ("https://api.hall.example", ":443,,[]:1,a:b:c,/8", True),
         ("https://[fd00::1]:6443", "fd00::/8", False),
+        ("https://[fd00::1]:6443", "fd00::1", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", False),
+        ("https://[fd00::1]:6443", "[fd00::1]:1", True),
+        ("https://[fd00::1]:6443", "0.0.0.0/0", True),
+        ("https://localhost:6443", "", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://127.9.8.7", "", False),
+        ("https://[::1]:6443", "", False),
+        ("https://[::ffff:127.0.0.1]:6443", "", False),
+        ("https://localhost.example", "", True),
+        ("https://0.0.0.0:6443", "", True),
+        ("https://128.0.0.1", "", True),
     ],
 )
-def test_the_proxy_of_the_environment_is_used_as_by_the_kubernetes_library(
-    monkeypatch: pytest.MonkeyPatch, host: str, rules: str, is_used: bool
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:3128", "127.0.0.1:3128"])
+def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
+    proxy_variables: pytest.MonkeyPatch, host: str, rules: str, is_used: bool, proxy: str
 ) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:3128")
-    monkeypatch.setenv("no_proxy", rules)
-    configuration = client.Configuration(host=host)
-    expected = client.ApiClient(configuration).rest_client.pool_manager
+    proxy_variables.setenv("https_proxy", "")
+    proxy_variables.setenv("HTTPS_PROXY", proxy)
+    proxy_variables.setenv("no_proxy", rules)
     pool = pool_of(Access(host))
-    assert type(pool).__name__ == type(expected).__name__
     assert (type(pool).__name__ == "ProxyManager") is is_used
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+def test_an_api_server_of_this_host_is_asked_without_the_proxy(
+    proxy_variables: pytest.MonkeyPatch, files: Path, address: str
+) -> None:
+    user = {"client-certificate": "cert.pem", "client-key": "key.pem"}
+    with ScriptedApi(in_turn()) as proxy, TlsApi() as api:
+        for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy", "ALL_PROXY"):
+            proxy_variables.setenv(name, proxy.url)
+        url = api.url.replace("127.0.0.1", address)
+        given = kubeconfig(user, {"certificate-authority": "ca.pem"}, url)
+        assert Kube.connect({"kubeconfig": write(files, given)}).get("/x") == {}
+        assert (api.received, proxy.asked) == (["client"], [])
+
+
+NAMES = "# Főtanúsítvány – lab root\n"
+OTHER = self_signed(common_name="other")
+SURROUNDINGS: dict[str, t.Callable[[str], bytes]] = {
+    "names": lambda pem: f"{NAMES}{pem}{NAMES}".encode(),
+    "names in latin": lambda pem: "# hall Zürich\n".encode("latin-1") + pem.encode(),
+    "line ends of windows": lambda pem: pem.replace("\n", "\r\n").encode(),
+    "byte order mark": lambda pem: b"\xef\xbb\xbf" + pem.encode(),
+    "byte order mark and names": lambda pem: f"\ufeff{NAMES}{pem}".encode(),
+    "no last line end": lambda pem: pem.strip().encode(),
+    "openssl's text": lambda pem: f"Certificate:\n    Data:\n  Issuer: CN={NAMES}{pem}".encode(),
+}
+OF_BUNDLES: dict[str, t.Callable[[str], bytes]] = {
+    **SURROUNDINGS,
+    "another certificate": lambda pem: (OTHER.pem + NAMES + pem).encode(),
+    "a key": lambda pem: (private_key(OTHER) + pem).encode(),
+    "a block that is none": lambda pem: pem.replace("MII", "AAA", 1).encode() + pem.encode(),
+    "a block that is no base64": lambda pem: pem.replace("MII", "%", 1).encode() + pem.encode(),
+    "a block that has no end": lambda pem: pem.split("-----END")[0].encode() + b"\n" + pem.encode(),
+    "a trusted certificate": lambda pem: (
+        OTHER.pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE") + pem
+    ).encode(),
+    "twice": lambda pem: (pem + pem).encode(),
+}
+
+
+@pytest.mark.parametrize("around", OF_BUNDLES.values(), ids=list(OF_BUNDLES))
+def test_authorities_are_found_among_other_text(
+    files: Path, around: t.Callable[[str], bytes]
+) -> None:
+    bundle = around(SERVER.pem)
+    (files / "bundle.pem").write_bytes(bundle)
+    user = {"client-certificate": "cert.pem", "client-key": "key.pem"}
+    data = base64.b64encode(bundle).decode()
+    with TlsApi() as api:
+        for cluster in (
+            {"certificate-authority": "bundle.pem"},
+            {"certificate-authority-data": data},
+        ):
+            given = kubeconfig(user, cluster, api.url)
+            assert Kube.connect({"kubeconfig": write(files, given)}).get("/x") == {}
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS.values(), ids=list(SURROUNDINGS))
+def test_a_client_certificate_is_found_among_other_text(
+    files: Path, around: t.Callable[[str], bytes]
+) -> None:
+    pair = (around(CLIENT.pem), around(private_key(CLIENT)))
+    (files / "c.pem").write_bytes(pair[0])
+    (files / "k.pem").write_bytes(pair[1])
+    data = [base64.b64encode(each).decode() for each in pair]
+    with TlsApi() as api:
+        for user in (
+            {"client-certificate": "c.pem", "client-key": "k.pem"},
+            {"client-certificate-data": data[0], "client-key-data": data[1]},
+        ):
+            given = kubeconfig(user, {"certificate-authority": "ca.pem"}, api.url)
+            assert Kube.connect({"kubeconfig": write(files, given)}).get("/x") == {}
+        assert api.received == ["client"] * 2
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [
+        b"",
+        NAMES.encode(),
+        b"\xff\xfe",
+        SERVER.pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE").encode(),
+        SERVER.pem.replace("CERTIFICATE-----\n", "CERTIFICATE-----\nName: x\n\n", 1).encode(),
+        SERVER.pem.replace("MII", "AAA", 1).encode(),
+        private_key(SERVER).encode(),
+    ],
+)
+def test_a_bundle_without_a_certificate_is_one_error(files: Path, bundle: bytes) -> None:
+    (files / "bundle.pem").write_bytes(bundle)
+    with pytest.raises(InvalidInput, match=r"no certificates in PEM .* file .*/bundle\.pem"):
+        Kube.connect({"host": "https://x", "ca_cert": str(files / "bundle.pem")})
+    if not bundle:
+        return  # without data, the certificates of the system count
+    given = {"certificate-authority-data": base64.b64encode(bundle).decode()}
+    with pytest.raises(InvalidInput, match="no certificates in PEM .* certificate-authority-data"):
+        Kube.connect({"kubeconfig": kubeconfig({}, given)})

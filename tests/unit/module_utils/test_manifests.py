@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import typing as t
 from pathlib import Path
 
@@ -29,6 +31,24 @@ def test_yaml_lists_and_kubernetes_lists_all_give_manifests() -> None:
     assert manifests.read_manifests([]) == []
 
 
+@pytest.mark.parametrize("kind", ["AllowList", "PriceList", "List", "Playlist"])
+def test_an_object_without_items_is_no_list_whatever_its_kind(kind: str) -> None:
+    given = {**manifest(kind), "spec": {"cidrs": ["10.0.100.0/24"]}}
+    assert manifests.read_manifests([given]) == [given]
+    assert manifests.read_manifests(json.dumps(given)) == [given]
+
+
+@pytest.mark.parametrize("items", [None, []])
+def test_a_list_may_be_empty(items: t.Any) -> None:
+    assert manifests.read_manifests([{"apiVersion": "v1", "kind": "PodList", "items": items}]) == []
+
+
+def test_items_of_a_typed_list_take_its_type() -> None:
+    items = [{"metadata": {"name": "a"}}, manifest("Secret", "b")]
+    given = {"apiVersion": "v1", "kind": "ConfigMapList", "items": items}
+    assert manifests.read_manifests([given]) == [manifest("ConfigMap"), manifest("Secret", "b")]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -36,8 +56,12 @@ def test_yaml_lists_and_kubernetes_lists_all_give_manifests() -> None:
         ([{"apiVersion": "v1", "metadata": {"name": "a"}}], r"manifests\[0\]: kind is missing"),
         ([manifest("Pod"), {"apiVersion": "v1", "kind": "Pod"}], r"\[1\]: metadata.name"),
         ([3], r"manifests\[0\]: a manifest is a mapping, not int"),
-        ("a: [", "manifests: not YAML"),
-        ("a: 2024-13-45", "manifests: not YAML"),
+        ("a: [", r"manifests: line \d: it is not YAML"),
+        (["a: 1\nb: *c"], r"manifests\[0\]: line 2: it is not YAML: an alias has no anchor"),
+        ("- 'kind: Pod'", r"manifests\[0\]: a manifest is a mapping, not list"),
+        ({"kind": "List", "items": ["kind: Pod"]}, r"\[0\]\.items\[0\]: a manifest is a mapping"),
+        ([{"kind": "Menu", "items": {"a": 1}}], r"manifests\[0\]: items is not a list"),
+        ([{"kind": "Menu", "items": ["soup"]}], r"\[0\]\.items\[0\]: a manifest is a mapping"),
         (7, "give a list of manifests or YAML text"),
         ([manifest("Pod"), manifest("Pod")], "Pod a is given twice"),
     ],
@@ -63,11 +87,11 @@ def test_files_are_read_with_and_without_a_key(tmp_path: Path) -> None:
         manifests.read_file(str(document))
 
 
-@pytest.mark.parametrize("value", [".nan", ".inf", "2026-01-31"])
-def test_a_value_that_json_does_not_have_is_named_before_anything_is_sent(value: str) -> None:
-    text = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{x: {value}}}}}"
+@pytest.mark.parametrize("value", [math.nan, -math.inf, datetime.date(2026, 1, 31)])
+def test_a_value_that_json_does_not_have_is_named_before_anything_is_sent(value: t.Any) -> None:
+    given = [{**manifest("ConfigMap"), "data": {"x": value}}]
     with pytest.raises(InvalidInput, match=r"manifests\[0\]: ConfigMap 'a' holds a value that"):
-        manifests.read_manifests(text)
+        manifests.read_manifests(given)
 
 
 def test_phases_put_what_others_need_first_and_keep_the_order_within() -> None:

@@ -165,7 +165,7 @@ def test_a_defect_of_an_object_is_in_the_answer_and_warned_of(
         (None, {}, "objects: give pools, classes and claims of one API"),
         (7, {}, "objects[0]: a manifest is a mapping, not int"),
         ([{"kind": "DevicePool"}], {}, "objects[0]: apiVersion is missing"),
-        ("kind: [", {}, "objects[0]: not YAML: "),
+        ("kind: [", {}, "objects[0]: line 2: it is not YAML: "),
         ([*POOLS, *DRA], {}, "select one of them with api_group"),
         ([CLAIM, CLAIM], {}, "DeviceClaim default/training is given twice; remove one"),
         ([CLAIM], {"strategy": "best"}, "value of strategy must be one of: optimal, first_fit"),

@@ -8,7 +8,10 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
+import os
+import shutil
 import sys
+import sysconfig
 import typing as t
 from pathlib import Path
 
@@ -141,6 +144,25 @@ def test_another_name_of_the_own_python_is_the_same_python(tmp_path: Path) -> No
     folder = Path(sys.executable).parent
     assert all(is_own_interpreter(str(folder / name)) for name in ("python", "python3"))
     assert not any(is_own_interpreter(name) for name in (str(elsewhere), "python", "", "auto"))
+
+
+def test_a_collection_that_is_a_link_to_a_checkout_starts_its_modules(tmp_path: Path) -> None:
+    tree, checkout = Path(direct_module.__file__).parents[2], tmp_path / "checkout"
+    bytecode = shutil.ignore_patterns("__pycache__")
+    for name in ("plugins", "meta"):
+        shutil.copytree(tree / name, checkout / name, ignore=bytecode)
+    link = tmp_path / "collections" / "ansible_collections" / "wattwise" / "kube"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(checkout, target_is_directory=True)
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": OWN_PYTHON}
+    task = {"wattwise.kube.device_allocation": {"objects": [POOL, CLAIM]}}
+    play = {"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": [task]}
+    paths = (str(link.parents[2]), sysconfig.get_path("purelib"))
+    run = run_playbook(
+        [play], tmp_path, "-vvv", ANSIBLE_COLLECTIONS_PATH=os.pathsep.join(paths), PYTHONPATH=""
+    )
+    assert run.returncode == 0, run.output
+    assert "training" in run.output and not is_packed(run.output)
 
 
 def test_a_tasks_environment_reaches_the_module(printed: dict[str, str]) -> None:

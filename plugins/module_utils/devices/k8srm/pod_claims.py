@@ -13,7 +13,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    read_document,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
     EMBEDDED,
     VERSION,
@@ -34,10 +36,8 @@ def asks(pod: Object) -> bool:
 
 def read_items(pod: Object) -> list[Object]:
     """The pod's claims from the annotation. Raises InvalidInput."""
-    try:
-        items = yaml_document(pod["metadata"]["annotations"][ANNOTATION])
-    except ValueError as error:
-        raise InvalidInput(f"annotation {ANNOTATION}: it is not YAML: {error}") from error
+    given = pod["metadata"]["annotations"][ANNOTATION]
+    items = read_document(given, f"annotation {ANNOTATION}") if isinstance(given, str) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InvalidInput(
             f"annotation {ANNOTATION}: write a list such as [{{name: gpu, claimName: my-claim}}]"

@@ -19,11 +19,13 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     mapping,
     text,
     texts,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    read_document,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     SshRequest,
@@ -150,10 +152,7 @@ def access_of_user_data(content: t.Any, path: str) -> SshAccess:
     given = text(content, path)
     if len(given) > _LONGEST_USER_DATA or not given.startswith(_CLOUD_CONFIG):
         return SshAccess()
-    try:
-        config = mapping(yaml.safe_load(given), path)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        raise InvalidField(path, "it is not YAML") from None
+    config = mapping(read_document(given, path), path)
     users = config.get("users")
     names = [
         each["name"]

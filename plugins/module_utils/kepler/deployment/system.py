@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import yaml_document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     mapping,
     mappings,
     texts,
     whole_number,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
+    read_document,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
@@ -262,13 +264,7 @@ def _additional(given: t.Any, where: str) -> Object:
         return mapping(given, where)
     if len(given) > _LONGEST_CONFIG:
         raise InvalidField(where, f"it has more than {_LONGEST_CONFIG} characters")
-    if re.search(r"(^|[\s\[{,:-])[&*][^\s]", given):
-        raise InvalidField(where, "it must not contain anchors and aliases")
-    try:
-        document = yaml_document(given)
-    except ValueError as error:
-        raise InvalidField(where, f"it is not YAML: {error}") from None
-    return mapping(document, where)
+    return mapping(read_document(given, where), where)
 
 
 def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:

@@ -295,6 +295,10 @@ def test_user_data_that_is_broken_is_refused(content: str) -> None:
     [
         "#cloud-config\nusers: [",
         "#cloud-config\nusers: [{name: Admin, ssh_authorized_keys: [x]}]",
+        "#cloud-config\n" + "[" * 60_000,
+        "#cloud-config\nport: !!int ''",
+        "#cloud-config\na0: &a0 {x: 1}\n"
+        + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 28)),
     ],
 )
 def test_broken_user_data_is_a_finding_of_its_host_alone(content: str) -> None:

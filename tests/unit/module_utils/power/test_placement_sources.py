@@ -261,7 +261,7 @@ def test_files_and_lists_are_one_input(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("fleet.json", "{", r"fleet\.json is not JSON"),
-        ("fleet.yml", "a: [", r"fleet\.yml: not YAML"),
+        ("fleet.yml", "a: [", r"fleet\.yml: line \d: it is not YAML"),
         ("fleet.yml", "", r"src .*fleet\.yml is empty; write curves, device_objects, namespaces"),
         ("fleet.yml", "- a", r"src .*fleet\.yml: \['a'\] is not a mapping"),
         ("fleet.yml", "node: []", r"src .*fleet\.yml: 'node' is not known here"),

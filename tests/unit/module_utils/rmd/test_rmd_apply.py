@@ -415,10 +415,11 @@ def test_a_short_key_is_refused_and_never_becomes_plain_http(
     assert not daemons.fleet.stations["secure"].requests
 
 
-def test_a_long_rsa_key_is_accepted(daemons: RmdDaemons, tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", ["", "# Főtanúsítvány – hall\n"])
+def test_a_long_rsa_key_is_accepted(daemons: RmdDaemons, tmp_path: Path, names: str) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     certificate, key_file = tmp_path / "cert.pem", tmp_path / "key.pem"
-    certificate.write_text(self_signed(key=key).pem)
+    certificate.write_text(f"{names}{self_signed(key=key).pem}{names}", encoding="utf-8")
     key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     options: dict[str, t.Any] = {"client_cert": str(certificate), "client_key": str(key_file)}
     [error] = apply(daemons, "secure", workload(), **options)["errors"]
