@@ -45,6 +45,7 @@ NEED_THE_LAB = (
     "newest_core",
     "deep",
     "oldest_kubernetes",
+    "image",
 )
 POLL_SECONDS = 0.2
 

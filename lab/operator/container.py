@@ -25,6 +25,8 @@ from lab.gotools import cache_folder
 from lab.locks import file_lock
 
 PORTS = (8888, 5050)
+# In the cache folder; held while an operator of this computer runs.
+PORTS_LOCK = "operator-ports.lock"
 # Both are hard-coded in the operator.
 RUNNER_FOLDER = Path("/tmp/ansible-operator/runner")
 RUN_SOCKETS = Path("/tmp")
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
     # Orphaned descendants become children of this process, which ends them.
     _prctl(_SUBREAPER, 1)
-    with file_lock(cache_folder() / "operator-ports.lock", _say, "the operator of another lab"):
+    with file_lock(cache_folder() / PORTS_LOCK, _say, "the operator of another lab"):
         if taken := [port for port in PORTS if not _is_free(port)]:
             _say(
                 f"Port {taken[0]} of localhost is taken, and ansible-operator can use no other;"
