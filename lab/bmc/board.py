@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import urllib.parse
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,8 @@ class Board:
         if busy is not None:
             raise unavailable(busy.seconds)
         path = request.path.rstrip("/")
+        if self.tree.has_slashes and request.method == "GET" and request.path == path != "/redfish":
+            return self._redirect(request)
         refuses_all = conditions.fault(UNAUTHORIZED, name) is not None
         if request.method == "POST" and path == SESSIONS:
             return self._log_in(request, refuses_all, now)
@@ -111,6 +114,12 @@ class Board:
             return Reply(200, self.tree.finish(self._sessions(path)))
         live = self.live(truth, blank=conditions.fault(NULL_READING, name) is not None)
         return Reply(200, self.tree.get(path, request.query, live))
+
+    def _redirect(self, request: Request) -> Reply:
+        """To the path with a slash at the only address that the BMC knows, whoever asks."""
+        query = f"?{urllib.parse.urlencode(request.query)}" if request.query else ""
+        address = f"https://{self.machine.bmc_address}"
+        return Reply(308, None, {"Location": f"{address}{request.path}/{query}"})
 
     def _is_known(self, request: Request, now: float) -> bool:
         token = request.headers.get(TOKEN_HEADER)

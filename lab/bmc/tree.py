@@ -40,8 +40,8 @@ class Tree:
 
     `missing` are linked paths that answer 404, `busy` paths that answer 503. `expand` is the
     reaction to `$expand`: members are embedded, it is ignored, or every query is refused.
-    Collections longer than `page_size` (0: no limit) are paged. `finish` makes the final changes to
-    each answer.
+    Collections longer than `page_size` (0: no limit) are paged. With `has_slashes`, a path without
+    a slash at the end is redirected. `finish` makes the final changes to each answer.
     """
 
     registry: str
@@ -51,6 +51,7 @@ class Tree:
     busy: frozenset[str] = frozenset()
     expand: Literal["members", "ignored", "refused"] = "ignored"
     page_size: int = 0
+    has_slashes: bool = False
     finish: Callable[[Json], Json] = lambda body: body
 
     def get(self, path: str, query: Mapping[str, str], live: Live) -> Json:

@@ -23,6 +23,8 @@ description:
     RV(errors). It counts as failed.
   - A BMC gets between 10 and 150 requests, one after another. Set O(timeout) to 60 seconds or more
     for BMCs that cannot expand collections.
+  - A BMC of several servers is an error, unless the endpoint ends in the path of one of them, such
+    as C(https://10.0.0.9/redfish/v1/Systems/2).
   - With O(snapshot) the BMCs are the Redfish endpoints of C(inletTemp) in the NodeConfigs.
 extends_documentation_fragment:
   - wattwise.kube.targets.bmc

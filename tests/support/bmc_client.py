@@ -9,6 +9,7 @@ import base64
 import http.client
 import json
 import ssl
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -70,7 +71,12 @@ class BmcClient:
         return Answer(answer.status, answer.headers, json.loads(text) if text else None)
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
-        return self.request("GET", path, headers)
+        """GET a resource; of a redirect only the path is followed."""
+        answer = self.request("GET", path, headers)
+        if answer.status != 308:
+            return answer
+        parts = urllib.parse.urlsplit(answer.headers["Location"])
+        return self.request("GET", parts._replace(scheme="", netloc="").geturl(), headers)
 
     def crawl(self, start: str) -> dict[str, Answer]:
         """All answers reachable by links, by path without fragment and trailing slash."""

@@ -61,7 +61,8 @@ class HttpsServer:
 
     A document is a JSON object, a Reply, or a list of Replies that are given in turn (the last one
     again and again). With ``account``, everything except the service root requires it. With
-    ``expand``, the query ``$expand`` works on collections, one level deep.
+    ``expand``, the query ``$expand`` works on collections, one level deep. With ``own_address``, a
+    path without a slash at the end is redirected there, as by iLO.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class HttpsServer:
         account: tuple[str, str] | None = None,
         expand: bool = False,
         delay_seconds: float = 0.0,
+        own_address: str | None = None,
     ) -> None:
         self.documents: dict[str, Document] = dict(documents or {})
         self.certificate = certificate
         self.account = account
         self.delay_seconds = delay_seconds
         self._expand = expand
+        self._own_address = own_address
         self._host = host
         self._seen = _Seen()
         self._loop = asyncio.new_event_loop()
@@ -158,6 +161,10 @@ class HttpsServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = _identity(request.rel_url.raw_path)
+        raw, question, query = request.path_qs.partition("?")
+        if self._own_address is not None and not raw.endswith("/"):
+            location = f"{self._own_address}{raw}/{question}{query}"
+            return web.Response(status=308, headers={"Location": location})
         reply = self._next_reply(path)
         await asyncio.sleep(self.delay_seconds + reply.delay_seconds)
         if reply.drop:

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """HPE iLO 6 (Gen11).
 
-Traps: every link ends in a slash; a drive enclosure is the first chassis, another one is listed but
-missing; "P/S n Inlet" and "Board Inlet" are warmer than the inlet air; sensor ids are bare numbers,
-without ReadingType or ReadingUnits; unplugged parts read 0; ThermalMetrics has only Ambient in its
-summary and readings without DataSourceUri; PowerControl has no name; only `$expand=.` is offered.
+Traps: every link ends in a slash, and a path without one is redirected to the BMC's own address and
+usual port; a drive enclosure is the first chassis, another one is listed but missing; "P/S n Inlet"
+and "Board Inlet" are warmer than the inlet air; sensor ids are bare numbers, without ReadingType or
+ReadingUnits; unplugged parts read 0; ThermalMetrics has only Ambient in its summary and readings
+without DataSourceUri; PowerControl has no name; only `$expand=.` is offered.
 """
 
 from __future__ import annotations
@@ -191,5 +192,6 @@ TREE = Tree(
     },
     missing=frozenset({f"{ROOT}/Chassis/{VANISHED}"}),
     expand="members",
+    has_slashes=True,
     finish=_finish,
 )

@@ -5,13 +5,13 @@
 
 Traps: no sensor has a PhysicalContext and the inlet is called "Ambient Temp", without the word;
 its id is 49L0, not the 128L0 of other models; a backplane without sensors and a missing member
-follow the main chassis.
+follow the main chassis; processors and memory have power controls beside the server's.
 """
 
 from __future__ import annotations
 
 from lab.bmc.hardware import Layout
-from lab.bmc.live import Live
+from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
     HEALTHY,
     ROOT,
@@ -33,6 +33,8 @@ from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
 
 BACKPLANE, VANISHED = "2", "3"
+# Parts of the server with a control of their own, and their shares of its watts.
+PARTS = (("CPU", 0.32), ("Memory", 0.08))
 IDENTITY = Identity(
     manufacturer="Lenovo",
     redfish_version="1.15.0",
@@ -100,7 +102,16 @@ def _power(live: Live) -> Json:
         "Power.v1_5_0.Power",
         "Power",
         PowerControl=[
-            power_control(POWER, live, Name="Server Power Control", PowerCapacityWatts=1800)
+            power_control(POWER, live, Name="Server Power Control", PowerCapacityWatts=1800),
+            *(
+                {
+                    "@odata.id": f"{POWER}#/PowerControl/{number}",
+                    "MemberId": str(number),
+                    "Name": f"{part} Sub-system Power",
+                    "PowerConsumedWatts": rounded(live.watts(share), 0),
+                }
+                for number, (part, share) in enumerate(PARTS, start=1)
+            ),
         ],
         PowerSupplies=power_supplies(POWER, live, ("PSU 1", "PSU 2")),
     )

@@ -30,8 +30,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
     Address,
+    elsewhere,
     is_plain_http,
     origin_text,
+    redacted,
 )
 
 VERSION = "0.1.0"
@@ -326,16 +328,32 @@ class Client:
     async def _follow(
         self, method: str, url: str, content: bytes | None, limit: float | None, what: str
     ) -> Received:
-        """One exchange with redirects inside the origin. Raises TargetFailure."""
-        for _redirect in range(_MOST_REDIRECTS + 1):
+        """One exchange, and for GET its redirects. Raises TargetFailure."""
+        seen: list[str] = []
+        while True:
             received = await self._exchange(method, url, content, limit, what)
             location = received.headers.get("location")
             if received.status not in _REDIRECTS or method != "GET" or not location:
                 break
-            url = self._address.url(location)
+            seen.append(url)
+            url = self._address.redirected(url, location)
+            if url in seen or len(seen) > _MOST_REDIRECTS:
+                raise self._failure_of_redirects(location, what)
+            if self._address.leaves(location):
+                what = f"{what} (redirected to {shown(redacted(location))})"
         if not 200 <= received.status < 300:
             raise self._failure_of_status(received, what)
         return received
+
+    def _failure_of_redirects(self, location: str, what: str) -> TargetFailure:
+        """Why following the path of a redirect at this endpoint led nowhere."""
+        if self._address.leaves(location):
+            return elsewhere(location)
+        return TargetFailure(
+            "server_error",
+            f"the server redirects {what} in a circle or more than {_MOST_REDIRECTS} times; check "
+            "the endpoint",
+        )
 
     async def _exchange(
         self,
@@ -425,6 +443,8 @@ class Client:
 
     def _failure_of_status(self, received: Received, what: str) -> TargetFailure:
         reason, meaning = _STATUS_MEANINGS.get(received.status, _OTHER_STATUS)
+        if received.status in _REDIRECTS:
+            meaning = "only a GET follows a redirect with a Location; check the endpoint"
         seconds = retry_after_seconds(received.headers.get("retry-after"), self._pace.wall())
         if seconds is not None and received.status in (429, 503):
             moment = _moment(self._pace.wall() + seconds)

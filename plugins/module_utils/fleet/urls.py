@@ -53,6 +53,31 @@ class Address:
             )
         if parts.scheme or parts.netloc:
             self._require_same_origin(given)
+        return self._here(parts)
+
+    def redirected(self, url: str, location: str) -> str:
+        """URL of a redirect's Location (RFC 9110, 10.2.2), always of this origin.
+
+        Behind NAT, and under another name, a BMC redirects to the only address that it knows, its
+        own. So the path counts, and the rest is ignored; credentials never leave the origin. Raises
+        TargetFailure.
+        """
+        try:
+            parts = _split(urllib.parse.urljoin(url, location.strip()))
+        except ValueError:
+            parts = None
+        if parts is None or parts.scheme not in _DEFAULT_PORTS:
+            where = shown(redacted(location))
+            raise TargetFailure("malformed", f"the server redirects to {where}, which is not a URL")
+        return self._here(parts)
+
+    def leaves(self, location: str) -> bool:
+        """Whether a redirect's Location names another origin."""
+        parts = _split(location.strip())
+        return parts is not None and bool(parts.netloc) and origin_of(location) != self.origin
+
+    def _here(self, parts: urllib.parse.SplitResult) -> str:
+        """URL of this path and query at this endpoint."""
         path = "/" + parts.path.lstrip("/")
         if self.base_path and path != self.base_path and not path.startswith(self.base_path + "/"):
             path = self.base_path + path
@@ -61,12 +86,17 @@ class Address:
 
     def _require_same_origin(self, link: str) -> None:
         if origin_of(link) != self.origin:
-            where = shown_text(redacted(link), 200)
-            raise TargetFailure(
-                "server_error",
-                f"the server points to {where}, another origin, which is not followed because "
-                "credentials would go there; if it is right, make it the endpoint",
-            )
+            raise elsewhere(link)
+
+
+def elsewhere(link: str) -> TargetFailure:
+    """The failure of a link or a redirect that leaves the origin."""
+    where = shown_text(redacted(link), 200)
+    return TargetFailure(
+        "server_error",
+        f"the server points to {where}, another origin, which is not followed because credentials "
+        "would go there; if it is right, make it the endpoint",
+    )
 
 
 def parse_endpoint(endpoint: str) -> Address:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -53,6 +53,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     poll,
     reading_spec,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import SYSTEMS
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
 SPEC = reading_spec().merge(AUTHENTICATION)
@@ -75,7 +76,15 @@ def read_hardware(parameters: Parameters, context: Context = Context()) -> Resul
     Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    return read(given_targets(options, _REDFISH, "inlet_temp"), options, context)
+    found = given_targets(options, _REDFISH, "inlet_temp")
+    return read([_with_system(target) for target in found], options, context)
+
+
+def _with_system(target: PollTarget) -> PollTarget:
+    """The target with the computer system that the path of its endpoint names."""
+    endpoint, separator, name = target.endpoint.partition(f"{SYSTEMS}/")
+    system = f"{separator}{name}".rstrip("/")
+    return replace(target, endpoint=endpoint, extra={"system": system}) if name else target
 
 
 def read(

@@ -44,6 +44,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import 
 # A finding about processors whose cores count as threads.
 CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"
 _MOST_SYSTEMS = 16
+_MOST_NAMED = 4
+# Systems within a server: boards of accelerators, and network adapters with processors.
+_BASEBOARDS = ("HGX", "DPU", "BLUEFIELD")
 _MOST_CHASSIS = 8
 _MOST_READ = 256  # members of one collection
 _CLASSES = {
@@ -487,26 +490,34 @@ _NOT_READ: t.Mapping[str, t.Any] = {
 def _chosen(systems: list[Member], wanted: str) -> list[Member]:
     """The wanted system, with systems that may be parts of it because they are no servers.
 
-    All systems if none is wanted. Raises TargetFailure.
+    If none is wanted, the only server counts, or the first system where none is a server. Raises
+    TargetFailure.
     """
-    if not wanted:
-        return systems
-    own = [item for item in systems if item[0] == wanted]
+    servers = [item for item in systems if not any(_whole_servers_first(item)[:2])]
+    if wanted:
+        own = [item for item in systems if item[0] == wanted]
+    else:
+        own = servers or systems[:1]
     if not own:
         raise TargetFailure(
             "not_found",
             f"the BMC has no computer system {shown_text(wanted, 200)}; correct its address",
         )
-    return own + [
-        item for item in systems if item not in own and any(_whole_servers_first(item)[:2])
-    ]
+    if len(own) > 1:
+        paths = ", ".join(shown_text(uri, 200) for uri, _body in own[:_MOST_NAMED])
+        raise TargetFailure(
+            "malformed",
+            f"the BMC has {len(own)} computer systems ({paths}), and its address names none of "
+            "them; append the path of one to it",
+        )
+    return own + [item for item in systems if item not in own and item not in servers]
 
 
 def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:
     """Sort key of systems, which may be baseboards of accelerators or virtual systems."""
     uri, body = item
     is_physical = name_of(body.get("SystemType")).lower() in ("", "physical")
-    is_baseboard = last_segment(uri).upper().startswith("HGX")
+    is_baseboard = last_segment(uri).upper().startswith(_BASEBOARDS)
     return not is_physical, is_baseboard, natural_order(last_segment(uri))
 
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The nearest published measurements of a server, as one curve of shares of its load.
 
-The nearest is the same processor; then its series, then a neighbouring generation; then the series
-that the vendor's server model implies. Watts are scaled by the number of cores.
+The nearest is the same processor; then its series, then a neighbouring generation. The series that
+the vendor's server model implies count only if the processor is unknown. Watts are scaled by the
+number of cores.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.published.processors import (
     Series,
+    is_model,
+    maker_of,
     processor_name,
     series_of,
     without_tier,
@@ -107,7 +110,7 @@ def rows_of(processor: str, rows: t.Sequence[Row] | None = None) -> list[Row]:
     known = table() if rows is None else rows
     bare = without_tier(name)
     return (
-        [row for row in known if row.processor == name]
+        [row for row in known if processor_name(row.processor) == name]
         or [row for row in known if without_tier(row.processor) == bare]
         # Firmware omits the end: "Altra Max" of M128-30.
         or [row for row in known if row.processor.startswith(f"{name}_")]
@@ -129,7 +132,9 @@ def match(
     known = table() if rows is None else rows
     processor = system.processor or system.model
     series = series_of(processor_name(processor))
-    cores = cores_of(system, cpu_capacity, is_arm=series is not None and series.line == "Arm")
+    told = () if series else series_of_server(system.manufacturer, system.model)
+    is_arm = any(one.line == "Arm" for one in ((series,) if series else told))
+    cores = cores_of(system, cpu_capacity, is_arm=is_arm)
     same = _of_like_size(rows_of(processor, known), cores)
     if same:
         nearest = min(_doublings(row.cores, cores) for row in same)
@@ -138,11 +143,21 @@ def match(
         return _published("processor", chosen, system.sockets, cores, 0)
     if series is not None:
         return _nearest(system, (series,), cores, known) or _too_far(system, cores)
-    told = series_of_server(system.manufacturer, system.model)
-    if told:
-        found = _nearest(system, told, cores, known)
-        return replace(found, match="model") if found else _too_far(system, cores)
-    return f"no published measurement is of {system}"
+    if not told:
+        return f"no published measurement is of {system}"
+    if _contradicts(processor_name(system.processor), told):
+        return (
+            f"no published measurement is of {system}: its processor is of no measured series, and "
+            "those of its model are others"
+        )
+    found = _nearest(system, told, cores, known)
+    return replace(found, match="model") if found else _too_far(system, cores)
+
+
+def _contradicts(processor: str, told: tuple[Series, ...]) -> bool:
+    """Whether the processor is known, and not one that the server's model implies."""
+    maker = maker_of(processor)
+    return is_model(processor) or bool(maker and all(one.maker != maker for one in told))
 
 
 def _of_like_size(rows: t.Iterable[Row], cores: float) -> list[Row]:
@@ -168,7 +183,7 @@ def _nearest(
     """The mean of the nearest measurements of any of the series; None if none is near."""
     near = sorted(
         _candidates(system, wanted, cores, rows),
-        key=lambda one: (one.distance, one.row.name),
+        key=lambda one: (one.distance, one.generations, one.row.name),
     )
     if not near:
         return None

@@ -44,6 +44,8 @@ _MOST_CORES = 65_536
 _OUTER_TYPES = frozenset(
     {"blade", "rackmount", "rackserver", "shelf", "sled", "standalone", "tower"}
 )
+# Homes of several servers.
+_HOME_TYPES = frozenset({"enclosure", "pod", "rack", "rackgroup", "row"})
 _INNER_TYPES = frozenset({"card", "cartridge", "component", "module", "storageenclosure", "zone"})
 
 # Usual chassis of reduced services without a Chassis collection: iDRAC, most others, AMI, OpenBMC,
@@ -67,8 +69,9 @@ class Chassis:
         return next(map(identity, links(_link_member(self.body, "ContainedBy"))), "")
 
     @property
-    def has_system(self) -> bool:
-        return bool(links(_link_member(self.body, "ComputerSystems")))
+    def systems(self) -> frozenset[str]:
+        """The URIs of the computer systems in the chassis."""
+        return frozenset(map(identity, links(_link_member(self.body, "ComputerSystems"))))
 
     def link(self, name: str) -> str:
         """The URI of a subordinate resource; the usual one if the chassis is unreadable."""
@@ -120,7 +123,7 @@ async def survey(tree: Tree) -> Survey:
     if not whole:
         listed = await _read_all(tree, await _listed(tree, collection))
         readable = [chassis for chassis in listed if chassis.body]
-        holders = [chassis for chassis in readable if chassis.has_system]
+        holders = [chassis for chassis in readable if chassis.systems]
         whole = _outermost(holders) or _outermost(
             [chassis for chassis in readable if chassis.chassis_type in _OUTER_TYPES]
         )
@@ -161,7 +164,8 @@ async def _read_all(tree: Tree, uris: t.Sequence[str]) -> list[Chassis]:
 
 
 def _outermost(candidates: t.Sequence[Chassis]) -> list[Chassis]:
-    """The outermost candidates whose type is not that of a part."""
+    """The outermost candidates whose type is neither that of a part nor of several servers."""
+    candidates = [item for item in candidates if item.chassis_type not in _HOME_TYPES] or candidates
     uris = {identity(chassis.uri) for chassis in candidates}
     outer = [chassis for chassis in candidates if chassis.container not in uris]
     wholes = [chassis for chassis in outer if chassis.chassis_type not in _INNER_TYPES]

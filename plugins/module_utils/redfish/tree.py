@@ -96,7 +96,8 @@ class Tree:
             return None
         query = "?$expand=.($levels=1)"
         try:
-            answer = await self._client.get_json(identity(uri) + query, limit=_EXPAND_SECONDS)
+            place = uri.partition("#")[0]
+            answer = await self._client.get_json(place + query, limit=_EXPAND_SECONDS)
         except TargetFailure as failure:
             is_usable = failure.reason in _OF_ONE_RESOURCE or failure.reason == "timeout"
             if is_usable and not failure.fields.get("exhausted"):

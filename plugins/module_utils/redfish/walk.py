@@ -34,6 +34,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors impo
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
 
 MOST_SENSORS = 200
+MOST_SUPPLIES = 16
+MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,10 @@ class Walk:
         body = await self._tree.require(uri) if uri else None
         if body is None:
             return None
-        return (
-            power.of_environment(uri, body)
-            or (power.of_power(uri, body) if "PowerControl" in body else None)
-            or (power.of_sensor(uri, body) if "Reading" in body else None)
-        )
+        if "Members" in body:
+            return await self._sum_of_supplies(uri)
+        read = power.of_sensor if "Reading" in body else power.of_power
+        return power.of_environment(uri, body) or read(uri, body)
 
     async def _search_inlet(self, found: Survey) -> Choice:
         seen: list[Temperature] = []
@@ -188,8 +189,9 @@ class Walk:
 
     async def _search_power(self, found: Survey) -> power.Power:
         unbelieved: power.Power | None = None
+        _require_one_server(found.whole)
         for chassis in found.whole:
-            for reading in (self._environment_power, self._control_power):
+            for reading in (self._environment_power, self._control_power, self._supplied_power):
                 watts = await reading(chassis)
                 if watts is not None and watts.is_plausible:
                     return watts
@@ -212,6 +214,35 @@ class Walk:
     async def _control_power(self, chassis: Chassis) -> power.Power | None:
         uri = chassis.link("Power")
         return power.of_power(uri, await self._tree.read(uri) or {})
+
+    async def _supplied_power(self, chassis: Chassis) -> power.Power | None:
+        """By the supplies of a PowerSubsystem, which has no reading of the server."""
+        uri = chassis.link("PowerSubsystem")
+        supplies = link((await self._tree.read(uri) or {}).get("PowerSupplies"))
+        return await self._sum_of_supplies(supplies)
+
+    async def _sum_of_supplies(self, uri: str) -> power.Power | None:
+        members = objects(await self._tree.entries(uri, "Members", expand=True) if uri else None)
+        found: list[Object] = []
+        for entry in members[:MOST_SUPPLIES]:
+            body = entry if len(entry) > 1 else await self._tree.read(link(entry)) or {}
+            found.append({**body, **power.of_metrics(await self._metrics_of(body))})
+        return power.of_power(uri, {"PowerSupplies": found})
+
+    async def _metrics_of(self, body: Object) -> Object:
+        return await self._tree.read(link(body.get("Metrics"))) or {}
+
+
+def _require_one_server(whole: t.Sequence[Chassis]) -> None:
+    """Raise TargetFailure if the chassis hold different systems, as in a manager of several nodes."""
+    holders = [chassis for chassis in whole if chassis.systems]
+    if any(not (one.systems & other.systems) for one in holders for other in holders):
+        names = ", ".join(identity(chassis.uri) for chassis in holders[:MOST_NAMED])
+        raise TargetFailure(
+            "no_sensor",
+            f"the BMC has {len(holders)} servers ({names}), whose watts cannot be told apart; give "
+            "the server's own BMC as the endpoint",
+        )
 
 
 def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:

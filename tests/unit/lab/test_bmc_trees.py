@@ -194,6 +194,13 @@ def test_hpe_traps(lab: EmbeddedLab) -> None:
     assert "DataSourceUri" not in metrics["TemperatureReadingsCelsius"][0]
     assert "Name" not in get(lab, "hpe", "/Chassis/1/Power")["PowerControl"][0]
     assert sensor["@odata.etag"].startswith('W/"')
+    machine = lab.machine("hpe")
+    with BmcClient(lab, machine) as bmc:
+        moved = bmc.request("GET", f"{ROOT}/Chassis?$expand=.", {})
+    assert moved.status == 308
+    assert moved.headers["Location"] == (
+        f"https://{machine.bmc_address}{ROOT}/Chassis/?%24expand=."
+    )
 
 
 def test_lenovo_traps(lab: EmbeddedLab, crawled: dict[str, dict[str, Answer]]) -> None:
@@ -201,6 +208,8 @@ def test_lenovo_traps(lab: EmbeddedLab, crawled: dict[str, dict[str, Answer]]) -
     names = [t["Name"] for t in get(lab, "lenovo", "/Chassis/1/Thermal")["Temperatures"]]
     assert "Ambient Temp" in names
     assert not any("inlet" in name.lower() for name in names)
+    controls = get(lab, "lenovo", "/Chassis/1/Power")["PowerControl"]
+    assert named(controls, "CPU Sub-system Power")["PowerConsumedWatts"] > 0
     with BmcClient(lab, lab.machine("lenovo")) as bmc:
         assert bmc.get(f"{ROOT}/Chassis/1/Sensors/128L0").status == 404
 

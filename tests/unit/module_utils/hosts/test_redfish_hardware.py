@@ -331,6 +331,41 @@ def test_a_bmc_of_several_servers_is_read_about_the_one_that_is_named(
         assert "has no computer system /redfish/v1/Systems/3" in error["detail"]
 
 
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({"2": {}}, "2 computer systems (/redfish/v1/Systems/1, /redfish/v1/Systems/2)"),
+        ({name: {"SystemType": "Physical"} for name in "23456"}, "6 computer systems"),
+        ({"HGX_Baseboard_0": {}, "Bluefield": {}, "DPU1": {}}, None),
+        ({"vm": {"SystemType": "Virtual"}, "card": {"SystemType": "DPU"}}, None),
+    ],
+)
+def test_a_bmc_of_several_servers_is_not_read_if_none_is_named(
+    others: dict[str, t.Any], told: str | None
+) -> None:
+    tree = listed(f"{ROOT}/Systems", **{"1": {"Model": "first"}}, **others)
+    with HttpsServer({ROOT: {"Systems": ref(f"{ROOT}/Systems")}, **tree}) as server:
+        target = {"name": "h", "endpoint": server.endpoint}
+        options = {"targets": [target], "tls_fingerprint": [SHARED_CERTIFICATE.fingerprint]}
+        result = read_hardware({**options, "min_success": 0})
+    if told is None:
+        assert [entry["product"] for entry in result["hardware"]] == ["first"]
+    else:
+        [error] = result["errors"]
+        assert told in error["detail"] and "append the path of one" in error["detail"]
+
+
+@pytest.mark.parametrize("path", ["/redfish/v1/Systems/2", "/redfish/v1/Systems/2/"])
+def test_the_path_of_the_endpoint_may_name_the_system(path: str) -> None:
+    systems = {"1": {"Model": "first"}, "2": {"Model": "second"}}
+    tree = {ROOT: {"Systems": ref(f"{ROOT}/Systems")}, **listed(f"{ROOT}/Systems", **systems)}
+    with HttpsServer(tree) as server:
+        target = {"name": "h", "endpoint": f"{server.endpoint}{path}"}
+        pins = [SHARED_CERTIFICATE.fingerprint]
+        [entry] = read_hardware({"targets": [target], "tls_fingerprint": pins})["hardware"]
+    assert (entry["product"], entry["endpoint"]) == ("second", server.endpoint)
+
+
 def test_older_storage_and_processors_without_threads() -> None:
     disks = {"Devices": [{"Name": "sda", "CapacityBytes": 10**12}, {"Status": {"State": "Absent"}}]}
     result = read(

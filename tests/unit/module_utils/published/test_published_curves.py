@@ -121,6 +121,45 @@ def test_the_match_says_how_near_it_is(
     assert list(found.watts) == sorted(found.watts)
 
 
+@pytest.mark.parametrize(
+    ("system", "words"),
+    [
+        (
+            System("HP", "ProLiant DL380p Gen8", "Hygon C86 7185 32-core Processor"),
+            "its processor is of no measured series",
+        ),
+        (System("Dell Inc.", "PowerEdge R650", "AMD EPYC"), "those of its model are others"),
+        (System("Dell Inc.", "PowerEdge R6525", "Intel(R) Xeon(R) Processor"), "are others"),
+        (System("Lenovo", "ThinkSystem SR650", "ARM Neoverse"), "are others"),
+        # One core is too few for any EPYC, and no reason to take the server's Xeons.
+        (System("Dell Inc.", "PowerEdge R650", "AMD EPYC 7V12", 1, 1), "is near enough to Dell"),
+    ],
+)
+def test_a_known_processor_is_never_replaced_by_those_of_the_server_s_model(
+    system: System, words: str
+) -> None:
+    found = match(system, 32)
+    assert isinstance(found, str) and words in found
+
+
+@pytest.mark.parametrize(
+    ("system", "by"),
+    [
+        (System("Dell Inc.", "PowerEdge R650", "AMD EPYC 7V12", 2, 128), "series"),
+        (System("HPE", "ProLiant DL385 Gen10", "Intel(R) Xeon(R) Gold 6230R", 2, 52), "series"),
+        # Names that tell no model leave the server's.
+        (System("Dell Inc.", "PowerEdge R650", "Intel(R) Xeon(R) CPU", 2, 64), "model"),
+        (System("Dell Inc.", "PowerEdge R650", "Genuine Intel(R) CPU 0000%@", 2, 64), "model"),
+        (System("Dell Inc.", "PowerEdge R650", "Central Processor", 2, 64), "model"),
+        (System("Dell Inc.", "PowerEdge R650", "CPU 1", 2, 64), "model"),
+        (System("HPE", "ProLiant RL300 Gen11", "", 1, 80), "model"),
+    ],
+)
+def test_a_processor_goes_before_the_server_s_model(system: System, by: str) -> None:
+    found = match(system, 128)
+    assert isinstance(found, Published) and found.match == by
+
+
 def test_more_cores_of_the_same_processor_are_scaled_and_idle_watts_less() -> None:
     one = match(System(processor="AMD EPYC 7702P", cores=64), 128)
     two = match(System(processor="AMD EPYC 7702P", cores=128), 256)
