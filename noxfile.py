@@ -431,9 +431,8 @@ def galaxy_importer(session: nox.Session) -> None:
         session.error("\n".join(complaints))
 
 
-@gate("ci")
-def image(session: nox.Session) -> None:
-    """The image and the execution environment: built, then each program at work on the lab."""
+def build_images(session: nox.Session) -> dict[str, str]:
+    """Build the image and the execution environment; variables that name them."""
     if problem := containers.problem():
         leave_out(session, problem)
     build_lab(session)
@@ -441,21 +440,36 @@ def image(session: nox.Session) -> None:
     names = {target: build_image.default_name(target) for target in build_image.TARGETS}
     session.chdir(REPOSITORY)
     for target, name in names.items():
-        built = build_image.build(
-            *(containers.BUILD, target, name, containers.BASE, program),
-            pip_python=str(UV_FOLDER / "python"),
-        )
+        with (REPORTS / f"{target}.build.log").open("w") as output:
+            built = build_image.build(
+                *(containers.BUILD, target, name, containers.BASE, program),
+                pip_python=str(UV_FOLDER / "python"),
+                output=output,
+            )
         if built != 0:
-            session.error(f"the engine failed to build target {target}")
+            session.error(f"target {target} cannot be built:\n{Path(output.name).read_text()}")
     session.chdir(MIRROR)
-    run_pytest(
-        session,
-        *(session.posargs or ["tests/image"]),
-        variables={
-            "WATTWISE_IMAGE": names["operator"],
-            "WATTWISE_EE_IMAGE": names["execution-environment"],
-        },
-    )
+    return {
+        "WATTWISE_IMAGE": names["operator"],
+        "WATTWISE_EE_IMAGE": names["execution-environment"],
+    }
+
+
+@gate("ci")
+def image(session: nox.Session) -> None:
+    """The image and the execution environment: built, then each program at work on the lab."""
+    run_pytest(session, *(session.posargs or ["tests/image"]), variables=build_images(session))
+
+
+@gate("ci", "test-deep")
+def real_node(session: nox.Session) -> None:
+    """The operator's overlays on a real kubelet, from the installation to its removal."""
+    images = build_images(session)
+    times = REPORTS / "real_node.md"
+    times.unlink(missing_ok=True)
+    variables = {**images, "WATTWISE_TIMES": str(times)}
+    run_pytest(session, "-x", *(session.posargs or ["tests/real_node"]), variables=variables)
+    session.log(times.read_text())
 
 
 @gate("ci")

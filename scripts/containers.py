@@ -15,7 +15,7 @@ from pathlib import Path
 from lab.gotools import cache_folder
 from scripts.debian import install_packages
 
-PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
+PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap", "containerd")
 REMEDY = f"become root and install them, on Debian by: apt-get install {' '.join(PROGRAMS)}"
 SUITE = "trixie"
 BASE = f"localhost/wattwise-base:{SUITE}"

@@ -46,6 +46,7 @@ NEED_THE_LAB = (
     "deep",
     "oldest_kubernetes",
     "image",
+    "real_node",
 )
 POLL_SECONDS = 0.2
 
