@@ -16,6 +16,7 @@ import secrets
 import shutil
 import sys
 import sysconfig
+import typing as t
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +25,17 @@ import nox
 REPOSITORY = Path(__file__).resolve().parent
 sys.path.insert(0, str(REPOSITORY))
 
-from lab.lifecycle import PARTS  # noqa: E402 - found through the line above
+from lab import gotools  # noqa: E402 - found through the line above
+from lab.lifecycle import PARTS  # noqa: E402 - the same
+from lab.operator import ANSIBLE_OPERATOR  # noqa: E402 - the same
 from lab.releases import OLDEST  # noqa: E402 - the same
-from scripts import ansible_test_home, chromium, other_cores  # noqa: E402 - the same
+from scripts import (  # noqa: E402 - the same
+    ansible_test_home,
+    build_image,
+    chromium,
+    containers,
+    other_cores,
+)
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"
@@ -37,6 +46,8 @@ UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
 MASS = "10"
+# Set before a release: no gate may be left out.
+RELEASE_VARIABLE = "WATTWISE_RELEASE"
 # Words of files whose tests run without coverage.
 UNCOVERED_WORDS = ("hypothesis", "support.examples", "mark.large")
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
@@ -142,6 +153,13 @@ def as_version(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")))
 
 
+def leave_out(session: nox.Session, reason: str) -> t.NoReturn:
+    """Skip a gate that cannot run here; before a release that is an error."""
+    if os.environ.get(RELEASE_VARIABLE):
+        session.error(f"{reason}; a release needs this gate ({RELEASE_VARIABLE} is set)")
+    session.skip(reason)
+
+
 def build_lab(session: nox.Session) -> None:
     """Compile the lab's control plane: minutes with an empty cache, no time after that."""
     run(session, "nice", "python", "-m", "lab", "build")
@@ -178,7 +196,7 @@ def try_core(session: nox.Session, core: str) -> None:
     """Tests whose results may depend on ansible-core: documentation, imports, tasks, plugins."""
     found = core_environment(session, core)
     if found is None:
-        session.skip(f"there is no interpreter for ansible-core {core}")
+        leave_out(session, f"there is no interpreter for ansible-core {core}")
     # validate-modules imports every module; `make test-deep` imports each file by itself.
     tests = ("ansible-doc", "runtime-metadata", "validate-modules")
     options = [option for test in tests for option in ("--test", test)]
@@ -314,7 +332,7 @@ def molecule(session: nox.Session) -> None:
 def browser(session: nox.Session) -> None:
     """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
     if chromium.find() is None and chromium.install() is None:
-        session.skip(f"there is no Chromium here; {chromium.REMEDY}")
+        leave_out(session, f"there is no Chromium here; {chromium.REMEDY}")
     run_pytest(session, *(session.posargs or ["tests/browser"]))
 
 
@@ -411,6 +429,47 @@ def galaxy_importer(session: nox.Session) -> None:
     ]
     if complaints:
         session.error("\n".join(complaints))
+
+
+def build_images(session: nox.Session) -> dict[str, str]:
+    """Build the image and the execution environment; variables that name them."""
+    if problem := containers.problem():
+        leave_out(session, problem)
+    build_lab(session)
+    program = gotools.build(ANSIBLE_OPERATOR, session.log)
+    names = {target: build_image.default_name(target) for target in build_image.TARGETS}
+    session.chdir(REPOSITORY)
+    for target, name in names.items():
+        with (REPORTS / f"{target}.build.log").open("w") as output:
+            built = build_image.build(
+                *(containers.BUILD, target, name, containers.BASE, program),
+                pip_python=str(UV_FOLDER / "python"),
+                output=output,
+            )
+        if built != 0:
+            session.error(f"target {target} cannot be built:\n{Path(output.name).read_text()}")
+    session.chdir(MIRROR)
+    return {
+        "WATTWISE_IMAGE": names["operator"],
+        "WATTWISE_EE_IMAGE": names["execution-environment"],
+    }
+
+
+@gate("ci")
+def image(session: nox.Session) -> None:
+    """The image and the execution environment: built, then each program at work on the lab."""
+    run_pytest(session, *(session.posargs or ["tests/image"]), variables=build_images(session))
+
+
+@gate("ci", "test-deep")
+def real_node(session: nox.Session) -> None:
+    """The operator's overlays on a real kubelet, from the installation to its removal."""
+    images = build_images(session)
+    times = REPORTS / "real_node.md"
+    times.unlink(missing_ok=True)
+    variables = {**images, "WATTWISE_TIMES": str(times)}
+    run_pytest(session, "-x", *(session.posargs or ["tests/real_node"]), variables=variables)
+    session.log(times.read_text())
 
 
 @gate("ci")

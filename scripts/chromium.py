@@ -10,13 +10,13 @@ report; `… REPORT.html cache_ways devices` renews those of sections that are e
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from scripts.debian import install_packages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -45,11 +45,8 @@ def find() -> str | None:
 
 
 def install() -> str | None:
-    """Install the browser where this is allowed: on a CI machine with apt, as root."""
-    if os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get"):
-        variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]):
-            subprocess.run(["apt-get", "--quiet", *command], env=variables, check=False)
+    """Install the browser in CI; its path, or None."""
+    install_packages(PACKAGES)
     return find()
 
 

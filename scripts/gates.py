@@ -45,6 +45,8 @@ NEED_THE_LAB = (
     "newest_core",
     "deep",
     "oldest_kubernetes",
+    "image",
+    "real_node",
 )
 POLL_SECONDS = 0.2
 

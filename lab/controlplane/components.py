@@ -27,6 +27,7 @@ CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 NODE_LEASE_SECONDS = 240
 NODE_GRACE_SECONDS = 300
 KWOK_PARALLELISM = 16
+REAL_NODE_LABEL = "lab.wattwise.github.io/real"
 
 
 def etcd(state: LabState, settings: LabSettings) -> Service:
@@ -121,7 +122,9 @@ def kwok(state: LabState, settings: LabSettings) -> Service:
 def write_kwok_configuration(state: LabState) -> None:
     """Write KWOK's options; `KWOK_STAGES` define its simulation of nodes and pods."""
     options = {
-        "manageAllNodes": True,
+        "manageAllNodes": False,
+        # A real kubelet beside KWOK registers its node with this label.
+        "manageNodesWithLabelSelector": f"{REAL_NODE_LABEL}!=true",
         "cidr": "10.128.0.1/9",
         "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
         "nodePlayStageParallelism": KWOK_PARALLELISM,

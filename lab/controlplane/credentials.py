@@ -48,12 +48,12 @@ def write_credentials(state: LabState, port: int) -> None:
     for user, groups in CLIENTS.items():
         files = pki.issue(authority, user, [], [], directory, True, groups)
         target = kubeconfig_of(state, user.removeprefix("system:"))
-        _write_private(target, _kubeconfig(user, port, authority.files.certificate, files))
+        _write_private(target, kubeconfig_text(user, port, authority.files.certificate, files))
     state.kubeconfig.unlink(missing_ok=True)
     _write_private(state.kubeconfig, kubeconfig_of(state, "lab-admin").read_text())
 
 
-def _kubeconfig(user: str, port: int, authority: Path, client: pki.KeyPair) -> str:
+def kubeconfig_text(user: str, port: int, authority: Path, client: pki.KeyPair) -> str:
     """A self-contained kubeconfig: JSON, which is YAML, with embedded certificates and key."""
     cluster = {
         "server": f"https://127.0.0.1:{port}",

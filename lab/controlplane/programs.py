@@ -21,15 +21,6 @@ VERSION_VARIABLES = "k8s.io/component-base/version"
 
 def kubernetes(release: Release) -> GoTools:
     """The control plane's programs of a release."""
-    major, minor = release.minor.split(".")
-    variables = {
-        # Otherwise the API server is v0.0.0-master, which version-checking clients refuse.
-        "gitVersion": release.version,
-        "gitMajor": major,
-        "gitMinor": minor,
-        "gitTreeState": "clean",
-    }
-    stamps = (f"-X {VERSION_VARIABLES}.{name}={variables[name]}" for name in variables)
     return GoTools(
         name="controlplane",
         module=LAB / "controlplane" / f"v{release.minor}",
@@ -41,8 +32,33 @@ def kubernetes(release: Release) -> GoTools:
             "kubectl": "k8s.io/kubernetes/cmd/kubectl",
         },
         duration="10 minutes",
-        linker_flags=" ".join(["-s -w", *stamps]),
+        linker_flags=_linker_flags(release),
     )
+
+
+def kubelet() -> GoTools:
+    """The kubelet of the current release, which only the real node needs."""
+    release = release_of("")
+    return GoTools(
+        name="kubelet",
+        module=LAB / "controlplane" / f"v{release.minor}",
+        programs={"kubelet": "k8s.io/kubernetes/cmd/kubelet"},
+        duration="3 minutes",
+        linker_flags=_linker_flags(release),
+    )
+
+
+def _linker_flags(release: Release) -> str:
+    major, minor = release.minor.split(".")
+    variables = {
+        # Otherwise the API server is v0.0.0-master, which version-checking clients refuse.
+        "gitVersion": release.version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+    }
+    stamps = (f"-X {VERSION_VARIABLES}.{name}={variables[name]}" for name in variables)
+    return " ".join(["-s -w", *stamps])
 
 
 # KWOK's simulation: nodes become Ready and renew their Leases, pods run until deleted.

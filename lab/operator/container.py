@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     folder, directory, command = Path(arguments[0]), arguments[1], arguments[2:]
     # Orphaned descendants become children of this process, which ends them.
     _prctl(_SUBREAPER, 1)
-    with file_lock(_ports_lock(), _say, "the operator of another lab"):
+    with file_lock(ports_lock(), _say, "the operator of another lab"):
         if problem := _problem_of_ports():
             _say(problem)
             return 1
@@ -52,10 +52,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def foreign_program() -> str:
     """The problem of a port that another program than a lab's operator has; empty without one."""
-    return "" if is_held(_ports_lock()) else _problem_of_ports()
+    return "" if is_held(ports_lock()) else _problem_of_ports()
 
 
-def _ports_lock() -> Path:
+def ports_lock() -> Path:
     return cache_folder() / "operator-ports.lock"
 
 

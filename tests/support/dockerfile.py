@@ -29,6 +29,7 @@ class Instruction(t.NamedTuple):
 class Stage:
     """The instructions between one FROM and the next."""
 
+    name: str
     base: str
     instructions: list[Instruction] = field(default_factory=list)
 
@@ -44,10 +45,6 @@ class Stage:
         pairs = [part.partition("=") for each in self.of("ENV") for part in shlex.split(each)]
         return {name: value for name, _equals, value in pairs}
 
-    def commands(self) -> list[str]:
-        """The RUN commands, as the shell gets them."""
-        return [re.sub(r"^(--mount=\S+\s+)+", "", each) for each in self.of("RUN")]
-
 
 def instructions() -> list[Instruction]:
     """All instructions in order, without comments."""
@@ -57,22 +54,25 @@ def instructions() -> list[Instruction]:
     return [Instruction(word, argument) for word, argument in found]
 
 
-def stages() -> list[Stage]:
+def stages() -> dict[str, Stage]:
+    """The stages by name, in order."""
     found: list[Stage] = []
     for instruction in instructions():
         if instruction.word == "FROM":
-            found.append(Stage(instruction.argument))
+            base, _as, name = instruction.argument.split()
+            found.append(Stage(name, base))
         elif found:
             found[-1].instructions.append(instruction)
-    return found
+    return {stage.name: stage for stage in found}
 
 
 def lay_out(folder: Path) -> Path:
-    """Create in `folder` the tree that the first stage copies, without its RUNs; return it."""
+    """Create in `folder` the tree that stage `build` copies, without its RUNs; return it."""
     home = folder / "image"
     home.mkdir()
-    for sources, target in stages()[0].copies():
-        for source in sources:
+    for sources, target in stages()["build"].copies():
+        # An absolute path is of the build alone.
+        for source in sources if not target.startswith("/") else ():
             place = home / target
             if (ROOT / source).is_dir():
                 ignored = shutil.ignore_patterns("__pycache__")
@@ -90,5 +90,5 @@ def environment(home: Path, folder: Path, programs: str) -> dict[str, str]:
     pattern = re.compile("|".join(places))
     return {
         name: pattern.sub(lambda found: places[found.group()], value)
-        for name, value in stages()[-1].environment().items()
+        for name, value in stages()["operator"].environment().items()
     }

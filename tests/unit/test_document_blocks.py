@@ -264,15 +264,6 @@ def check_python(words: list[str]) -> None:
     assert all(word in done.stdout for word in words[4:] if word.startswith("--"))
 
 
-def check_builder(words: list[str]) -> None:
-    """tests/unit/test_execution_environment.py creates the context; nothing here builds an image."""
-    assert words[1] == "build" and (ROOT / "execution-environment.yml").exists()
-    assert {word for word in words[2:] if word.startswith("--")} <= {
-        "--tag",
-        "--extra-build-cli-args",
-    } | {word for word in words if word.startswith("--secret ")}
-
-
 def check_navigator(words: list[str]) -> None:
     """A run has the options of ansible-playbook, and one of its own."""
     assert words[1] == "run"
@@ -319,7 +310,6 @@ def check_nothing_more(words: list[str]) -> None:
 PROGRAMS: dict[str, t.Callable[[list[str]], None]] = {
     "make": check_make,
     "ansible-playbook": check_playbook,
-    "ansible-builder": check_builder,
     "ansible-navigator": check_navigator,
     "ansible-rulebook": check_rulebook,
     "ansible-galaxy": check_galaxy,

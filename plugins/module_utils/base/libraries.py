@@ -8,7 +8,10 @@ A run imports only the libraries that it needs, and a missing one is named by Mi
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
+import types
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import MissingLibrary
@@ -39,9 +42,12 @@ if t.TYPE_CHECKING:
 class LazyModule:
     """A module that is imported when one of its names is first used."""
 
-    def __init__(self, module: str, library: str | None = None) -> None:
+    def __init__(
+        self, module: str, library: str | None = None, placeholders: t.Sequence[str] = ()
+    ) -> None:
         self._module = module
         self._library = library or module.split(".")[0]
+        self._placeholders = placeholders
 
     def __getattr__(self, name: str) -> t.Any:
         """A name of the module, cached here for its next use.
@@ -49,18 +55,43 @@ class LazyModule:
         Raises MissingLibrary if the module cannot be imported.
         """
         try:
-            module = importlib.import_module(self._module)
+            with _placeholders_of(self._placeholders):
+                module = importlib.import_module(self._module)
         except ImportError as error:
             raise MissingLibrary(self._library, str(error)) from error
         value = self.__dict__[name] = getattr(module, name)
         return value
 
 
+class _Placeholder(types.ModuleType):
+    """A module each of whose names is an empty class of its own."""
+
+    def __getattr__(self, name: str) -> t.Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = self.__dict__[name] = type(name, (), {})
+        return value
+
+
+@contextlib.contextmanager
+def _placeholders_of(names: t.Sequence[str]) -> t.Iterator[None]:
+    """Let an import within find a placeholder for each of these modules, unless it is loaded."""
+    missing = [name for name in names if name not in sys.modules]
+    sys.modules.update((name, _Placeholder(name)) for name in missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del sys.modules[name]
+
+
 if not t.TYPE_CHECKING:
     aiohttp = LazyModule("aiohttp")
     aiohttp_web = LazyModule("aiohttp.web")
     cel = LazyModule("cel_expr_python.cel", "cel-expr-python")
-    cp_model = LazyModule("ortools.sat.python.cp_model")
+    # CP-SAT's interface names pandas only in types and in functions for series of variables, which
+    # nothing here calls. Without the import it starts five times as fast, in half the memory.
+    cp_model = LazyModule("ortools.sat.python.cp_model", placeholders=("pandas",))
     cryptography_exceptions = LazyModule("cryptography.exceptions")
     ext_bindings = LazyModule("cel_expr_python.ext.ext_bindings", "cel-expr-python")
     ext_math = LazyModule("cel_expr_python.ext.ext_math", "cel-expr-python")

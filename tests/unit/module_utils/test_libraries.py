@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,6 +37,23 @@ def test_a_missing_library_is_named_at_its_first_use() -> None:
 def test_a_missing_name_is_no_missing_library() -> None:
     with pytest.raises(AttributeError, match="no attribute 'absent_name'"):
         _ = LazyModule("json").absent_name
+
+
+def test_cp_sat_solves_without_pandas() -> None:
+    """In a process of its own, because another test may have loaded pandas."""
+    program = f"""
+import sys
+from {libraries.__name__} import cp_model
+model = cp_model.CpModel()
+number = model.new_int_var(0, 7, "number")
+model.maximize(number)
+solver = cp_model.CpSolver()
+print(solver.solve(model) == cp_model.OPTIMAL, solver.value(number), "pandas" in sys.modules)
+import pandas
+print(pandas.Series([1, 2]).sum())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "7", "False", "3"], done.stderr
 
 
 # Only SOCKS proxies need PySocks, so no requirements file names it.
