@@ -30,6 +30,7 @@ from unittest import mock
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    LINKS,
     Configuration,
     marker,
 )
@@ -60,7 +61,6 @@ _MODULES = {
     "controller_workflows": "workflow_job_template",
     "controller_schedules": "schedule",
 }
-_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 # Endpoints of the created objects; those that refer to others come first.
 _MADE = (
     *("schedules", "workflow_job_templates", "job_templates", "inventory_sources", "inventories"),
@@ -75,6 +75,7 @@ class Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"HTTP {status}: {text}")
         self.status = status
+        self.text = text
 
 
 class ForeignObjects(Exception):
@@ -91,10 +92,10 @@ class Server:
 
     def get(self, path: str, **query: str) -> Json:
         """An answer of the API."""
-        return self._ask("GET", f"{path}?{urllib.parse.urlencode(query)}")
+        return self.ask("GET", f"{path}?{urllib.parse.urlencode(query)}")
 
     def post(self, path: str, body: Json, token: str | None = None) -> Json:
-        return self._ask("POST", path, body, token)
+        return self.ask("POST", path, body, token)
 
     def delete(self, path: str) -> None:
         """Delete an object, if necessary after the end of jobs that use it."""
@@ -102,7 +103,7 @@ class Server:
 
     def _is_deleted(self, path: str) -> bool:
         try:
-            self._ask("DELETE", path)
+            self.ask("DELETE", path)
         except Refused as refused:
             if "running jobs" in str(refused) or "pending deletion" in str(refused):
                 return False
@@ -111,7 +112,7 @@ class Server:
             return True
         return not path.startswith("inventories/")
 
-    def _ask(
+    def ask(
         self, method: str, path: str, body: Json | None = None, token: str | None = None
     ) -> Json:
         request = urllib.request.Request(
@@ -248,14 +249,17 @@ def apply_in_process(lists: Configuration, server: Server) -> list[str]:
             if module == "credential":
                 given["update_secrets"] = False
             changed += _run(module, given, server)
+    for node in lists.get("replace", []):
+        gone = {**node, "organization": lists["aap_organizations"][0]["name"], "state": "absent"}
+        changed += _run("workflow_job_template_node", gone, server)
     for workflow in lists["controller_workflows"]:
         place = {"workflow": workflow["name"], "organization": workflow["organization"]}
         nodes = workflow["simplified_workflow_nodes"]
         for node in nodes:
-            own = {key: value for key, value in node.items() if key not in _LINKS and value}
+            own = {key: value for key, value in node.items() if key not in LINKS and value}
             changed += _run("workflow_job_template_node", {**own, **place}, server)
-        for node in nodes:
-            links = {key: node[key] for key in ("identifier", *_LINKS)}
+        for node in [*lists.get("cut", []), *nodes]:
+            links = {key: node[key] for key in ("identifier", *LINKS)}
             changed += _run("workflow_job_template_node", {**links, **place}, server)
     return changed
 

@@ -59,6 +59,19 @@ class Recorded:
         return [job.playbook.split("/")[-1] for job in self.jobs]
 
 
+def plan_for(lists: Configuration, server: Server, check_mode: bool = False) -> Json:
+    existing = {
+        endpoint: server.get(f"{endpoint}/", page_size="200", **query)["results"]
+        for endpoint, query in comparison.queries(lists).items()
+    }
+    return comparison.compare(lists, existing, check_mode)
+
+
+def parts(plan: Json) -> Json:
+    """The parts of a plan that a run carries out, without removals."""
+    return {**plan["apply"], "cut": plan["cut"], "replace": plan["replace"]}
+
+
 def test_all_objects_are_made_once_and_found_again() -> None:
     lists = default_configuration(
         credentials=CREDENTIALS,
@@ -77,17 +90,36 @@ def test_all_objects_are_made_once_and_found_again() -> None:
         made = apply_in_process(lists, server)
         assert len(made) > 30
         before = len(awx.requests)
-        existing = {
-            endpoint: server.get(f"{endpoint}/", page_size="200", **query)["results"]
-            for endpoint, query in comparison.queries(lists).items()
-        }
-        needed = {**lists, **comparison.compare(lists, existing)["apply"]}
+        needed = {**lists, **parts(plan_for(lists, server))}
         assert apply_in_process(needed, server) == []
         assert not [line for line in awx.requests[before:] if not line.startswith("PATCH")]
-        plan = comparison.compare(lists, existing, check_mode=True)
+        plan = plan_for(lists, server, check_mode=True)
         assert plan["create"] == plan["foreign"] == plan["warnings"] == []
         assert not any(plan["remove"].values())
         assert len(plan["apply"]["nodes"]) == 5
+
+
+def test_a_workflow_that_turns_around_gets_its_new_links_and_keeps_its_templates() -> None:
+    """AWX refuses circles and a second link between two nodes, also for a moment."""
+    with running_awx(PLAYBOOKS) as awx:
+        server = administrator(awx)
+        apply_in_process(default_configuration(**WORKFLOW_ALONE), server)
+        templates = sorted(awx.names("job_templates"))
+        turned = default_configuration(
+            **WORKFLOW_ALONE,
+            workflow_nodes=[
+                {"identifier": "bind", "playbook": "bind", "failure_nodes": ["report"]},
+                {"identifier": "report", "playbook": "place", "always_nodes": ["place"]},
+                {"identifier": "place", "playbook": "place", "success_nodes": ["observe"]},
+                {"identifier": "observe", "approval": {"name": "Observe?"}},
+                {"identifier": "approval", "playbook": "bind", "success_nodes": ["observe"]},
+            ],
+        )
+        assert apply_in_process({**turned, **parts(plan_for(turned, server))}, server)
+        assert sorted(awx.names("job_templates")) == templates
+        plan = plan_for(turned, server)
+        assert plan["cut"] == plan["replace"] == []
+        assert apply_in_process({**turned, **parts(plan)}, server) == []
 
 
 def launched(awx: Awx, server: Server, answers: Json) -> int:
