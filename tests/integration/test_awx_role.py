@@ -128,9 +128,10 @@ def test_nothing_is_touched_where_names_belong_to_others_or_nobody_may_log_in(
         assert "Cannot log in to AWX" in failed.failures()["localhost"]
         assert "hunter2" not in failed.output
         failed = configure_awx(tmp_path, awx.endpoint, "hunter2", SMALL)
-        told = f"Cannot log in to AWX at {awx.endpoint} with awx_oauth_token (HTTP 401); check"
+        told = f"Cannot log in to AWX at {awx.endpoint} with its token; check"
         assert failed.failures()["localhost"].startswith(told)
         assert "hunter2" not in failed.output
+        assert "HTTP 401" in failed.output
         assert awx.requests == []
 
 

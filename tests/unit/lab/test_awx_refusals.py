@@ -245,9 +245,9 @@ def test_notifications_are_checked_and_completed(site: Site) -> None:
     path = f"notification_templates/{made['id']}/"
     assert site.refused("PATCH", path, {"messages": messages}) == (400, told)
     mail = {**given, "name": "mail", "notification_type": "email", "notification_configuration": {}}
-    status, body = site.refused("POST", "notification_templates/", mail)
+    status, refusal = site.refused("POST", "notification_templates/", mail)
     assert status == 400
-    assert "['host', 'port', 'username'," in body["__all__"][0]
+    assert "['host', 'port', 'username'," in refusal["__all__"][0]
 
 
 def test_credentials_have_an_owner_and_keys_are_keys(site: Site) -> None:
