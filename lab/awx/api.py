@@ -97,12 +97,14 @@ def running_awx(
     accounts: Mapping[str, str] | None = None,
     version: str = "24.6.1",
     failing_sources: frozenset[str] = frozenset(),
+    deletion_seconds: float = 0.1,
 ) -> Iterator[Awx]:
     """An AWX on a free port, in a thread of its own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     store = Store(playbooks, lacking or {})
-    awx = _with_accounts(port, store, Jobs(store, runner, failing_sources), accounts or {}, version)
+    jobs = Jobs(store, runner, failing_sources, deletion_seconds)
+    awx = _with_accounts(port, store, jobs, accounts or {}, version)
     with in_thread(_serving(awx)):
         yield awx
 

@@ -45,8 +45,7 @@ class Outcome:
 
 Runner = Callable[[Job], Outcome]
 
-# How long an inventory stays after its deletion, and a project's update takes.
-_BACKGROUND_SECONDS = 0.1
+_UPDATE_SECONDS = 0.1
 _USED_BY_JOBS = frozenset(
     {
         *("organizations", "projects", "inventories", "inventory_sources"),
@@ -73,12 +72,18 @@ class _Node:
 class Jobs:
     """Launches and records jobs; ``runner`` runs one, in a thread of its own.
 
-    ``failing_sources`` names sources of inventories whose updates fail.
+    ``failing_sources`` names sources of inventories whose updates fail. An inventory stays for
+    ``deletion_seconds`` after its deletion.
     """
 
     def __init__(
-        self, store: Store, runner: Runner, failing_sources: frozenset[str] = frozenset()
+        self,
+        store: Store,
+        runner: Runner,
+        failing_sources: frozenset[str] = frozenset(),
+        deletion_seconds: float = 0.1,
     ) -> None:
+        self._deletion_seconds = deletion_seconds
         self._store = store
         self._runner = runner
         self._failing_sources = failing_sources
@@ -136,7 +141,7 @@ class Jobs:
         self._store.begin_deletion(number)
 
         async def deletion() -> None:
-            await asyncio.sleep(_BACKGROUND_SECONDS)
+            await asyncio.sleep(self._deletion_seconds)
             self._store.delete("inventories", number)
 
         self._start(deletion())
@@ -154,7 +159,7 @@ class Jobs:
 
         async def update() -> None:
             record["status"] = "running"
-            await asyncio.sleep(_BACKGROUND_SECONDS)
+            await asyncio.sleep(_UPDATE_SECONDS)
             self._store.updated.add(number)
             record["scm_revision"] = item["scm_revision"] = "0" * 40
             _finish(record, "successful")

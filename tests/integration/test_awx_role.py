@@ -186,6 +186,25 @@ def test_objects_that_a_job_uses_are_removed_at_its_end_or_named(tmp_path: Path)
         wait_until(lambda: awx.names("inventories") == [f"{PREFIX} 2"], 20.0, "the deletion")
 
 
+@pytest.mark.slow  # Three runs take half a minute.
+def test_the_name_of_an_inventory_that_awx_still_deletes_is_waited_for(tmp_path: Path) -> None:
+    few = {**NOTHING, "awx_project_url": "https://git.example.com/ours.git"}
+    with running_awx(PLAYBOOKS, deletion_seconds=3600.0) as awx:
+        server = Server(awx.endpoint, awx.token_of(ADMINISTRATOR[0]), {})
+
+        def run(**variables: t.Any) -> PlaybookRun:
+            return configure_awx(tmp_path, awx.endpoint, server.token, {**few, **variables})
+
+        assert changed(run()) > 3
+        number, _item = awx.find("inventories", PREFIX)
+        server.ask("DELETE", f"inventories/{number}/")
+        told = run(awx_removal_timeout=3).failures()["localhost"]
+        assert told.startswith(f"AWX did not delete inventory {PREFIX} within 3 seconds")
+        awx.store.delete("inventories", number)
+        assert changed(run()) == 1
+        assert awx.find("inventories", PREFIX)[0] != number
+
+
 @pytest.mark.slow  # All objects take a minute; tests in one process cover the same.
 def test_every_object_with_a_password_on_an_older_awx(tmp_path: Path) -> None:
     lacking = {"job_templates": frozenset({"ask_diff_mode_on_launch"})}

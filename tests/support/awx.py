@@ -164,7 +164,7 @@ def _remove_made(server: Server) -> None:
 
 
 def _refuse_foreign(server: Server) -> None:
-    """Fail if an object of somebody else has a name of the tests, or is in their organization."""
+    """Fail if an object of somebody else has a name of the tests."""
     queries = {endpoint: {"name__startswith": PREFIX} for endpoint in _MADE}
     queries["organizations"] = {"name": ORGANIZATION}
     foreign = [

@@ -148,7 +148,8 @@ class _Configured:
                 )
             for field in known.fields:
                 # AWX shows the beginning of a text that is no key in its answer.
-                if field.get("format") == "ssh_private_key" and not _KEY.match(inputs[field["id"]]):
+                is_key = field.get("format") == "ssh_private_key"
+                if is_key and not _KEY.match(str(inputs[field["id"]])):
                     raise InvalidInput(
                         f"awx_credentials: input {field['id']} of credential "
                         f"{_shown(given['name'])} is no private key in PEM format"

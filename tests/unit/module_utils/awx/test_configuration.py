@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from pathlib import Path
 
@@ -290,6 +291,15 @@ def test_who_is_named_no_more_loses_the_right_to_approve() -> None:
     }
     revoked = comparison.compare(lists, existing)["revoke"]
     assert revoked == {"users": ["eve"], "teams": ["night shift"]}
+
+
+def test_the_file_has_no_empty_dictionaries() -> None:
+    """Role controller_inventories of infra.aap_configuration fails at ``variables: {}``."""
+    text = files.as_variables_file(configure(settings()))
+    assert "controller_inventories" in text
+    assert not re.search(r"^[ -] \w+: \{\}$", text, re.MULTILINE)
+    given = configure(settings(inventory_variables={"a": {}}))
+    assert "  variables:\n    a: {}\n" in files.as_variables_file(given)
 
 
 def test_the_file_has_no_secret_and_leaves_templates_to_awx() -> None:
