@@ -228,13 +228,12 @@ class _Api:
         if not self._awx.may_change(self._requester(request), organization):
             raise Refusal(403, _FORBIDDEN)
 
-    def _require_object(self, request: web.Request) -> tuple[str, int]:
-        """Kind and id of the object that the request changes, if its account may do so."""
+    def _require_object(self, request: web.Request) -> None:
+        """Refuse the request if its account may not change its object."""
         kind, number = request.match_info["kind"], _id(request)
         item = self._store.get(kind, number)
         own = number if kind == "organizations" else self._store.organization_of(kind, item)
         self._require(request, own)
-        return kind, number
 
     async def _me(self, request: web.Request) -> web.Response:
         number, _user = self._awx.find("users", self._requester(request))
@@ -281,7 +280,7 @@ class _Api:
         return shown
 
     def _update_if_changed(self, kind: str, number: int, body: Json) -> None:
-        """Update a project of which the source is new."""
+        """Update a project that gets a source."""
         sources = {"scm_type", "scm_url", "scm_branch", "credential"}
         if kind == "projects" and sources & body.keys():
             self._jobs.update_project(number)

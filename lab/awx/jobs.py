@@ -46,12 +46,6 @@ class Outcome:
 Runner = Callable[[Job], Outcome]
 
 _UPDATE_SECONDS = 0.1
-_USED_BY_JOBS = frozenset(
-    {
-        *("organizations", "projects", "inventories", "inventory_sources"),
-        *("job_templates", "workflow_job_templates"),
-    }
-)
 _NO_PATH = "No error handling paths found, marking workflow as failed"
 
 
@@ -132,7 +126,7 @@ class Jobs:
             for record in self.records[kind].values()
             if record["finished"] is None and record.get(name) == number
         ]
-        if active and endpoint in _USED_BY_JOBS:
+        if active:
             told = "Resource is being used by running jobs."
             raise Refusal(409, {"error": told, "active_jobs": active})
 
@@ -161,7 +155,8 @@ class Jobs:
             record["status"] = "running"
             await asyncio.sleep(_UPDATE_SECONDS)
             self._store.updated.add(number)
-            record["scm_revision"] = item["scm_revision"] = "0" * 40
+            record["scm_revision"] = "0" * 40
+            self._store.get("projects", number)["scm_revision"] = record["scm_revision"]
             _finish(record, "successful")
 
         self._start(update())
