@@ -29,7 +29,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migr
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.search import search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.steps import divided
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
+    build_problem,
+    hopeless,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import bound_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
     Parameters,
@@ -142,9 +145,10 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
         and budgets.refusal([pod_facts(pod)]) is None
     }
     instance = _released(source, parameters, planned, movable)
-    not_understood = {(pod.namespace, pod.name) for pod in instance.pods if pod.shape.refusals}
-    if not_understood:
-        movable = {key: pod for key, pod in movable.items() if key not in not_understood}
+    is_hopeless = hopeless(instance)
+    staying = {(pod.namespace, pod.name) for pod in instance.pods if is_hopeless(pod.shape)}
+    if staying:
+        movable = {key: pod for key, pod in movable.items() if key not in staying}
         instance = _released(source, parameters, planned, movable)
     task = _task(instance, movable, budgets, parameters)
     return _best_steps(task)

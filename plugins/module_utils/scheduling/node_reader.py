@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
+    MOST_CORES,
     UNLIMITED,
     DiskUse,
     HostPort,
@@ -53,8 +54,6 @@ UsageSource = t.Literal["auto", "metrics", "requests"]
 _SHORT_KEYS = frozenset(
     "name allocatable used usage_cores labels taints unschedulable ready curve".split()
 )
-# More than any machine has; sums of microcores stay within 64 bits.
-_MOST_CORES = 1_000_000
 
 
 @dataclass
@@ -108,7 +107,7 @@ class Loads:
             return None
         else:
             use = assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
-        return min(use, _MOST_CORES * MICROCORES_PER_CORE)
+        return min(use, MOST_CORES * MICROCORES_PER_CORE)
 
 
 def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
@@ -129,9 +128,9 @@ def measured_use(metrics: Object) -> tuple[str, int]:
 
 def _cores(value: t.Any, path: str) -> int:
     cores = parse_quantity(value, path)
-    if not 0 <= cores <= _MOST_CORES:
+    if not 0 <= cores <= MOST_CORES:
         problem = (
-            f"{shown(value)} is negative or implausible; CPU use is from 0 to {_MOST_CORES} cores"
+            f"{shown(value)} is negative or implausible; CPU use is from 0 to {MOST_CORES} cores"
         )
         raise InvalidField(path, problem)
     return round(cores * MICROCORES_PER_CORE)

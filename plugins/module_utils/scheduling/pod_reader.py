@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     EVERY_ADDRESS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MOST_CORES,
     CacheRun,
     Constraints,
     Expression,
@@ -64,6 +65,7 @@ _LARGEST_PORT = 65_535
 # A weight of 1 to 100 in the API.
 LARGEST_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
+_MILLICORES_PER_CORE = 1000
 _CONTAINER_STATUSES = {
     "containers": "containerStatuses",
     "initContainers": "initContainerStatuses",
@@ -174,8 +176,9 @@ def refused_pod(pod: Object, field: str) -> Pod:
 
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
-    """Assumed use in microcores of pods with this request."""
-    use = millicores * usage_assumption * _MICROCORES_PER_MILLICORE
+    """Assumed use in microcores of pods with this request, at most that of a whole machine."""
+    counted = min(millicores, MOST_CORES * _MILLICORES_PER_CORE)
+    use = counted * usage_assumption * _MICROCORES_PER_MILLICORE
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 

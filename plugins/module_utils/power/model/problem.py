@@ -36,7 +36,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     Relations,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import obstacle
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    obstacle,
+    shortages,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Constraints,
     Instance,
@@ -111,12 +114,12 @@ class Problem:
 
 
 def build_problem(instance: Instance) -> Problem:
-    """The arrays of an instance. Pods that are refused are left out.
+    """The arrays of an instance. Pods without a possible node are left out (see ``hopeless``).
 
     Raises MissingLibrary.
     """
     groups = _groups(instance)
-    names = sorted({name for group in groups for name, _amount in group.shape.requests})
+    names = sorted({name for group in groups for name, amount in group.shape.requests if amount})
     most = _most_counted(instance)
     request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
     free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
@@ -148,12 +151,27 @@ def build_problem(instance: Instance) -> Problem:
     )
 
 
+def hopeless(instance: Instance) -> t.Callable[[Shape], bool]:
+    """Whether pods of a shape have no possible node.
+
+    They are refused, or request more of a resource than any node has free. Tenants choose amounts
+    and names of resources, so neither may become a part of the arrays.
+    """
+    most: dict[str, int] = {}
+    for node in instance.nodes:
+        for name, amount in node.free.items():
+            most[name] = max(amount, most.get(name, 0))
+    return lambda shape: bool(shape.refusals or shortages(shape.requests, most))
+
+
 def _groups(instance: Instance) -> tuple[Group, ...]:
     members: dict[Shape, list[Pod]] = {}
     for pod in instance.pods:
-        if not pod.shape.refusals:
-            members.setdefault(pod.shape, []).append(pod)
-    return tuple(Group(shape, tuple(pods)) for shape, pods in members.items())
+        members.setdefault(pod.shape, []).append(pod)
+    is_hopeless = hopeless(instance)
+    return tuple(
+        Group(shape, tuple(pods)) for shape, pods in members.items() if not is_hopeless(shape)
+    )
 
 
 def _most_counted(instance: Instance) -> int:
@@ -233,7 +251,12 @@ def _related_limits(
     for rule in relations.rules:
         for concerned in rule.groups:
             limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
-    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.refusals} - {""}
+    there = {group.shape for group in groups}
+    broken = {
+        pod.shape.relations.gang
+        for pod in instance.pods
+        if pod.shape.relations.gang and pod.shape not in there
+    }
     for index, group in enumerate(groups):
         if group.shape.relations.gang in broken:
             limit[index] = 0
