@@ -182,7 +182,7 @@ class Mover:
         except ApiError as error:
             raise _NotMade("refused", f"the budgets were not read: {error}") from error
         same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
-        reason = budgets.refusal([pod_facts(pod) for pod in same])
+        reason = budgets.refusal(same)
         if reason is not None:
             raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
 

@@ -42,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import asks_for_ways
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance, Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     POD_GROUP_LABEL,
 )
@@ -142,7 +141,7 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
         if surely_movable(pod, parameters["scheduler_name"])
         and (source.scope is None or source.scope.has_pod(pod))
         and pod["spec"]["nodeName"] in priced
-        and budgets.refusal([pod_facts(pod)]) is None
+        and budgets.refusal([pod]) is None
     }
     instance = _released(source, parameters, planned, movable)
     is_hopeless = hopeless(instance)
@@ -226,7 +225,7 @@ def _task(
             given = movable[pod.namespace, pod.name]
             node = index_of[given["spec"]["nodeName"]]
             home[group, node] += 1
-            budget = budgets.budget_of(pod_facts(given))
+            budget = budgets.budget_of(given)
             pods.setdefault((group, node), []).append(MovablePod(pod, budget))
     return Migration(
         # A pod may stay on a node that would not admit it any more.
