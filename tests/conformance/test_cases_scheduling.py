@@ -140,9 +140,7 @@ def test_sidecars_and_init_containers_are_resized_too() -> None:
 
 
 @pytest.mark.parametrize(("reason", "millicores"), [("Infeasible", 3100), ("Deferred", 9100)])
-def test_a_pod_with_requests_of_its_own_is_resized_as_a_whole(
-    reason: str, millicores: int
-) -> None:
+def test_a_pod_with_requests_of_its_own_is_resized_as_a_whole(reason: str, millicores: int) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -239,7 +237,9 @@ def changed(**parts: t.Any) -> Json:
                 "pod": {"conditions": [READY]},
                 "status": {
                     "disruptionsAllowed": 5,
-                    "disruptedPods": {f"p{number}": "2026-01-01T00:00:00Z" for number in range(2001)},
+                    "disruptedPods": {
+                        f"p{number}": "2026-01-01T00:00:00Z" for number in range(2001)
+                    },
                 },
             },
             "db-0",
@@ -274,3 +274,196 @@ def test_unready_pods_use_up_no_disruption(tmp_path: Path) -> None:
     assert sorted(moves(given, tmp_path)) == ["api-0", "api-1", "api-2"]
     given["pod_disruption_budgets"][0]["status"]["disruptionsAllowed"] = 0
     assert moves(given, tmp_path) == []
+
+
+# Pods that kube-scheduler has nominated for a node.
+
+NOMINATED = "07-nominated-preemptor"
+
+
+def beside(
+    urgent: Json | None = None, batch: Json | None = None, *, status: Json | None = None
+) -> Json:
+    """Case 07 with other fields in the specs of both pods, and in the nominated one's status."""
+    given = case(NOMINATED)
+    given["running"][0]["spec"].update(urgent or {})
+    given["running"][0]["status"].update(status or {})
+    given["pods"][0]["spec"].update(batch or {})
+    for node in given["nodes"]:
+        node["metadata"]["labels"] = {"host": node["metadata"]["name"], "zone": "a"}
+    return given
+
+
+def placed_by_all(given: Json, tmp_path: Path) -> dict[str, str]:
+    """The nodes by pod, which all strategies that do not look at watts must allow too."""
+    best = nodes_of(answer(given, tmp_path))
+    for strategy in ("greedy", "spread", "peaks", "minimize_power"):
+        found = nodes_of(answer(given, tmp_path, strategy=strategy))
+        assert found.keys() == best.keys(), strategy
+    return best
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_pod_leaves_the_room_that_a_nominated_one_waits_for(
+    tmp_path: Path, strategy: str
+) -> None:
+    assert nodes_of(answer(case(NOMINATED), tmp_path, strategy=strategy)) == {"batch": "w2"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "node"), [(0, "w2"), (99_999, "w2"), (100_000, "w2"), (100_001, "w1")]
+)
+def test_pods_of_higher_priority_need_not_leave_it(
+    tmp_path: Path, priority: int, node: str
+) -> None:
+    assert placed_by_all(beside(batch={"priority": priority}), tmp_path) == {"batch": node}
+
+
+def test_the_reason_names_what_is_promised(tmp_path: Path) -> None:
+    given = beside()
+    del given["nodes"][1]
+    result = answer(given, tmp_path)
+    [unplaced] = result["unplaced"]
+    assert unplaced["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    assert unplaced["fits_empty_fleet"] is True
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"nominatedNodeName": ""}, {"nominatedNodeName": "gone"}, {"phase": "Failed"}],
+)
+def test_a_nomination_that_is_none_holds_no_room(tmp_path: Path, status: Json) -> None:
+    given = beside(status=status)
+    if not status.get("nominatedNodeName", "w1"):
+        given["running"] = []
+    assert placed_by_all(given, tmp_path) == {"batch": "w1"}
+
+
+def test_a_pod_that_is_bound_already_counts_once(tmp_path: Path) -> None:
+    given = beside({"nodeName": "w1"}, {"containers": [container("main", "1")]})
+    assert placed_by_all(given, tmp_path) == {"batch": "w1"}
+
+
+def test_the_nominated_pod_itself_gets_its_room(tmp_path: Path) -> None:
+    given = beside()
+    [urgent] = given["running"]
+    given.update(running=[], pods=[urgent])
+    assert placed_by_all(given, tmp_path) == {"urgent": "w1"}
+
+
+def small(**fields: t.Any) -> Json:
+    return {"containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}, **fields}]}
+
+
+def apart(labels: Json, key: str, **fields: t.Any) -> Json:
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **fields}
+    return {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+
+
+def near(labels: Json, key: str, **fields: t.Any) -> Json:
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **fields}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def labelled(given: Json) -> Json:
+    given["running"][0]["metadata"]["labels"] = {"app": "urgent"}
+    given["pods"][0]["metadata"]["labels"] = {"app": "batch"}
+    return given
+
+
+PORT = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+EVERYWHERE: Json = {"namespaceSelector": {}}
+
+
+def test_ports_of_a_nominated_pod_are_taken(tmp_path: Path) -> None:
+    given = beside(small(**PORT), small(**PORT))
+    assert placed_by_all(given, tmp_path) == {"batch": "w2"}
+    given["pods"][0]["spec"]["priority"] = 100_001
+    assert placed_by_all(given, tmp_path) == {"batch": "w1"}
+
+
+def test_disks_of_a_nominated_pod_are_taken(tmp_path: Path) -> None:
+    disk = {"volumes": [{"name": "d", "awsElasticBlockStore": {"volumeID": "v1"}}]}
+    given = beside({**small(), **disk}, {**small(), **disk})
+    given["volume_objects"] = []
+    assert placed_by_all(given, tmp_path) == {"batch": "w2"}
+
+
+@pytest.mark.parametrize("key", ["host", "zone"])
+@pytest.mark.parametrize("whose", ["batch", "urgent"])
+def test_anti_affinity_counts_nominated_pods_on_their_node(
+    tmp_path: Path, whose: str, key: str
+) -> None:
+    """As in kube-scheduler, w2 is open although it is in the same zone."""
+    other = "urgent" if whose == "batch" else "batch"
+    rule = {**small(), **apart({"app": other}, key, **EVERYWHERE)}
+    rules = {whose: rule, other: small()}
+    given = labelled(beside(rules["urgent"], rules["batch"]))
+    assert placed_by_all(given, tmp_path) == {"batch": "w2"}
+    given["pods"][0]["spec"]["priority"] = 100_001
+    assert placed_by_all(given, tmp_path) == {"batch": "w1"}
+
+
+def test_required_affinity_is_not_met_by_a_nominated_pod(tmp_path: Path) -> None:
+    """The second pass of kube-scheduler: the nominated pod may still go elsewhere."""
+    given = labelled(beside(small(), {**small(), **near({"app": "urgent"}, "host", **EVERYWHERE)}))
+    assert placed_by_all(given, tmp_path) == {}
+
+
+def spread(labels: Json) -> Json:
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "host",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    return {**small(), "topologySpreadConstraints": [rule]}
+
+
+def test_spread_counts_nominated_pods_and_passes_without_them_too(tmp_path: Path) -> None:
+    given = labelled(beside(small(), spread({"app": "batch"})))
+    [urgent], [batch] = given["running"], given["pods"]
+    urgent["metadata"].update(namespace="jobs", labels={"app": "batch"})
+    assert placed_by_all(given, tmp_path) == {"batch": "w2"}
+    # With two of them each host gets one; the next host is open again.
+    second = copy.deepcopy(batch)
+    second["metadata"]["name"] = "second"
+    given["pods"].append(second)
+    assert sorted(placed_by_all(given, tmp_path).values()) == ["w1", "w2"]
+    # Without the nominated pod w1 would be too full already.
+    given["pods"].pop()
+    running = copy.deepcopy(batch)
+    running["metadata"]["name"] = "runs"
+    running["spec"]["nodeName"] = "w2"
+    running["status"] = {"phase": "Running"}
+    given["running"].append(running)
+    given["running"][0]["status"]["nominatedNodeName"] = "w2"
+    assert placed_by_all(given, tmp_path) == {"batch": "w1"}
+
+
+def test_a_snapshot_keeps_nominations(tmp_path: Path) -> None:
+    given = case(NOMINATED)
+    [urgent] = given["running"]
+    trimmed = trim_pod({"apiVersion": "v1", "kind": "Pod", **urgent})
+    assert nodes_of(answer({**given, "running": [trimmed]}, tmp_path)) == {"batch": "w2"}
+
+
+def test_a_nominated_pod_that_cannot_be_read_is_found(tmp_path: Path) -> None:
+    given = beside({"priority": "high"})
+    [finding] = answer(given, tmp_path)["findings"]
+    assert (finding["name"], finding["field"]) == ("urgent", "spec.priority")
+
+
+def test_moves_leave_the_room_of_nominated_pods(tmp_path: Path) -> None:
+    given = case(NOMINATED)
+    [batch] = given.pop("pods")
+    owner = {"kind": "ReplicaSet", "name": "b", "uid": "u", "controller": True}
+    batch["metadata"]["ownerReferences"] = [owner]
+    batch["spec"].update(nodeName="w2", schedulerName="wattwise")
+    batch["status"] = {"phase": "Running"}
+    given["running"].append(batch)
+    assert answer(given, tmp_path, rebalance=True)["steps"] == []
+    del given["running"][0]
+    assert answer(given, tmp_path, rebalance=True)["steps"] != []

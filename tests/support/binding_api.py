@@ -125,6 +125,8 @@ class Cluster:
     def _pods_of(self, selector: str) -> Reply:
         name = selector.split(",")[0].removeprefix("spec.nodeName=")
         items = [item for item in self.pods.values() if _node_of(item) == name]
+        if "status.nominatedNodeName!=" in selector:
+            items = [item for item in items if item.get("status", {}).get("nominatedNodeName")]
         return Reply({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
     def _bind(self, item: Json, asked: Asked) -> Reply:

@@ -111,6 +111,10 @@ class _Explainer:
     ) -> list[str]:
         if shape.refusals:
             return list(shape.refusals)
+        held = node.promises_to(shape.priority)
+        node = node.seen_by(shape.priority)
+        for promise in held:
+            free = {**free, **{name: free.get(name, 0) - most for name, most in promise.requests}}
         reason = obstacle(replace(shape.constraints, volumes=(), disks=()), node)
         if reason is not None:
             return [reason]

@@ -10,7 +10,7 @@ pods, devices). CPU *use* is in microcores, because 80 % of 33m is not a whole m
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
@@ -299,6 +299,24 @@ class Pod:
     peer_view: PeerPod = field(default_factory=PeerPod)
 
 
+class Promise(t.NamedTuple):
+    """What a pod will take that is nominated for a node; for pods of at most its priority it is
+    there already."""
+
+    priority: int
+    requests: tuple[tuple[str, int], ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    disks: frozenset[DiskUse] = frozenset()
+
+
+class NominatedMember(t.NamedTuple):
+    """A nominated pod's node, its priority, and the sets of pods to which it belongs."""
+
+    node: str
+    priority: int
+    member_of: frozenset[int]
+
+
 @dataclass(frozen=True)
 class Node:
     """A node before anything is placed.
@@ -324,6 +342,28 @@ class Node:
     cache_pools: CachePools | None = None
     eligible: bool = True
     attachable: Attachable | None = None
+    promised: tuple[Promise, ...] = ()
+
+    def seen_by(self, priority: int) -> Node:
+        """The node as pods of a priority find it, beside the pods that are nominated for it."""
+        held = self.promises_to(priority)
+        if not held:
+            return self
+        free = dict(self.free)
+        for promise in held:
+            for name, amount in promise.requests:
+                free[name] = free.get(name, 0) - amount
+        return replace(
+            self,
+            free=free,
+            ports=self.ports.union(*(promise.ports for promise in held)),
+            disks=self.disks.union(*(promise.disks for promise in held)),
+            promised=(),
+        )
+
+    def promises_to(self, priority: int) -> list[Promise]:
+        """The nominated pods that count for pods of a priority."""
+        return [promise for promise in self.promised if promise.priority >= priority]
 
 
 @dataclass(frozen=True)
@@ -343,7 +383,8 @@ class Instance:
 
     ``peers`` are the sets of pods in rules, as numbers of running pods on each node. ``previous``
     is the node of a pod in the last plan, by namespace and name. ``findings`` are the unreadable
-    parts of pods. ``static_claims`` are claims that existing volumes can serve.
+    parts of pods. ``static_claims`` are claims that existing volumes can serve. ``nominated`` are
+    nominated pods with a membership in ``peers``.
     """
 
     nodes: tuple[Node, ...]
@@ -354,3 +395,4 @@ class Instance:
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     static_claims: tuple[StaticClaim, ...] = ()
+    nominated: tuple[NominatedMember, ...] = ()

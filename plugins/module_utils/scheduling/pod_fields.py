@@ -128,6 +128,26 @@ CLAIM_FIELDS = frozenset(
 # the limit of a driver.
 VOLUME_FIELDS = frozenset(f"spec.volumes.{name}" for name in VOLUME.refused)
 
+# Tenants decide these numbers, and the work of placing all pods grows with them. Each is many times
+# what pods have in practice.
+MOST: t.Mapping[str, int] = {
+    "containers": 200,
+    "host ports": 500,
+    "labels of the node selector": 100,
+    "listed namespaces of pod affinity": 1000,
+    "preferred terms of node affinity": 50,
+    "preferred terms of pod affinity": 50,
+    "required terms of node affinity": 50,
+    "required terms of pod affinity": 20,
+    "required terms of pod anti-affinity": 20,
+    "requirements of selectors": 500,
+    "resources": 50,
+    "tolerations": 100,
+    "topology spread constraints": 20,
+    "values of requirements": 5000,
+    "volumes": 200,
+}
+
 # Rules about groups of pods in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 # Claims of the k8srm prototype, which device_reconciliation serves.
@@ -140,6 +160,91 @@ def is_set(value: t.Any) -> bool:
     if isinstance(value, dict):
         return any(map(is_set, value.values()))
     return value not in (None, False, 0, "", [])
+
+
+def excesses(pod: Object) -> tuple[str, ...]:
+    """What a pod has more of than MOST, with both numbers; nothing for values of other types."""
+    return tuple(
+        f"too many {what} ({number}; at most {MOST[what]})"
+        for what, number in sorted(_numbers(_part(pod, "spec")).items())
+        if number > MOST[what]
+    )
+
+
+def _numbers(spec: Object) -> dict[str, int]:
+    """How much of each part of MOST the pod has."""
+    affinity = _part(spec, "affinity")
+    node, near, away = (_part(affinity, f"{part}Affinity") for part in ("node", "pod", "podAnti"))
+    preferred = [*_mappings(near.get(_PREFERRED)), *_mappings(away.get(_PREFERRED))]
+    pod_terms = [
+        *_mappings(near.get(_REQUIRED)),
+        *_mappings(away.get(_REQUIRED)),
+        *(_part(each, "podAffinityTerm") for each in preferred),
+    ]
+    spreads = _mappings(spec.get("topologySpreadConstraints"))
+    node_terms = _mappings(_part(node, _REQUIRED).get("nodeSelectorTerms"))
+    preferred_nodes = _mappings(node.get(_PREFERRED))
+    selectors = [
+        _part(term, part)
+        for term in (*pod_terms, *spreads)
+        for part in ("labelSelector", "namespaceSelector")
+    ]
+    requirements = [
+        requirement
+        for term in (
+            *selectors,
+            *node_terms,
+            *(_part(each, "preference") for each in preferred_nodes),
+        )
+        for part in ("matchExpressions", "matchFields")
+        for requirement in _mappings(term.get(part))
+    ]
+    labels = sum(len(_part(selector, "matchLabels")) for selector in selectors)
+    keys = ("matchLabelKeys", "mismatchLabelKeys")
+    labels += sum(_length(term.get(key)) for term in (*pod_terms, *spreads) for key in keys)
+    containers = [
+        *_mappings(spec.get("containers")),
+        *_mappings(spec.get("initContainers")),
+    ]
+    resources = {
+        name
+        for holder in (*containers, spec)
+        for part in ("requests", "limits")
+        for name in _part(_part(holder, "resources"), part)
+    }
+    return {
+        "containers": len(containers),
+        "host ports": sum(
+            bool(port.get("hostPort") or spec.get("hostNetwork"))
+            for container in containers
+            for port in _mappings(container.get("ports"))
+        ),
+        "labels of the node selector": len(_part(spec, "nodeSelector")),
+        "listed namespaces of pod affinity": sum(
+            _length(term.get("namespaces")) for term in pod_terms
+        ),
+        "preferred terms of node affinity": len(preferred_nodes),
+        "preferred terms of pod affinity": len(preferred),
+        "required terms of node affinity": len(node_terms),
+        "required terms of pod affinity": len(_mappings(near.get(_REQUIRED))),
+        "required terms of pod anti-affinity": len(_mappings(away.get(_REQUIRED))),
+        "requirements of selectors": labels + len(requirements),
+        "resources": len(resources | _part(spec, "overhead").keys()),
+        "tolerations": _length(spec.get("tolerations")),
+        "topology spread constraints": len(spreads),
+        "values of requirements": sum(_length(each.get("values")) for each in requirements),
+        "volumes": _length(spec.get("volumes")),
+    }
+
+
+def _part(holder: Object, name: str) -> Object:
+    """A mapping within another; an empty one if it is none."""
+    given = holder.get(name)
+    return given if isinstance(given, dict) else {}
+
+
+def _length(items: t.Any) -> int:
+    return len(items) if isinstance(items, (list, tuple)) else 0
 
 
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
@@ -244,7 +349,8 @@ def _spread_fields(constraints: t.Any) -> t.Iterator[str]:
 
 
 def _mappings(items: t.Any) -> list[Object]:
-    return [item for item in items or () if isinstance(item, dict)]
+    given = items if isinstance(items, (list, tuple)) else ()
+    return [item for item in given if isinstance(item, dict)]
 
 
 def _requirement_fields(

@@ -114,6 +114,12 @@ def is_finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
+def priority_of(spec: Object) -> int:
+    """The priority of a pod, 0 by default. Raises InvalidField."""
+    given = spec.get("priority")
+    return 0 if given is None else whole_number(given, "spec.priority")
+
+
 def is_daemon(pod: Object) -> bool:
     """Whether a DaemonSet owns the pod, so that it is no workload."""
     return any(owner.get("kind") == "DaemonSet" for owner in owners_of(pod))
@@ -146,11 +152,10 @@ def read_pod(
     namespace, name = identity(pod)
     metadata, spec = pod["metadata"], required_mapping(pod.get("spec"), "spec")
     requests = effective_requests(spec)
-    priority = spec.get("priority")
     shape = Shape(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
-        priority=0 if priority is None else whole_number(priority, "spec.priority"),
+        priority=priority_of(spec),
         constraints=_constraints(spec, anti_affinity_nodes),
         is_daemon=is_daemon(pod),
         unsupported=unsupported_fields(pod),
@@ -169,9 +174,13 @@ def read_pod(
 
 def refused_pod(pod: Object, field: str) -> Pod:
     """A pod that is unreadable by this field. Raises InvalidField if its name is unreadable too."""
+    return unread_pod(pod, Shape(requests=(), use_microcores=0, invalid=field or "spec"))
+
+
+def unread_pod(pod: Object, shape: Shape) -> Pod:
+    """A pod with a shape that refuses it. Raises InvalidField if its name is unreadable."""
     namespace, name = identity(pod)
     uid = pod["metadata"].get("uid")
-    shape = Shape(requests=(), use_microcores=0, invalid=field or "spec")
     return Pod(namespace, name, shape, uid if isinstance(uid, str) and uid else None)
 
 

@@ -115,7 +115,7 @@ def trim_pod(pod: Object) -> Object:
     }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
-        kept = {**_resizing(pod), **_kept(status, "phase", "conditions")}
+        kept = {**_resizing(pod), **_kept(status, "phase", "conditions", "nominatedNodeName")}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified(

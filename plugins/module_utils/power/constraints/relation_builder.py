@@ -51,6 +51,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.st
     NodeVolumesCheck,
     static_volumes_check,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
+    ALL_NODES,
+    TopologyCountBook,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_ELSEWHERE,
     CLAIM_IN_USE,
@@ -66,15 +70,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     EvenStart,
     HostPort,
     Instance,
+    NominatedMember,
     PodAffinity,
     PodAntiAffinity,
     PodRelations,
     Shape,
     Spreading,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
-    ALL_NODES,
-    TopologyCountBook,
 )
 
 if t.TYPE_CHECKING:
@@ -180,6 +181,7 @@ class _Builder:
             for peers in shape.relations.member_of:
                 self._groups_of.setdefault(peers, []).append(group)
         self.book = TopologyCountBook(instance)
+        self._known: set[tuple[t.Any, ...]] = set()
         self.rules: list[Rule] = []
         self.caps: list[SoftCap] = []
 
@@ -213,6 +215,8 @@ class _Builder:
             self._add_affinity(affinity, self._mask(groups))
         for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
             self._add_spread(spread, self._mask(groups))
+            for nominated, concerned in self._beside_nominated(spread, groups).items():
+                self._add_spread(spread, self._mask(concerned), nominated)
         for start, groups in self._with(
             lambda shape: filter(None, [shape.relations.even_start])
         ).items():
@@ -257,10 +261,19 @@ class _Builder:
         held = self.book.topology_count(holders, topology)
         known = self.book.topology_count(members, topology, peers)
         both = self.book.topology_count(holders & members, topology)
+        if not (members.any() or self.book.topology_counts[known].base.any()):
+            return
         groups = frozenset((holders | members).nonzero()[0].tolist())
-        self.rules.append(
-            AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
-        )
+        if self._is_new(AntiAffinityRule, held, known, both, words):
+            self.rules.append(
+                AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
+            )
+
+    def _is_new(self, *parts: t.Any) -> bool:
+        """Whether there is no rule of these parts yet; different terms can mean the same."""
+        known = len(self._known)
+        self._known.add(parts)
+        return len(self._known) > known
 
     def _add_affinity(self, affinity: PodAffinity, dependants: Booleans) -> None:
         members = self._members(affinity.peers)
@@ -279,7 +292,8 @@ class _Builder:
                 )
             )
         groups = frozenset((dependants | members).nonzero()[0].tolist())
-        self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
+        if self._is_new(AffinityRule, *keys):
+            self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
         self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
@@ -312,25 +326,52 @@ class _Builder:
             )
         return self._counted[key]
 
-    def _add_spread(self, spread: _Spread, dependants: Booleans) -> None:
+    def _beside_nominated(
+        self, spread: _Spread, groups: t.Iterable[int]
+    ) -> dict[tuple[NominatedMember, ...], list[int]]:
+        """Groups by the nominated pods that count for their spread."""
+        members = [
+            member
+            for member in self._instance.nominated
+            if spread.spreading.peers in member.member_of
+        ]
+        found: dict[tuple[NominatedMember, ...], list[int]] = {}
+        for group in groups if members else ():
+            priority = self._shapes[group].priority
+            counting = tuple(member for member in members if member.priority >= priority)
+            if counting:
+                found.setdefault(counting, []).append(group)
+        return found
+
+    def _add_spread(
+        self,
+        spread: _Spread,
+        dependants: Booleans,
+        nominated: t.Sequence[NominatedMember] = (),
+    ) -> None:
         spreading = spread.spreading
         topology = self.book.topology(spreading.topology_key)
         counted = numpy.frombuffer(spread.counted, dtype=bool)
         members = self._members(spreading.peers)
-        topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
+        topology_count = self.book.topology_count(
+            members, topology, spreading.peers, counted, nominated
+        )
+        depending = self.book.topology_count(dependants, topology)
         domain_of = self.book.topology_counts[topology_count].domain_of
         emptiest = numpy.unique(domain_of[domain_of >= 0])
-        self.rules.append(
-            SpreadRule(
-                self.book.topology_counts,
-                frozenset((dependants | members).nonzero()[0].tolist()),
-                topology_count,
-                self.book.topology_count(dependants, topology),
-                emptiest,
-                spreading.max_skew,
-                len(emptiest) < spreading.min_domains,
+        from_zero = len(emptiest) < spreading.min_domains
+        if self._is_new(SpreadRule, topology_count, depending, spreading.max_skew, from_zero):
+            self.rules.append(
+                SpreadRule(
+                    self.book.topology_counts,
+                    frozenset((dependants | members).nonzero()[0].tolist()),
+                    topology_count,
+                    depending,
+                    emptiest,
+                    spreading.max_skew,
+                    from_zero,
+                )
             )
-        )
 
     def add_contents(self, check: NodeFeasibilityCheck) -> None:
         """The rule about each node's contents, group by group."""

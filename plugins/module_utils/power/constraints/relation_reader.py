@@ -37,6 +37,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
+    PeerIndex,
     PeerSet,
     PodFacts,
     Selection,
@@ -63,6 +64,16 @@ _REGION = "topology.kubernetes.io/region"
 _ZONE = "topology.kubernetes.io/zone"
 _NO_RELATIONS = PodRelations()
 
+# Reasons of pods that wait with their rules, until other pods with rules have their nodes.
+TOO_MANY_ALIKE = "too many rules about the same pods"
+TOO_MUCH_WORK = "too many rules about other pods"
+OUT_OF_TIME = "rules about other pods that time_limit left unread"
+
+# The work of rules that is never too much, for each waiting pod and for all together.
+_BUDGET_PER_POD = 20
+_LEAST_BUDGET = 1000
+_FEWEST_LIMITED = 20
+
 # What a pod demands, and paths of its fields that cannot be understood here.
 Rules = tuple[PodRelations, tuple[str, ...]]
 
@@ -84,17 +95,25 @@ class RelationReader:
     """The relations of all waiting pods.
 
     First every rule is read, then the memberships. An unreadable or unsupported pod leaves no set
-    behind.
+    behind. ``is_over``: whether the time for reading is over.
     """
 
-    def __init__(self, pods: t.Sequence[Object], surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        pods: t.Sequence[Object],
+        surroundings: Surroundings,
+        is_over: t.Callable[[], bool] = lambda: False,
+    ) -> None:
         self._surroundings = surroundings
+        self._is_over = is_over
         self._sets: dict[PeerSet, int] = {}
-        self._marked: dict[tuple[str, str] | None, list[PeerSet]] = {}
+        self._index: PeerIndex[PeerSet] = PeerIndex()
+        self._has_room = True
         self._sizes: dict[str, int] | None = None
         self._waiting = pods
         self._rules = [self._kept(pod) for pod in pods]
         self._members: dict[PodFacts, frozenset[int]] = {}
+        self._keep_to_the_budget()
 
     def relations(self) -> t.Iterator[Rules | Finding]:
         """The relations of each pod, or the reason why they cannot be read."""
@@ -103,7 +122,7 @@ class RelationReader:
                 yield rules
                 continue
             relations, unsupported = rules
-            members = frozenset() if unsupported else self._sets_of(pod_facts(pod))
+            members = frozenset() if unsupported else self.sets_of(pod_facts(pod))
             yield (replace(relations, member_of=members) if members else relations), unsupported
 
     def peers(self) -> tuple[t.Mapping[str, int], ...]:
@@ -114,38 +133,71 @@ class RelationReader:
         for pod in self._surroundings.running:
             node = (pod.get("spec") or {}).get("nodeName")
             if node and not is_finished(pod):
-                for index in self._sets_of(pod_facts(pod)):
+                for index in self.sets_of(pod_facts(pod)):
                     found[index][node] = found[index].get(node, 0) + 1
         return tuple(found)
 
-    def _sets_of(self, facts: PodFacts) -> frozenset[int]:
+    def sets_of(self, facts: PodFacts) -> frozenset[int]:
+        """The sets to which a pod belongs."""
         if facts not in self._members:
+            labels = dict(facts.labels)
             self._members[facts] = frozenset(
                 self._sets[peer_set]
-                for mark in (*facts.marks(), None)
-                for peer_set in self._marked.get(mark, ())
-                if peer_set.contains(facts)
+                for peer_set in self._index.of(facts)
+                if peer_set.contains(facts, labels)
             )
         return self._members[facts]
 
-    def _index(self, peer_set: PeerSet) -> int:
+    def _number(self, peer_set: PeerSet) -> int:
         if peer_set not in self._sets:
-            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
-            for mark in marks or [None]:
-                self._marked.setdefault(mark, []).append(peer_set)
+            self._has_room &= self._index.add(peer_set, peer_set.index_keys())
         return self._sets.setdefault(peer_set, len(self._sets))
 
     def _forget(self, known: int) -> None:
         """Leave out the sets after the first ones."""
         while len(self._sets) > known:
-            peer_set, _index = self._sets.popitem()
-            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
-            for mark in marks or [None]:
-                self._marked[mark].remove(peer_set)
+            peer_set, _number = self._sets.popitem()
+            self._index.remove(peer_set, peer_set.index_keys())
+
+    def _keep_to_the_budget(self) -> None:
+        """Refuse the pods whose rules are too much work beside those of the other pods.
+
+        The work of a rule is the number of different pods that it is about. Pods of each namespace
+        come in the order of their own work, and pods of all namespaces in the order of the work of
+        their namespace until then, so that no tenant uses up the budget of the others.
+        """
+        accepted = [
+            (index, sets)
+            for index, rules in enumerate(self._rules)
+            if not isinstance(rules, Finding) and not rules[1] and (sets := _sets_in(rules[0]))
+        ]
+        if len({number for _index, sets in accepted for number in sets}) <= _FEWEST_LIMITED:
+            return
+        facts = {pod_facts(pod): None for pod in self._waiting}
+        members = [1] * len(self._sets)
+        for each in facts:
+            for number in self.sets_of(each):
+                members[number] += 1
+        in_order = _by_turns(
+            (self._waiting[index]["metadata"].get("namespace") or "", index, sets)
+            for index, sets in sorted(
+                accepted, key=lambda one: sum(members[number] for number in one[1])
+            )
+        )
+        left, kept = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET, set[int]()
+        for index, sets in in_order:
+            work = sum(members[number] for number in sets - kept)
+            if work <= left:
+                left, kept = left - work, kept | sets
+            else:
+                self._rules[index] = gang_of(self._waiting[index]), (TOO_MUCH_WORK,)
+        self._members = {key: sets & kept for key, sets in self._members.items()}
 
     def _kept(self, pod: Object) -> Rules | Finding:
-        known = len(self._sets)
+        known, self._has_room = len(self._sets), True
         rules = guarded(subject_of(pod, "Pod"), functools.partial(self._read, pod))
+        if not self._has_room:
+            rules = gang_of(pod), (TOO_MANY_ALIKE,)
         if isinstance(rules, Finding):
             self._forget(known)
         elif rules[1]:
@@ -163,7 +215,9 @@ class RelationReader:
         away = mapping(affinity.get("podAntiAffinity"), "spec.affinity.podAntiAffinity")
         if not (start or constraints or near or away):
             return gang, ()
-        reader = _PodReader(self._index, pod_facts(pod), self._surroundings.namespaces)
+        if self._is_over():
+            return gang, (OUT_OF_TIME,)
+        reader = _PodReader(self._number, pod_facts(pod), self._surroundings.namespaces)
         hard, soft = reader.spreadings(constraints)
         relations = replace(
             gang,
@@ -192,7 +246,7 @@ class RelationReader:
         if rate is None:
             return None
         redundancy = math.floor(round(self._replicas(owner["uid"], replica_set) * rate, 6))
-        peers = self._index(PeerSet(controller=owner["uid"]))
+        peers = self._number(PeerSet(controller=owner["uid"]))
         return EvenStart(peers, self._area_key(), redundancy)
 
     def _replicas(self, uid: str, replica_set: Object) -> int:
@@ -212,6 +266,30 @@ class RelationReader:
             if len({each[key] for each in self._surroundings.node_labels if key in each}) > 1:
                 return key
         return ""
+
+
+def _sets_in(relations: PodRelations) -> frozenset[int]:
+    """The sets of pods that the rules of a pod are about."""
+    rules = (
+        *relations.anti_affinity,
+        *relations.spreadings,
+        *relations.soft_spreadings,
+        *relations.peer_preferences,
+        *filter(None, (relations.affinity, relations.even_start)),
+    )
+    return frozenset(rule.peers for rule in rules)
+
+
+def _by_turns(
+    pods: t.Iterable[tuple[str, int, frozenset[int]]],
+) -> list[tuple[int, frozenset[int]]]:
+    """Pods with their sets, those first whose namespace has the fewest sets until then."""
+    until: dict[str, int] = {}
+    found = []
+    for namespace, index, sets in pods:
+        until[namespace] = until.get(namespace, 0) + len(sets)
+        found.append((until[namespace], index, sets))
+    return [(index, sets) for _until, index, sets in sorted(found, key=lambda one: one[:2])]
 
 
 def gang_of(pod: Object) -> PodRelations:

@@ -15,11 +15,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
     Counts,
     TopologyCount,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
@@ -75,16 +75,20 @@ class AntiAffinityRule:
     words: str = ""
 
     def most(self, group: int) -> Integers:
-        return self.room([topology_count.base for topology_count in self.topology_counts], group)
+        known, held = (self.topology_counts[each].base for each in (self.known, self.held))
+        return self._room(known, held, group)
 
     def room(self, counts: Counts, group: int) -> Integers:
+        return self._room(counts[self.known], counts[self.held], group)
+
+    def _room(self, known: Integers, held: Integers, group: int) -> Integers:
         domain_of = self.topology_counts[self.held].domain_of
         holds, belongs = self._roles(group)
         blocked = numpy.zeros(len(domain_of), dtype=bool)
         if holds:
-            blocked |= counts[self.known][domain_of] > 0
+            blocked |= known[domain_of] > 0
         if belongs:
-            blocked |= counts[self.held][domain_of] > 0
+            blocked |= held[domain_of] > 0
         alone = 1 if holds and belongs else UNLIMITED
         return numpy.where(domain_of < 0, UNLIMITED, numpy.where(blocked, 0, alone))
 

@@ -32,12 +32,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.so
     More,
     SoftCap,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
     Counts,
     TopologyCount,
     topology_counts_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
@@ -98,9 +98,9 @@ class Relations:
     def _caps_by_group(self) -> dict[int, list[SoftCap]]:
         found: dict[int, list[SoftCap]] = {}
         for cap in self.caps:
-            for group in range(len(self.topology_counts[cap.topology_count].members)):
-                if any(self._more(cap, group)):
-                    found.setdefault(group, []).append(cap)
+            members = [self.topology_counts[each].members for each in cap.topology_counts]
+            for group in numpy.any(members, axis=0).nonzero()[0].tolist():
+                found.setdefault(group, []).append(cap)
         return found
 
     def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:

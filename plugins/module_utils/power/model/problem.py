@@ -123,6 +123,7 @@ def build_problem(instance: Instance) -> Problem:
     most = _most_counted(instance)
     request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
     free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
+    names, request, free = _beside_nominated(numpy, instance, groups, names, request, free)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
     allowed = _allowed(numpy, instance, groups)
     shapes = [group.shape for group in groups]
@@ -190,21 +191,50 @@ def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int
     return t.cast("Integers", table)
 
 
+def _beside_nominated(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    names: list[str],
+    request: Integers,
+    free: Integers,
+) -> tuple[list[str], Integers, Integers]:
+    """The resources, and each once more for pods that must leave room for nominated ones.
+
+    A pod of higher priority than a nominated one does not leave it that room.
+    """
+    priorities = {promise.priority for node in instance.nodes for promise in node.promised}
+    most = _most_counted(instance)
+    own = numpy.array([group.shape.priority for group in groups], dtype=numpy.int64)
+    plain = len(names)
+    for priority in sorted(priorities):
+        yielding = own <= priority
+        there = [node.seen_by(priority).free for node in instance.nodes]
+        request = numpy.hstack([request, request[:, :plain] * yielding[:, None]])
+        beside = _table(numpy, [dict(each) for each in there], names, most)
+        free = numpy.hstack([free, beside])
+    listed = [f"{name} beside nominated pods" for name in names] * len(priorities)
+    return [*names, *listed], request, free
+
+
 def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
     """Whether each node is open to each group, apart from resources."""
-    known: dict[Constraints, Booleans] = {}
+    known: dict[tuple[Constraints, int], Booleans] = {}
     usable = numpy.array(
         [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
         dtype=bool,
     )
+    has_promises = any(node.promised for node in instance.nodes)
     rows = []
     for group in groups:
         constraints = group.shape.constraints
-        if constraints not in known:
-            known[constraints] = usable & numpy.array(
-                [obstacle(constraints, node) is None for node in instance.nodes], dtype=bool
+        priority = group.shape.priority if has_promises else 0
+        if (constraints, priority) not in known:
+            known[constraints, priority] = usable & numpy.array(
+                [obstacle(constraints, node.seen_by(priority)) is None for node in instance.nodes],
+                dtype=bool,
             )
-        rows.append(known[constraints])
+        rows.append(known[constraints, priority])
     return t.cast("Booleans", numpy.array(rows, dtype=bool).reshape(len(rows), len(usable)))
 
 
