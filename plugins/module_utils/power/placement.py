@@ -144,7 +144,7 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
     instance = instance_of(source, parameters, limits)
     findings = [*source.findings, *instance.findings]
     warn_of(findings, context)
-    problem = build_problem(instance)
+    problem = build_problem(instance, limits.is_too_late)
     strategy, is_late = parameters["strategy"], limits.hit
     answer = _feasible(solve(problem, strategy, limits.begin()))
     if is_late:

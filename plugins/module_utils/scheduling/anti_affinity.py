@@ -28,14 +28,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     pod_facts,
     read_selection,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import MOST
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
 
 _NOBODY: frozenset[str] = frozenset()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = f"spec.affinity.podAntiAffinity.{_REQUIRED}"
 _EVERY_POD = LabelSelector(())
-_MOST_TERMS = MOST["required terms of pod anti-affinity"]
 
 
 class _Term(t.NamedTuple):
@@ -48,8 +46,8 @@ class _Term(t.NamedTuple):
 class RunningAntiAffinity:
     """Required anti-affinity of running pods to others; ``labels_of`` are the nodes' labels.
 
-    Tenants decide the number of terms. So a pod with very many, or with terms that are very alike
-    to very many others, keeps out all pods of the namespaces that its terms name. That is more than
+    Tenants decide the number of terms. A pod whose terms are about the same pods as very many other
+    terms keeps all pods of the namespaces that its terms name out of its domains. That is more than
     it asks for, and never less.
     """
 
@@ -95,10 +93,7 @@ class RunningAntiAffinity:
         node_labels = self._labels_of.get(pod["spec"].get("nodeName") or "", {})
         facts = pod_facts(pod)
         binding = [term for term in required if (term.get("topologyKey") or "") in node_labels]
-        is_exact = len(required) <= _MOST_TERMS and all(
-            self._note(self._term(term, facts), node_labels) for term in binding
-        )
-        if not is_exact:
+        if not all(self._note(self._term(term, facts), node_labels) for term in binding):
             for term in _widened(binding, facts):
                 self._note(term, node_labels, is_wide=True)
 

@@ -147,7 +147,7 @@ def matches(expression: Expression, labels: Labels) -> bool:
         return value is None
     if value is None or len(values) != 1:
         return False
-    found, wanted = _int64(value), _int64(values[0])
+    found, wanted = _int64(value), _int64(next(iter(values)))
     if found is None or wanted is None:
         return False
     return found > wanted if operator == "Gt" else found < wanted

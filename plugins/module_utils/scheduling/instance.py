@@ -54,11 +54,14 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Expression:
-    """One requirement on a label, or on a field within ``NodeTerm.fields``."""
+    """One requirement on a label, or on a field within ``NodeTerm.fields``.
+
+    ``values`` is hashable; a pod's may be many, and are a set.
+    """
 
     key: str
     operator: str
-    values: tuple[str, ...] = ()
+    values: t.Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,13 @@ class Constraints:
     device_nodes: frozenset[str] | None = None
     volumes: tuple[VolumeDemand, ...] = ()
     disks: tuple[DiskUse, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of the requirements and tolerations."""
+        terms = self.node_terms or ()
+        required = sum(len(term.labels) + len(term.fields) for term in terms)
+        return len(self.node_selector) + len(self.tolerations) + required
 
 
 class PodAntiAffinity(t.NamedTuple):

@@ -41,6 +41,8 @@ T = t.TypeVar("T", bound=t.Hashable)
 _Key = tuple[str, str, str]
 _EVERYWHERE = "*"  # no name of a namespace
 _MOST_NAMESPACES_INDEXED = 10
+# Different selectors of the pods of one namespace; each is compared with all namespaces.
+_MOST_NAMESPACE_SELECTORS = 100
 # Different selections with one key. Those of a whole namespace or cluster have the same.
 _MOST_OF_A_KEY = 100
 # The API server puts it on every namespace.
@@ -159,7 +161,8 @@ class PeerIndex(t.Generic[T]):
 
 
 class UnknownNamespaces(Exception):
-    """A namespace selector needs labels, but those of the namespaces are unknown."""
+    """The namespaces of a selector are unknown: it needs their labels, or the pods of one namespace
+    have too many selectors."""
 
 
 class Namespaces:
@@ -168,14 +171,21 @@ class Namespaces:
     def __init__(self, labels: t.Mapping[str, Labels] | None = None) -> None:
         self._labels = labels
         self._found: dict[LabelSelector, frozenset[str]] = {}
+        self._number: dict[str, int] = {}
 
-    def matching(self, selector: LabelSelector) -> frozenset[str] | None:
-        """Names of the namespaces; None for all. Raises UnknownNamespaces."""
+    def matching(self, selector: LabelSelector, asking: str) -> frozenset[str] | None:
+        """Names of the namespaces; None for all. Raises UnknownNamespaces.
+
+        ``asking`` is the namespace of the selector's pod.
+        """
         if not selector.requirements:
             return None
         if self._labels is None:
             return self._by_name(selector)
         if selector not in self._found:
+            self._number[asking] = self._number.get(asking, 0) + 1
+            if self._number[asking] > _MOST_NAMESPACE_SELECTORS:
+                raise UnknownNamespaces
             self._found[selector] = frozenset(
                 name
                 for name, labels in self._labels.items()
@@ -208,7 +218,7 @@ def read_selection(
     chosen: frozenset[str] | None = frozenset(texts(term.get("namespaces"), f"{path}.namespaces"))
     if term.get("namespaceSelector") is not None:
         wanted = label_selector(term["namespaceSelector"], f"{path}.namespaceSelector")
-        found = namespaces.matching(wanted)
+        found = namespaces.matching(wanted, pod.namespace)
         chosen = None if found is None or chosen is None else chosen | found
     elif not chosen:
         chosen = frozenset({pod.namespace})

@@ -140,7 +140,7 @@ MOST: t.Mapping[str, int] = {
     "required terms of node affinity": 50,
     "required terms of pod affinity": 20,
     "required terms of pod anti-affinity": 20,
-    "requirements of selectors": 500,
+    "requirements of selectors": 200,
     "resources": 50,
     "tolerations": 100,
     "topology spread constraints": 20,
@@ -173,67 +173,65 @@ def excesses(pod: Object) -> tuple[str, ...]:
 
 def _numbers(spec: Object) -> dict[str, int]:
     """How much of each part of MOST the pod has."""
+    containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
+    ports = [port for each in containers for port in _mappings(each.get("ports"))]
+    amounts = [
+        _part(_part(holder, "resources"), part)
+        for holder in (*containers, spec)
+        for part in ("requests", "limits")
+    ]
+    return {
+        "containers": len(containers),
+        "host ports": sum(bool(each.get("hostPort") or spec.get("hostNetwork")) for each in ports),
+        "labels of the node selector": len(_part(spec, "nodeSelector")),
+        "resources": len({*_part(spec, "overhead")}.union(*amounts)),
+        "tolerations": _length(spec.get("tolerations")),
+        "volumes": _length(spec.get("volumes")),
+        **_numbers_of_rules(spec),
+    }
+
+
+def _numbers_of_rules(spec: Object) -> dict[str, int]:
     affinity = _part(spec, "affinity")
     node, near, away = (_part(affinity, f"{part}Affinity") for part in ("node", "pod", "podAnti"))
     preferred = [*_mappings(near.get(_PREFERRED)), *_mappings(away.get(_PREFERRED))]
-    pod_terms = [
-        *_mappings(near.get(_REQUIRED)),
-        *_mappings(away.get(_REQUIRED)),
-        *(_part(each, "podAffinityTerm") for each in preferred),
-    ]
+    near_terms, away_terms = _mappings(near.get(_REQUIRED)), _mappings(away.get(_REQUIRED))
+    terms = [*near_terms, *away_terms, *(_part(each, "podAffinityTerm") for each in preferred)]
     spreads = _mappings(spec.get("topologySpreadConstraints"))
     node_terms = _mappings(_part(node, _REQUIRED).get("nodeSelectorTerms"))
     preferred_nodes = _mappings(node.get(_PREFERRED))
+    selecting = [*terms, *spreads]
     selectors = [
-        _part(term, part)
-        for term in (*pod_terms, *spreads)
-        for part in ("labelSelector", "namespaceSelector")
+        *(
+            _part(each, part)
+            for each in selecting
+            for part in ("labelSelector", "namespaceSelector")
+        ),
+        *node_terms,
+        *(_part(each, "preference") for each in preferred_nodes),
     ]
     requirements = [
         requirement
-        for term in (
-            *selectors,
-            *node_terms,
-            *(_part(each, "preference") for each in preferred_nodes),
-        )
+        for selector in selectors
         for part in ("matchExpressions", "matchFields")
-        for requirement in _mappings(term.get(part))
+        for requirement in _mappings(selector.get(part))
     ]
-    labels = sum(len(_part(selector, "matchLabels")) for selector in selectors)
-    keys = ("matchLabelKeys", "mismatchLabelKeys")
-    labels += sum(_length(term.get(key)) for term in (*pod_terms, *spreads) for key in keys)
-    containers = [
-        *_mappings(spec.get("containers")),
-        *_mappings(spec.get("initContainers")),
+    labels = [len(_part(selector, "matchLabels")) for selector in selectors]
+    keys = [
+        _length(each.get(part))
+        for each in selecting
+        for part in ("matchLabelKeys", "mismatchLabelKeys")
     ]
-    resources = {
-        name
-        for holder in (*containers, spec)
-        for part in ("requests", "limits")
-        for name in _part(_part(holder, "resources"), part)
-    }
     return {
-        "containers": len(containers),
-        "host ports": sum(
-            bool(port.get("hostPort") or spec.get("hostNetwork"))
-            for container in containers
-            for port in _mappings(container.get("ports"))
-        ),
-        "labels of the node selector": len(_part(spec, "nodeSelector")),
-        "listed namespaces of pod affinity": sum(
-            _length(term.get("namespaces")) for term in pod_terms
-        ),
+        "listed namespaces of pod affinity": sum(_length(each.get("namespaces")) for each in terms),
         "preferred terms of node affinity": len(preferred_nodes),
         "preferred terms of pod affinity": len(preferred),
         "required terms of node affinity": len(node_terms),
-        "required terms of pod affinity": len(_mappings(near.get(_REQUIRED))),
-        "required terms of pod anti-affinity": len(_mappings(away.get(_REQUIRED))),
-        "requirements of selectors": labels + len(requirements),
-        "resources": len(resources | _part(spec, "overhead").keys()),
-        "tolerations": _length(spec.get("tolerations")),
+        "required terms of pod affinity": len(near_terms),
+        "required terms of pod anti-affinity": len(away_terms),
+        "requirements of selectors": len(requirements) + sum(labels) + sum(keys),
         "topology spread constraints": len(spreads),
         "values of requirements": sum(_length(each.get("values")) for each in requirements),
-        "volumes": _length(spec.get("volumes")),
     }
 
 

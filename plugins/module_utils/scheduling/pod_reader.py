@@ -469,7 +469,7 @@ def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
         Expression(
             required_text(item.get("key"), f"{path}[{index}].key"),
             text(item.get("operator"), f"{path}[{index}].operator"),
-            tuple(texts(item.get("values"), f"{path}[{index}].values")),
+            frozenset(texts(item.get("values"), f"{path}[{index}].values")),
         )
         for index, item in enumerate(mappings(given, path))
     )

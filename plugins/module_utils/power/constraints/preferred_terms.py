@@ -172,7 +172,7 @@ class _Judge:
 
     def _possible(self, members: Booleans, topology: Topology) -> Integers:
         """Upper bound on the waiting members in each domain."""
-        return t.cast("Integers", self._count[members] @ self._open_domains(topology)[members])
+        return self._count[members] @ self._open_domains(topology)[members]
 
     def _open_domains(self, topology: Topology) -> Booleans:
         """Whether each domain has a node that is open to each group."""

@@ -94,15 +94,19 @@ def build_relations(
     count: Integers,
     allowed: Booleans,
     preferred: t.Iterable[PreferredPodTerm] = (),
+    unread: set[int] | None = None,
+    is_over: t.Callable[[], bool] = lambda: False,
 ) -> Relations | None:
     """The rules between pods of these shapes, ``count[g]`` of each; None if there are none.
 
-    ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources.
+    ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources. When the time
+    ``is_over``, groups with rules that are left become ``unread``: they must get no node.
     """
     checks, fleets, together = _checks(instance, shapes)
     if not (checks or fleets) and not any(map(_has_rules, shapes)):
         return None
-    builder = _Builder(instance, shapes, count, allowed)
+    late = set[int]() if unread is None else unread
+    builder = _Builder(instance, shapes, count, allowed, late, is_over)
     builder.add_rules()
     for check in checks:
         builder.add_contents(check)
@@ -113,12 +117,18 @@ def build_relations(
     builder.add_caps(preferred)
     relations = Relations(
         tuple(builder.book.topology_counts),
-        tuple(builder.rules),
+        tuple(rule for rule in builder.rules if not _is_fixed(rule)),
         tuple(builder.caps),
         builder.gangs(),
+        tuple(rule for rule in builder.rules if _is_fixed(rule)),
     )
     # Groups can be members of peers that no other pod's rule speaks of.
-    return relations if relations.rules or relations.caps or relations.gangs else None
+    parts = relations.rules, relations.fixed, relations.caps, relations.gangs
+    return relations if any(parts) else None
+
+
+def _is_fixed(rule: Rule) -> bool:
+    return isinstance(rule, (AntiAffinityRule, SpreadRule)) and rule.is_fixed
 
 
 def _checks(
@@ -170,7 +180,11 @@ class _Builder:
         shapes: t.Sequence[Shape],
         count: Integers,
         allowed: Booleans,
+        unread: set[int],
+        is_over: t.Callable[[], bool],
     ) -> None:
+        self._unread = unread
+        self._is_over = is_over
         self._instance = instance
         self._shapes = shapes
         self._count = count
@@ -205,22 +219,33 @@ class _Builder:
         self._add_ports()
         self._add_disks()
         self._add_shared_claims()
-        for anti_affinity, groups in self._with(
-            lambda shape: shape.relations.anti_affinity
-        ).items():
+        for anti_affinity, groups in self._in_time(lambda shape: shape.relations.anti_affinity):
             self._add_anti_affinity(anti_affinity, self._mask(groups))
-        for affinity, groups in self._with(
+        for affinity, groups in self._in_time(
             lambda shape: filter(None, [shape.relations.affinity])
-        ).items():
+        ):
             self._add_affinity(affinity, self._mask(groups))
         for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
+            if self._is_over():
+                self._unread.update(groups)
+                continue
             self._add_spread(spread, self._mask(groups))
             for nominated, concerned in self._beside_nominated(spread, groups).items():
                 self._add_spread(spread, self._mask(concerned), nominated)
-        for start, groups in self._with(
+        for start, groups in self._in_time(
             lambda shape: filter(None, [shape.relations.even_start])
-        ).items():
+        ):
             self._add_even_start(start, self._mask(groups))
+
+    def _in_time(
+        self, terms: t.Callable[[Shape], t.Iterable[t.Any]]
+    ) -> t.Iterator[tuple[t.Any, list[int]]]:
+        """The terms with their groups until the time is over; the other groups are unread."""
+        for term, groups in self._with(terms).items():
+            if self._is_over():
+                self._unread.update(groups)
+            else:
+                yield term, groups
 
     def _add_ports(self) -> None:
         users = self._with(lambda shape: shape.constraints.ports)

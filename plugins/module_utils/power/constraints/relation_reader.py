@@ -70,12 +70,13 @@ TOO_MUCH_WORK = "too many rules about other pods"
 OUT_OF_TIME = "rules about other pods that time_limit left unread"
 
 # The work of rules that is never too much, for each waiting pod and for all together.
-_BUDGET_PER_POD = 20
-_LEAST_BUDGET = 1000
-_FEWEST_LIMITED = 20
+_BUDGET_PER_POD = 8
+_LEAST_BUDGET = 300
 
 # What a pod demands, and paths of its fields that cannot be understood here.
 Rules = tuple[PodRelations, tuple[str, ...]]
+# The number of a set of pods, and what a rule says about it.
+_Rule = tuple[int, t.Hashable]
 
 
 @dataclass(frozen=True)
@@ -166,32 +167,40 @@ class RelationReader:
         come in the order of their own work, and pods of all namespaces in the order of the work of
         their namespace until then, so that no tenant uses up the budget of the others.
         """
-        accepted = [
-            (index, sets)
+        accepted = {
+            index: _rules_in(rules[0])
             for index, rules in enumerate(self._rules)
-            if not isinstance(rules, Finding) and not rules[1] and (sets := _sets_in(rules[0]))
-        ]
-        if len({number for _index, sets in accepted for number in sets}) <= _FEWEST_LIMITED:
-            return
-        facts = {pod_facts(pod): None for pod in self._waiting}
-        members = [1] * len(self._sets)
+            if not isinstance(rules, Finding) and not rules[1]
+        }
+        work = [1] * len(self._sets)
+        facts = {pod_facts(pod): None for pod in self._waiting} if self._sets else {}
         for each in facts:
             for number in self.sets_of(each):
-                members[number] += 1
-        in_order = _by_turns(
-            (self._waiting[index]["metadata"].get("namespace") or "", index, sets)
-            for index, sets in sorted(
-                accepted, key=lambda one: sum(members[number] for number in one[1])
-            )
-        )
-        left, kept = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET, set[int]()
-        for index, sets in in_order:
-            work = sum(members[number] for number in sets - kept)
-            if work <= left:
-                left, kept = left - work, kept | sets
+                work[number] += 1
+        left, kept = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET, set[_Rule]()
+
+        def work_of(rules: t.Iterable[_Rule]) -> int:
+            return sum(work[peers] for peers, _kind in rules)
+
+        needed = {index: work_of(rules) for index, rules in accepted.items() if rules}
+        for index in self._by_turns(needed):
+            added = work_of(accepted[index] - kept)
+            if added <= left:
+                left, kept = left - added, kept | accepted[index]
             else:
                 self._rules[index] = gang_of(self._waiting[index]), (TOO_MUCH_WORK,)
-        self._members = {key: sets & kept for key, sets in self._members.items()}
+        used = {peers for peers, _kind in kept}
+        self._members = {key: sets & used for key, sets in self._members.items()}
+
+    def _by_turns(self, needed: t.Mapping[int, int]) -> list[int]:
+        """Indices of pods, those first whose namespace needs the least until then."""
+        until: dict[str, int] = {}
+        turns = []
+        for index in sorted(needed, key=lambda index: needed[index]):
+            namespace = self._waiting[index]["metadata"].get("namespace") or ""
+            until[namespace] = until.get(namespace, 0) + needed[index]
+            turns.append((until[namespace], index))
+        return [index for _until, index in sorted(turns)]
 
     def _kept(self, pod: Object) -> Rules | Finding:
         known, self._has_room = len(self._sets), True
@@ -268,28 +277,18 @@ class RelationReader:
         return ""
 
 
-def _sets_in(relations: PodRelations) -> frozenset[int]:
-    """The sets of pods that the rules of a pod are about."""
-    rules = (
-        *relations.anti_affinity,
-        *relations.spreadings,
-        *relations.soft_spreadings,
-        *relations.peer_preferences,
-        *filter(None, (relations.affinity, relations.even_start)),
-    )
-    return frozenset(rule.peers for rule in rules)
-
-
-def _by_turns(
-    pods: t.Iterable[tuple[str, int, frozenset[int]]],
-) -> list[tuple[int, frozenset[int]]]:
-    """Pods with their sets, those first whose namespace has the fewest sets until then."""
-    until: dict[str, int] = {}
-    found = []
-    for namespace, index, sets in pods:
-        until[namespace] = until.get(namespace, 0) + len(sets)
-        found.append((until[namespace], index, sets))
-    return [(index, sets) for _until, index, sets in sorted(found, key=lambda one: one[:2])]
+def _rules_in(relations: PodRelations) -> frozenset[_Rule]:
+    """The different rules of a pod, each with the set of pods that it is about."""
+    near, start = relations.affinity, relations.even_start
+    found: list[_Rule] = [(rule.peers, rule) for rule in relations.anti_affinity]
+    found += [(rule.peers, rule) for rule in relations.spreadings]
+    found += [(rule.peers, rule) for rule in relations.soft_spreadings]
+    found += [(rule.peers, rule._replace(weight=0)) for rule in relations.peer_preferences]
+    if near is not None:
+        found += [(near.peers, key) for key in near.topology_keys]
+    if start is not None:
+        found.append((start.peers, start))
+    return frozenset(found)
 
 
 def gang_of(pod: Object) -> PodRelations:

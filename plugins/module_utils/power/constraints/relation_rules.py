@@ -74,6 +74,11 @@ class AntiAffinityRule:
     both: int
     words: str = ""
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no waiting pod changes the nodes that the rule closes."""
+        return not self.topology_counts[self.known].members.any()
+
     def most(self, group: int) -> Integers:
         known, held = (self.topology_counts[each].base for each in (self.known, self.held))
         return self._room(known, held, group)
@@ -243,15 +248,27 @@ class SpreadRule:
         """Whether the group's pods have the spread constraint."""
         return bool(self.topology_counts[self.dependants].members[group])
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no waiting pod changes the nodes that the rule closes."""
+        return not self.topology_counts[self.counted].members.any()
+
     def most(self, group: int) -> Integers:
         topology_count = self.topology_counts[self.dependants]
-        open_to = (topology_count.domain_of >= 0) | (not topology_count.members[group])
+        domain_of = topology_count.domain_of
+        open_to = (domain_of >= 0) | (not topology_count.members[group])
+        if self.is_fixed:
+            base = self.topology_counts[self.counted].base
+            open_to &= base[domain_of] - self._least_of(base) <= self.max_skew
         return numpy.where(open_to, UNLIMITED, 0)
 
     def _least(self, counts: Counts) -> int:
+        return self._least_of(counts[self.counted])
+
+    def _least_of(self, counted: Integers) -> int:
         if self.from_zero or not len(self.emptiest):
             return 0
-        return int(counts[self.counted][self.emptiest].min())
+        return int(counted[self.emptiest].min())
 
     def room(self, counts: Counts, group: int) -> Integers:
         topology_count = self.topology_counts[self.counted]

@@ -56,6 +56,8 @@ if t.TYPE_CHECKING:
 
 
 _BITS_OF_SUMS = 62
+# Requirements and tolerations of a pod that are read even when the time is over.
+_SIMPLE = 10
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Problem:
     ``limit[g, n]`` is the number of pods of the group that the node could take alone.
     ``preference[g, n]`` are the watts of one pod's unmet preferences there, and the least watts of
     its devices; None without either. Costs that depend on other waiting pods are in
-    ``relations.caps``, ``relations.contents`` and ``relations.fleets``.
+    ``relations.caps``, ``relations.contents`` and ``relations.fleets``. ``unread`` are groups that
+    stay without a node, because the time was over before all of their rules were read.
     """
 
     instance: Instance
@@ -89,6 +92,7 @@ class Problem:
     costs: NodeCosts
     relations: Relations | None = None
     preference: Floats | None = None
+    unread: frozenset[int] = frozenset()
 
     @property
     def levels(self) -> list[list[int]]:
@@ -113,9 +117,10 @@ class Problem:
         return movable
 
 
-def build_problem(instance: Instance) -> Problem:
+def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: False) -> Problem:
     """The arrays of an instance. Pods without a possible node are left out (see ``hopeless``).
 
+    ``is_over``: whether the time for it is over; then only the simple rules are read.
     Raises MissingLibrary.
     """
     groups = _groups(instance)
@@ -125,16 +130,18 @@ def build_problem(instance: Instance) -> Problem:
     free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
     names, request, free = _beside_nominated(numpy, instance, groups, names, request, free)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
-    allowed = _allowed(numpy, instance, groups)
+    unread: set[int] = set()
+    allowed = _allowed(numpy, instance, groups, unread, is_over)
     shapes = [group.shape for group in groups]
     preferred = preferred_pod_terms(instance, shapes, count, allowed)
-    relations = build_relations(instance, shapes, count, allowed, preferred)
+    relations = build_relations(instance, shapes, count, allowed, preferred, unread, is_over)
     for index, total in enumerate(_sums(relations)):
         names.append(f"contents {index}")
         needed = [total.needed.get(group, 0) for group in range(len(groups))]
         request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
         free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
     limit = _limits(numpy, request, free, count, allowed)
+    limit[list(unread)] = 0
     limit = _related_limits(numpy, instance, groups, relations, limit)
     return Problem(
         instance=instance,
@@ -149,6 +156,7 @@ def build_problem(instance: Instance) -> Problem:
         costs=NodeCosts(instance.nodes, instance.rules),
         relations=relations,
         preference=_with_floors(preferences(instance, shapes, preferred), relations, limit),
+        unread=frozenset(unread),
     )
 
 
@@ -217,8 +225,17 @@ def _beside_nominated(
     return [*names, *listed], request, free
 
 
-def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
-    """Whether each node is open to each group, apart from resources."""
+def _allowed(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    unread: set[int],
+    is_over: t.Callable[[], bool],
+) -> Booleans:
+    """Whether each node is open to each group, apart from resources.
+
+    Groups of many requirements are ``unread`` when the time is over.
+    """
     known: dict[tuple[Constraints, int], Booleans] = {}
     usable = numpy.array(
         [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
@@ -226,8 +243,12 @@ def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Boo
     )
     has_promises = any(node.promised for node in instance.nodes)
     rows = []
-    for group in groups:
+    for index, group in enumerate(groups):
         constraints = group.shape.constraints
+        if constraints.size > _SIMPLE and is_over():
+            unread.add(index)
+            rows.append(numpy.zeros(len(usable), dtype=bool))
+            continue
         priority = group.shape.priority if has_promises else 0
         if (constraints, priority) not in known:
             known[constraints, priority] = usable & numpy.array(
@@ -278,7 +299,7 @@ def _related_limits(
     if relations is None:
         return limit
     limit = limit.copy()
-    for rule in relations.rules:
+    for rule in (*relations.rules, *relations.fixed):
         for concerned in rule.groups:
             limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
     there = {group.shape for group in groups}
