@@ -55,7 +55,7 @@ def pod(name: str, cpu: str = "1", labels: Json | None = None, **spec: t.Any) ->
 def _node_of(pod: Json) -> object:
     """The pod's node; None of a pod with an odd spec, as in the API's field selector."""
     spec = pod.get("spec")
-    return spec.get("nodeName") if isinstance(spec, dict) else None
+    return (spec.get("nodeName") or "") if isinstance(spec, dict) else None
 
 
 @dataclass

@@ -164,10 +164,10 @@ class WaitingPods:
                 self._refuse(draft, rules)
                 continue
             relations, unsupported = rules
-            closed = self._anti_affinity.nodes_closed_to(draft.given, draft.pod.shape.priority)
-            closed |= self._anti_affinity.nodes_refused_by(
-                relations, nominated, draft.pod.shape.priority
-            )
+            priority = draft.pod.shape.priority
+            closed = self._anti_affinity.nodes_closed_to(draft.given, priority)
+            if nominated:
+                closed |= self._anti_affinity.nodes_refused_by(relations, nominated, priority)
             demands = (relations, unsupported, closed)
             known = done.get(id(draft.former)) if draft.former is not None else None
             if known is not None and known[0] == demands:

@@ -135,6 +135,7 @@ MOST: t.Mapping[str, int] = {
     "host ports": 500,
     "labels of the node selector": 100,
     "listed namespaces of pod affinity": 1000,
+    "overheads": 50,
     "preferred terms of node affinity": 50,
     "preferred terms of pod affinity": 50,
     "required terms of node affinity": 50,
@@ -146,6 +147,14 @@ MOST: t.Mapping[str, int] = {
     "topology spread constraints": 20,
     "values of requirements": 5000,
     "volumes": 200,
+}
+
+# Parts of MOST that are one list or mapping of the PodSpec.
+_LISTS = {
+    "labels of the node selector": "nodeSelector",
+    "overheads": "overhead",
+    "tolerations": "tolerations",
+    "volumes": "volumes",
 }
 
 # Rules about groups of pods in metadata: gangs, and WAO's spreading.
@@ -164,34 +173,41 @@ def is_set(value: t.Any) -> bool:
 
 def excesses(pod: Object) -> tuple[str, ...]:
     """What a pod has more of than MOST, with both numbers; nothing for values of other types."""
-    return tuple(
-        f"too many {what} ({number}; at most {MOST[what]})"
-        for what, number in sorted(_numbers(_part(pod, "spec")).items())
-        if number > MOST[what]
-    )
-
-
-def _numbers(spec: Object) -> dict[str, int]:
-    """How much of each part of MOST the pod has."""
+    spec = _part(pod, "spec")
     containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
-    ports = [port for each in containers for port in _mappings(each.get("ports"))]
+    numbers = {
+        "containers": len(containers),
+        "host ports": sum(_host_ports(each, spec) for each in containers if each.get("ports")),
+        "resources": _resources([*containers, spec]),
+    }
+    for what, name in _LISTS.items():
+        if spec.get(name):
+            numbers[what] = _length(spec[name])
+    if spec.get("affinity") or spec.get("topologySpreadConstraints"):
+        numbers.update(_numbers_of_rules(spec))
+    beyond = sorted(what for what, number in numbers.items() if number > MOST[what])
+    return tuple(f"too many {what} ({numbers[what]}; at most {MOST[what]})" for what in beyond)
+
+
+def _host_ports(container: Object, spec: Object) -> int:
+    ports = _mappings(container.get("ports"))
+    return sum(bool(port.get("hostPort") or spec.get("hostNetwork")) for port in ports)
+
+
+def _resources(holders: t.Iterable[Object]) -> int:
+    """Number of different resources, or of all amounts if these are few."""
     amounts = [
-        _part(_part(holder, "resources"), part)
-        for holder in (*containers, spec)
+        _part(holder["resources"], part)
+        for holder in holders
+        if isinstance(holder.get("resources"), dict)
         for part in ("requests", "limits")
     ]
-    return {
-        "containers": len(containers),
-        "host ports": sum(bool(each.get("hostPort") or spec.get("hostNetwork")) for each in ports),
-        "labels of the node selector": len(_part(spec, "nodeSelector")),
-        "resources": len({*_part(spec, "overhead")}.union(*amounts)),
-        "tolerations": _length(spec.get("tolerations")),
-        "volumes": _length(spec.get("volumes")),
-        **_numbers_of_rules(spec),
-    }
+    number = sum(map(len, amounts))
+    return number if number <= MOST["resources"] else len(set().union(*amounts))
 
 
 def _numbers_of_rules(spec: Object) -> dict[str, int]:
+    """How much the pod has of the parts of MOST about nodes and other pods."""
     affinity = _part(spec, "affinity")
     node, near, away = (_part(affinity, f"{part}Affinity") for part in ("node", "pod", "podAnti"))
     preferred = [*_mappings(near.get(_PREFERRED)), *_mappings(away.get(_PREFERRED))]
@@ -242,7 +258,7 @@ def _part(holder: Object, name: str) -> Object:
 
 
 def _length(items: t.Any) -> int:
-    return len(items) if isinstance(items, (list, tuple)) else 0
+    return len(items) if isinstance(items, (list, tuple, dict)) else 0
 
 
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
@@ -255,7 +271,7 @@ def unsupported_fields(pod: Object) -> tuple[str, ...]:
         *_container_fields(spec),
         *_each(VOLUME, spec.get("volumes"), "spec.volumes"),
         *_toleration_fields(spec),
-        *_affinity_fields(spec.get("affinity") or {}),
+        *(_affinity_fields(spec["affinity"]) if spec.get("affinity") else ()),
         *_spread_fields(spec.get("topologySpreadConstraints")),
     ]
     return tuple(dict.fromkeys(found))

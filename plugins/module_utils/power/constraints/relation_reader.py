@@ -167,13 +167,15 @@ class RelationReader:
         come in the order of their own work, and pods of all namespaces in the order of the work of
         their namespace until then, so that no tenant uses up the budget of the others.
         """
+        if not self._sets:
+            return
         accepted = {
             index: _rules_in(rules[0])
             for index, rules in enumerate(self._rules)
             if not isinstance(rules, Finding) and not rules[1]
         }
         work = [1] * len(self._sets)
-        facts = {pod_facts(pod): None for pod in self._waiting} if self._sets else {}
+        facts = {pod_facts(pod): None for pod in self._waiting}
         for each in facts:
             for number in self.sets_of(each):
                 work[number] += 1

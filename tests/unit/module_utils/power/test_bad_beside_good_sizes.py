@@ -139,6 +139,9 @@ PARTS: dict[str, t.Callable[[int], Json]] = {
         REQUIRED,
         [{**term(0), "namespaces": [f"ns{each}" for each in range(number)]}],
     ),
+    "overheads": lambda number: {
+        "overhead": {f"example.com/r{each}": "1" for each in range(number)}
+    },
     "preferred terms of node affinity": lambda number: node_affinity(
         PREFERRED, [{"matchExpressions": [requirement(0)]}] * number
     ),
