@@ -296,26 +296,12 @@ def given_of(
 
     Raises InvalidInput if the snapshot lacks parts that the completed parameters need.
     """
-    pods = snapshot.get("pods", [])
     if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
         raise InvalidInput(
             "rebalance: the snapshot has no pod_disruption_budgets, which say what may be moved; "
             "include them in fleet_snapshot_info"
         )
-    pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
-    waiting: list[t.Any] = []
-    there: list[t.Any] = []
-    for pod in pods:
-        if has_node(pod):
-            there.append(pod)
-        elif (
-            # An unreadable pod counts as waiting, and is found to be invalid later.
-            (scope is None or scope.has_pod(pod))
-            and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
-        ):
-            waiting.append(pod)
-        elif has_nomination(pod):
-            there.append(pod)
+    waiting, there = _divided(snapshot.get("pods", []), parameters, scope)
     return Given(
         nodes=snapshot["nodes"],
         pods=waiting,
@@ -331,6 +317,27 @@ def given_of(
         previous=previous,
         scope=scope,
     )
+
+
+def _divided(
+    pods: t.Sequence[t.Any], parameters: Parameters, scope: Scope | None
+) -> tuple[list[t.Any], list[t.Any]]:
+    """The pods to place, and the pods with a node or nominated for one."""
+    pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
+    waiting: list[t.Any] = []
+    there: list[t.Any] = []
+    for pod in pods:
+        if has_node(pod):
+            there.append(pod)
+        elif (
+            # An unreadable pod counts as waiting, and is found to be invalid later.
+            (scope is None or scope.has_pod(pod))
+            and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
+        ):
+            waiting.append(pod)
+        elif has_nomination(pod):
+            there.append(pod)
+    return waiting, there
 
 
 def _previous_placements(parameters: Parameters) -> t.Sequence[t.Any]:

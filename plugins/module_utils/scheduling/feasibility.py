@@ -67,7 +67,11 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
         return NOT_READY
     if not is_selected(constraints, node):
         return "node(s) didn't match Pod's node affinity/selector"
-    if any(in_each_others_way(port, taken) for port in constraints.ports for taken in node.ports):
+    if any(
+        in_each_others_way(port, taken)
+        for port in constraints.ports
+        for taken in node.ports_by_number.get(port[:2], ())
+    ):
         return PORTS_TAKEN
     if constraints.device_nodes is not None and node.name not in constraints.device_nodes:
         return CLAIM_ELSEWHERE

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
@@ -353,6 +354,14 @@ class Node:
     eligible: bool = True
     attachable: Attachable | None = None
     promised: tuple[Promise, ...] = ()
+
+    @cached_property
+    def ports_by_number(self) -> dict[tuple[str, int], list[HostPort]]:
+        """The host ports by protocol and number, because a node may have very many."""
+        found: dict[tuple[str, int], list[HostPort]] = {}
+        for port in self.ports:
+            found.setdefault(port[:2], []).append(port)
+        return found
 
     def seen_by(self, priority: int) -> Node:
         """The node as pods of a priority find it, beside the pods that are nominated for it."""

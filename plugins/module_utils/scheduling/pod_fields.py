@@ -149,6 +149,7 @@ MOST: t.Mapping[str, int] = {
     "volumes": 200,
 }
 
+_MATCH_KEYS = ("matchLabelKeys", "mismatchLabelKeys")
 # Parts of MOST that are one list or mapping of the PodSpec.
 _LISTS = {
     "labels of the node selector": "nodeSelector",
@@ -226,18 +227,9 @@ def _numbers_of_rules(spec: Object) -> dict[str, int]:
         *node_terms,
         *(_part(each, "preference") for each in preferred_nodes),
     ]
-    requirements = [
-        requirement
-        for selector in selectors
-        for part in ("matchExpressions", "matchFields")
-        for requirement in _mappings(selector.get(part))
-    ]
-    labels = [len(_part(selector, "matchLabels")) for selector in selectors]
-    keys = [
-        _length(each.get(part))
-        for each in selecting
-        for part in ("matchLabelKeys", "mismatchLabelKeys")
-    ]
+    keys = [_length(each.get(part)) for each in selecting for part in _MATCH_KEYS]
+    values = [number for selector in selectors for number in _values(selector)]
+    labels = sum(len(_part(selector, "matchLabels")) for selector in selectors)
     return {
         "listed namespaces of pod affinity": sum(_length(each.get("namespaces")) for each in terms),
         "preferred terms of node affinity": len(preferred_nodes),
@@ -245,10 +237,17 @@ def _numbers_of_rules(spec: Object) -> dict[str, int]:
         "required terms of node affinity": len(node_terms),
         "required terms of pod affinity": len(near_terms),
         "required terms of pod anti-affinity": len(away_terms),
-        "requirements of selectors": len(requirements) + sum(labels) + sum(keys),
+        "requirements of selectors": len(values) + labels + sum(keys),
         "topology spread constraints": len(spreads),
-        "values of requirements": sum(_length(each.get("values")) for each in requirements),
+        "values of requirements": sum(values),
     }
+
+
+def _values(selector: Object) -> t.Iterator[int]:
+    """The number of values of each requirement."""
+    for part in ("matchExpressions", "matchFields"):
+        for requirement in _mappings(selector.get(part)):
+            yield _length(requirement.get("values"))
 
 
 def _part(holder: Object, name: str) -> Object:

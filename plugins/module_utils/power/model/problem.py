@@ -135,11 +135,7 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
     shapes = [group.shape for group in groups]
     preferred = preferred_pod_terms(instance, shapes, count, allowed)
     relations = build_relations(instance, shapes, count, allowed, preferred, unread, is_over)
-    for index, total in enumerate(_sums(relations)):
-        names.append(f"contents {index}")
-        needed = [total.needed.get(group, 0) for group in range(len(groups))]
-        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
-        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
+    names, request, free = _with_contents(relations, names, request, free)
     limit = _limits(numpy, request, free, count, allowed)
     limit[list(unread)] = 0
     limit = _related_limits(numpy, instance, groups, relations, limit)
@@ -268,6 +264,18 @@ def _limits(
         fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
         limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
     return t.cast("Integers", limit)
+
+
+def _with_contents(
+    relations: Relations | None, names: list[str], request: Integers, free: Integers
+) -> tuple[list[str], Integers, Integers]:
+    """The resources, and the additive part of the nodes' contents."""
+    sums = _sums(relations)
+    for total in sums:
+        needed = [total.needed.get(group, 0) for group in range(len(request))]
+        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
+        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
+    return [*names, *(f"contents {index}" for index in range(len(sums)))], request, free
 
 
 def _sums(relations: Relations | None) -> list[Sum]:

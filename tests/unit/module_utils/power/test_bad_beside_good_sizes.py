@@ -339,6 +339,29 @@ def test_hostile_pods_take_at_most_the_time_of_the_others(what: str) -> None:
     assert seconds([*bad, *good_pods()]) <= 3 * seconds(good_pods()) + 0.5
 
 
+def test_a_node_of_too_many_taints_is_not_used() -> None:
+    given = [node(number) for number in range(NODES)]
+    taint = {"value": "x", "effect": "PreferNoSchedule"}
+    given[1]["taints"] = [{"key": f"k{number}", **taint} for number in range(501)]
+    result = place({"nodes": given, "pods": good_pods(), "strategy": "greedy"})
+    [finding] = result["findings"]
+    assert (finding["name"], finding["field"]) == ("n1", "taints")
+    assert len(result["placements"]) == len(good_pods())
+    assert "n1" not in nodes_of(result).values()
+
+
+def test_very_many_host_ports_of_running_pods_are_taken_and_cost_little() -> None:
+    ports = [{"containerPort": 1, "hostPort": number + 1} for number in range(5000)]
+    there = []
+    for number in range(NODES - 1):
+        taken = pod(f"many-{number}", "evil", "many", nodeName=f"n{number}")
+        taken["spec"]["containers"][0]["ports"] = ports
+        there.append({**taken, "status": {"phase": "Running"}})
+    waiting = pod("app-port", "team0", "port")
+    waiting["spec"]["containers"][0]["ports"] = [{"containerPort": 1, "hostPort": 4000}]
+    assert nodes_of(result_of([waiting], there)) == {"app-port": f"n{NODES - 1}"}
+
+
 def test_the_wall_clock_ends_the_reading_of_rules() -> None:
     """Pods without rules have their nodes; the others say why they wait."""
     result = result_of(good_pods(), strategy="optimal", time_limit=1e-6)
