@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -70,8 +71,9 @@ TOO_MUCH_WORK = "too many rules about other pods"
 OUT_OF_TIME = "rules about other pods that time_limit left unread"
 
 # The work of rules that is never too much, for each waiting pod and for all together.
-_BUDGET_PER_POD = 8
-_LEAST_BUDGET = 300
+_BUDGET_PER_POD, _LEAST_BUDGET = 8, 300
+# The part of it that may be about pods of other namespaces.
+_BUDGET_ABROAD, _LEAST_BUDGET_ABROAD = 2, 100
 
 # What a pod demands, and paths of its fields that cannot be understood here.
 Rules = tuple[PodRelations, tuple[str, ...]]
@@ -163,9 +165,10 @@ class RelationReader:
     def _keep_to_the_budget(self) -> None:
         """Refuse the pods whose rules are too much work beside those of the other pods.
 
-        The work of a rule is the number of different pods that it is about. Pods of each namespace
-        come in the order of their own work, and pods of all namespaces in the order of the work of
-        their namespace until then, so that no tenant uses up the budget of the others.
+        The work of a rule is the number of different pods that it is about; less of it may be about
+        other namespaces than the pod's own. Pods of each namespace come in the order of their own
+        work, and pods of all namespaces in the order of the work of their namespace until then, so
+        that no tenant uses up the budget of the others.
         """
         if not self._sets:
             return
@@ -174,32 +177,44 @@ class RelationReader:
             for index, rules in enumerate(self._rules)
             if not isinstance(rules, Finding) and not rules[1]
         }
-        work = [1] * len(self._sets)
-        facts = {pod_facts(pod): None for pod in self._waiting}
-        for each in facts:
-            for number in self.sets_of(each):
-                work[number] += 1
-        left, kept = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET, set[_Rule]()
-
-        def work_of(rules: t.Iterable[_Rule]) -> int:
-            return sum(work[peers] for peers, _kind in rules)
-
-        needed = {index: work_of(rules) for index, rules in accepted.items() if rules}
+        facts = frozenset(pod_facts(pod) for pod in self._waiting)
+        members = self._members_by_namespace(facts)
+        work = [1 + sum(each.values()) for each in members]
+        needed = {
+            index: sum(work[peers] for peers, _kind in rules)
+            for index, rules in accepted.items()
+            if rules
+        }
+        left = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET
+        left_abroad = _BUDGET_ABROAD * len(facts) + _LEAST_BUDGET_ABROAD
+        kept: set[_Rule] = set()
         for index in self._by_turns(needed):
-            added = work_of(accepted[index] - kept)
-            if added <= left:
-                left, kept = left - added, kept | accepted[index]
+            own, _name = identity(self._waiting[index])
+            new = [peers for peers, _kind in accepted[index] - kept]
+            total = sum(work[peers] for peers in new)
+            abroad = total - len(new) - sum(members[peers][own] for peers in new)
+            if total <= left and abroad <= left_abroad:
+                left, left_abroad = left - total, left_abroad - abroad
+                kept |= accepted[index]
             else:
                 self._rules[index] = gang_of(self._waiting[index]), (TOO_MUCH_WORK,)
         used = {peers for peers, _kind in kept}
         self._members = {key: sets & used for key, sets in self._members.items()}
+
+    def _members_by_namespace(self, facts: t.Iterable[PodFacts]) -> list[Counter[str]]:
+        """The number of different waiting pods of each set by namespace."""
+        members: list[Counter[str]] = [Counter() for _set in self._sets]
+        for each in facts:
+            for number in self.sets_of(each):
+                members[number][each.namespace] += 1
+        return members
 
     def _by_turns(self, needed: t.Mapping[int, int]) -> list[int]:
         """Indices of pods, those first whose namespace needs the least until then."""
         until: dict[str, int] = {}
         turns = []
         for index in sorted(needed, key=lambda index: needed[index]):
-            namespace = self._waiting[index]["metadata"].get("namespace") or ""
+            namespace, _name = identity(self._waiting[index])
             until[namespace] = until.get(namespace, 0) + needed[index]
             turns.append((until[namespace], index))
         return [index for _until, index in sorted(turns)]
