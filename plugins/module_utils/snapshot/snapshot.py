@@ -115,7 +115,7 @@ def trim_pod(pod: Object) -> Object:
     }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
-        kept = {**_kept(status, "phase", "conditions"), **_resizing(pod)}
+        kept = {**_resizing(pod), **_kept(status, "phase", "conditions", "nominatedNodeName")}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified(
@@ -136,24 +136,34 @@ def trim_pod(pod: Object) -> Object:
 
 
 def _resizing(pod: Object) -> Object:
-    """Resources that the kubelet allocated and actuated, if they differ from the spec."""
+    """Resources that the kubelet allocated and actuated, if they differ from the spec.
+
+    With a resize that is not done, all of them and its condition.
+    """
     spec, status = pod.get("spec", {}), pod.get("status", {})
-    kept: Object = {}
+    pending = [
+        _kept(one, "type", "status", "reason")
+        for one in status.get("conditions") or []
+        if one.get("type") == "PodResizePending"
+    ]
+    kept: Object = {"conditions": pending} if pending else {}
     for part in ("containers", "initContainers"):
         asked = {str(one.get("name")): one.get("resources") for one in spec.get(part) or []}
         name = f"{part[:-1]}Statuses"
         found = [
             {**_kept(one, "name"), **told}
             for one in status.get(name) or []
-            if (told := _told_apart(one, asked.get(str(one.get("name")))))
+            if (told := _told_apart(one, None if pending else asked.get(str(one.get("name")))))
         ]
         kept.update({name: found} if found else {})
     # Without pod-level requests these are the sums over the containers.
-    return {**kept, **(_told_apart(status, spec["resources"]) if spec.get("resources") else {})}
+    if not (spec.get("resources") or pending):
+        return kept
+    return {**kept, **_told_apart(status, None if pending else spec["resources"])}
 
 
 def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
-    """Requests in the status of a container or pod that differ from its spec."""
+    """Requests in the status of a container or pod that differ from those in its spec."""
     wanted = (asked or {}).get("requests") or {}
     allocated = told.get("allocatedResources")
     in_force = (told.get("resources") or {}).get("requests")
