@@ -84,8 +84,8 @@ def _control_groups() -> Iterator[Path]:
 async def _forward_until_input_ends(api_port: int) -> None:
     """Serve the API server at the port that pods expect: https://kubernetes.default.svc has 443."""
     loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-    loop.add_reader(sys.stdin.fileno(), lambda: ended.done() or ended.set_result(None))
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ended.set)
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ async def _forward_until_input_ends(api_port: int) -> None:
 
     async with await asyncio.start_server(forward, "127.0.0.1", HTTPS_PORT):
         print("ready", flush=True)
-        await ended
+        await ended.wait()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

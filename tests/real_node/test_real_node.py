@@ -122,11 +122,9 @@ class Cluster:
         def is_ready() -> bool:
             found = self.kube.get(place)
             status = found.get("status", {})
-            return (
-                status.get("observedGeneration") == found["metadata"]["generation"]
-                and status.get("updatedReplicas") == status.get("readyReplicas") == 1
-                and status.get("replicas") == 1
-            )
+            counts = [status.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")]
+            generations = status.get("observedGeneration"), found["metadata"]["generation"]
+            return counts == [1, 1, 1] and len({*generations}) == 1
 
         self._wait(is_ready, f"{deployment} to be Ready")
 
@@ -165,10 +163,8 @@ class Cluster:
 
         def runs() -> bool:
             found = self.kube.get(f"{WORK}/{name}")
-            return (
-                found["spec"].get("nodeName") == NAME
-                and found.get("status", {}).get("phase") == "Running"
-            )
+            place = found["spec"].get("nodeName"), found.get("status", {}).get("phase")
+            return place == (NAME, "Running")
 
         self._wait(runs, f"pod {name} to run")
         return time.monotonic() - start
