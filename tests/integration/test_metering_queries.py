@@ -68,11 +68,12 @@ def of_pods(names: tuple[str, str, str], *, with_uid: bool) -> Expected:
     return found
 
 
-def of_nodes(name: str) -> Expected:
+def of_nodes(name: str, *zones: str) -> Expected:
     return dict(
-        labelled(node.zones()[zone], zone=zone, **{name: node.name})
+        labelled(watts, zone=zone, **{name: node.name})
         for node in NODES
-        for zone in ("package", "dram")
+        for zone, watts in node.zones().items()
+        if not zones or zone in zones
     )
 
 
@@ -151,7 +152,7 @@ def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
         series.update(scraped(early, late))
     names = ("instance", "container_namespace", "pod_name")
     expected = {
-        QUERIES.old_nodes: of_nodes("instance"),
+        QUERIES.old_nodes: of_nodes("instance", "package", "dram"),
         QUERIES.old_pods: of_pods(names, with_uid=False),
         # Two zones of two containers.
         QUERIES.old_energy: of_energy(names, 12.0, with_uid=False),

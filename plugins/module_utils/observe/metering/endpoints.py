@@ -42,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering imp
     kepler,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
-    ZONES,
     Amounts,
     PodName,
 )
@@ -293,10 +292,21 @@ class _Reader:
             if isinstance(name, PodName):
                 amounts.pods.pop(name, None)
             else:
-                amounts.node.pop(name, None)
+                amounts.node.clear()
+        for node in [*self.found.nodes]:
+            self._check(node)
         for node, name in self.cores_twice:
             self.found.nodes[node].cores.pop(name, None)
         return self.found
+
+    def _check(self, node: str) -> None:
+        """Keep a node with watts of its packages."""
+        try:
+            self.found.nodes[node] = kepler.checked(self.found.nodes[node])
+        except TargetFailure as failure:
+            del self.found.nodes[node]
+            self.found.joules.pop(node, None)
+            self._fail(node, failure)
 
     def _each(
         self, series: Object, is_old: bool, put: t.Callable[[str, Labels, str, float], None]
@@ -305,8 +315,6 @@ class _Reader:
         if is_old:
             labels = _in_new_words(labels)
         node, zone = labels.get("node_name", ""), labels.get("zone", "")
-        if zone not in ZONES:
-            return
         try:
             put(node, labels, zone, kepler.plausible(_value(series)))
         except TargetFailure as failure:

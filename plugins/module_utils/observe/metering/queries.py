@@ -16,7 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import sh
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import kepler
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_ZONES = 'zone=~"package|dram"'
+_ZONES = f'zone=~"{kepler.ADDED_ZONES}"'
 DAY_SECONDS = 86_400.0
 # Steps of a period; more steps would cost Prometheus more than they improve the answer.
 _STEPS = 96
@@ -52,7 +52,7 @@ def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) 
     return Queries(
         nodes=(
             "sum by (node_name,zone) (max by (node_name,zone,path) "
-            f"({kepler.NODE_WATTS}{{{_ZONES}{given}}}))"
+            f'({kepler.NODE_WATTS}{{zone!=""{given}}}))'
         ),
         pods=f'max by ({pod}) ({kepler.POD_WATTS}{{state="running",{_ZONES}{given}}})',
         # For Kepler's metrics of containers; the counter has no zone.
@@ -64,7 +64,7 @@ def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) 
             f"sum by ({name}) (max by ({pod}) "
             f'(increase({kepler.POD_JOULES}{{state="running",{_ZONES}{given}}}[{window}])))'
         ),
-        covered=_covered(f'{kepler.NODE_JOULES}{{zone="package"{given}}}', period_seconds),
+        covered=_covered(f'{kepler.NODE_JOULES}{{zone=~"package.*"{given}}}', period_seconds),
         old_nodes=_old("node", "instance", "package,mode", f'mode!=""{given}'),
         old_pods=_old("container", old_name, "container_id", of_old_pods),
         old_energy=(

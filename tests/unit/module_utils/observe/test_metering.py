@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import datetime
 import random
 import typing as t
@@ -150,6 +151,70 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
     assert one.pods == other.pods
     assert one.nodes == other.nodes
     assert package_watts(one) == ALL
+
+
+DIES = tuple(f"package-{socket}-die-{die}" for socket in (0, 1) for die in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("packages", "drams"),
+    [
+        (DIES, ("dram",)),
+        (DIES, ("dram-0", "dram-1")),
+        (("package-0", "package-1"), ("dram",)),
+        (("package-0-die-0", "package-1"), ("dram-0-die-0", "dram-0-die-1")),
+        (("package",), ()),
+    ],
+)
+def test_zones_of_sockets_and_dies_are_added_up_from_both_sources(
+    packages: tuple[str, ...], drams: tuple[str, ...]
+) -> None:
+    node = dataclasses.replace(N1, packages=packages, drams=drams)
+    with exporter(node) as own, prometheus(node) as server:
+        asked: list[Json] = [
+            {"source": "kepler", "targets": [{"name": "n1", "endpoint": own.url}]},
+            {"source": "prometheus", "url": server.url},
+        ]
+        for options in asked:
+            found = metered(cluster(node), **options)
+            memory = {"dram": 10.0} if drams else {}
+            assert found.nodes == {"n1": {"package": 100.0, **memory}}
+            assert package_watts(found) == {"web-1": 30.0, "pg-0": 10.0}
+            assert found.errors == []
+
+
+# Zones beside core and psys, and the beginning of the error.
+NO_PACKAGE: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
+    ((), (), "its metrics have no zone package, only 'core', 'psys'; parts of a processor and"),
+    ((), ("dram",), "only 'core', 'dram', 'psys'; parts of"),
+    (("vdd_cpu_cv",), (), "only 'core', 'psys', 'vdd_cpu_cv'; "),
+    (("cpu_power", "io_power"), ("power_meter_power1",), "'core', 'cpu_power', 'io_power', 'powe"),
+    (("a", "b", "c", "d"), (), "only 'a', 'b', 'c', 'core' and 2 more; "),
+    (("package-x",), (), "only 'core', 'package-x', 'psys';"),
+    (("package-0-die",), (), "only 'core', 'package-0-die', 'psys';"),
+    (("mypackage-0", "package_0"), (), "only 'core', 'mypackage-0', 'package_0', 'psys';"),
+    (("package", "package-0-die-0"), (), "the zones package and package-0-die-0, which overlap"),
+    (("package-1", "package-1-die-1"), (), "the zones package-1 and package-1-die-1, which over"),
+]
+
+
+@pytest.mark.parametrize(("packages", "drams", "error"), NO_PACKAGE)
+def test_other_zones_without_a_package_are_an_error_that_names_them(
+    packages: tuple[str, ...], drams: tuple[str, ...], error: str
+) -> None:
+    node = dataclasses.replace(N1, packages=packages, drams=drams)
+    with exporter(node) as own, prometheus(node, N2) as server, exporter(N2) as other:
+        targets = [{"name": "n1", "endpoint": own.url}, {"name": "n2", "endpoint": other.url}]
+        asked: list[Json] = [
+            {"source": "kepler", "targets": targets},
+            {"source": "prometheus", "url": server.url},
+        ]
+        for options in asked:
+            found = metered(cluster(node, N2), **options)
+            [told] = found.errors
+            assert told.name == "n1" and error in told.detail
+            assert found.nodes.keys() == {"n2"} and package_watts(found) == {"web-2": 12.0}
+            assert all(one.namespace == "shop" for part in found.energy for one in part.joules)
 
 
 def test_nodes_with_names_of_another_kind_are_told_to_be_so() -> None:
