@@ -105,7 +105,7 @@ class Meter:
                 for number, (zone, energy) in enumerate(energies.items())
             ]
             yield from self._energy(f"kepler_node_cpu_{name}", rows)
-        yield self._family("kepler_node_cpu_usage_ratio", "gauge", [({}, self.usage)])
+        yield self._measured("kepler_node_cpu_usage_ratio", "gauge", [({}, self.usage)])
 
     def _of_pods(self) -> Iterable[str]:
         containers: list[tuple[Labels, _Energy]] = []
@@ -117,9 +117,10 @@ class Meter:
         yield from self._energy("kepler_container_cpu_", containers)
         yield from self._energy("kepler_pod_cpu_", pods)
         seconds = [(_container(pod), self.cpu_seconds[pod]) for pod in self.pods]
-        yield self._family("kepler_container_cpu_seconds_total", "counter", seconds)
+        yield self._measured("kepler_container_cpu_seconds_total", "counter", seconds)
 
     def _facts(self) -> Iterable[str]:
+        """Facts, which do not name the node."""
         kind = SERVER_TYPES[self.machine.server_type]
         processors = [
             (
@@ -134,7 +135,7 @@ class Meter:
             )
             for number in range(kind.sockets)
         ]
-        yield self._family("kepler_node_cpu_info", "gauge", processors)
+        yield _family("kepler_node_cpu_info", "gauge", processors)
         build = {
             "arch": kind.architecture,
             "branch": "main",
@@ -142,21 +143,25 @@ class Meter:
             "version": VERSION,
             "goversion": "go1.24",
         }
-        yield self._family("kepler_build_info", "gauge", [(build, 1.0)])
+        yield _family("kepler_build_info", "gauge", [(build, 1.0)])
 
     def _energy(self, prefix: str, rows: Sequence[tuple[Labels, _Energy]]) -> Iterable[str]:
         joules = [(labels, energy.joules) for labels, energy in rows]
-        yield self._family(f"{prefix}joules_total", "counter", joules)
+        yield self._measured(f"{prefix}joules_total", "counter", joules)
         watts = [(labels, energy.watts) for labels, energy in rows]
-        yield self._family(f"{prefix}watts", "gauge", watts)
+        yield self._measured(f"{prefix}watts", "gauge", watts)
 
-    def _family(self, name: str, kind: str, rows: Sequence[Row]) -> str:
-        lines = [f"# TYPE {name} {kind}"] if rows else []
-        for labels, value in rows:
-            given = {**labels, "node_name": self.machine.name}
-            text = ",".join(f'{label}="{content}"' for label, content in sorted(given.items()))
-            lines.append(f"{name}{{{text}}} {value!r}")
-        return "".join(f"{line}\n" for line in lines)
+    def _measured(self, name: str, kind: str, rows: Sequence[Row]) -> str:
+        node = {"node_name": self.machine.name}
+        return _family(name, kind, [({**labels, **node}, value) for labels, value in rows])
+
+
+def _family(name: str, kind: str, rows: Sequence[Row]) -> str:
+    lines = [f"# TYPE {name} {kind}"] if rows else []
+    for labels, value in rows:
+        text = ",".join(f'{label}="{content}"' for label, content in sorted(labels.items()))
+        lines.append(f"{name}{{{text}}} {value!r}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _container(pod: BoundPod) -> Labels:

@@ -140,7 +140,8 @@ options:
             default: 500ms
           metric_levels:
             description:
-              - Objects with metrics of their own.
+              - Objects with metrics of their own; V(node), V(container), V(vm), and in scope
+                V(cluster) V(pod) by default.
             type: list
             elements: str
             choices:
@@ -149,11 +150,6 @@ options:
               - container
               - vm
               - pod
-            default:
-              - node
-              - container
-              - pod
-              - vm
           log_level:
             description:
               - Lowest level of the collectors' log messages.

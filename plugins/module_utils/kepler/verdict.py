@@ -74,11 +74,26 @@ class KeplerVersion:
         return self.numbers < _REWRITE
 
     @property
+    def reads_hwmon(self) -> bool:
+        """Whether its configuration can select hwmon sensors as the CPU meter."""
+        return self.numbers >= _HWMON
+
+    @property
+    def polls_kubelet(self) -> bool:
+        """Whether it can read pods from the kubelet; earlier versions ignore the setting."""
+        return self.numbers >= _HWMON
+
+    @property
+    def is_newer_than_known(self) -> bool:
+        """Whether the collection was written before it."""
+        return self.numbers > NEWEST.numbers
+
+    @property
     def sensor_types(self) -> tuple[str, ...]:
         """Types of hwmon sensors that meter; of each chip it reads those of the first type."""
         if self.uses_ebpf:
             return ("power",)
-        if self.numbers < _HWMON:
+        if not self.reads_hwmon:
             return ()
         with_energy = ("energy",) if self.numbers > _HWMON else ()
         return (*with_energy, "power", "voltage_current")
@@ -90,6 +105,7 @@ class KeplerVersion:
 
 
 LATEST = KeplerVersion((9999, 0, 0))
+NEWEST = KeplerVersion(_HWMON)
 
 
 @dataclass(frozen=True)

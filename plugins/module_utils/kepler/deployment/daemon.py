@@ -98,6 +98,7 @@ def _container(system: System, group: Group) -> Object:
         "command": ["/usr/bin/kepler"],
         "args": [
             f"--config.file={configuration.FOLDER}/config.yaml",
+            *(["--kube.enable"] if system.is_cluster_wide else []),
             "--kube.node-name=$(NODE_NAME)",
         ],
         "securityContext": {
@@ -111,8 +112,13 @@ def _container(system: System, group: Group) -> Object:
             # The profiles of container runtimes forbid reading /proc of outer processes.
             "appArmorProfile": {"type": "Unconfined"},
         },
-        "livenessProbe": {**_probe(system, "/"), "initialDelaySeconds": 10, "periodSeconds": 60},
-        "readinessProbe": {**_probe(system, "/"), "periodSeconds": 10},
+        # Kepler answers / while its metrics fail.
+        "livenessProbe": {
+            **_probe(system, "/metrics"),
+            "initialDelaySeconds": 10,
+            "periodSeconds": 60,
+        },
+        "readinessProbe": {**_probe(system, "/metrics"), "periodSeconds": 10},
         "volumeMounts": mounts,
     }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
@@ -21,7 +22,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+    in_words_of_manifest,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
+    NEWEST,
+    KeplerVersion,
+)
 
 Object = t.Mapping[str, t.Any]
 
@@ -33,7 +40,11 @@ _LARGEST_PORT = 65_535
 _MOST_POOLS = 32
 _LARGEST_COUNT = 1_000_000
 
-_ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
+# Names in Kubernetes, and names of the same in Linux.
+_ARCHITECTURES = (
+    *("amd64", "arm64", "s390x", "ppc64le", "riscv64", "loong64", "arm", "386", "mips64le"),
+)
+_OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64", "armv8": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,10 @@ class ModelPart:
 
 @dataclass(frozen=True)
 class System:
-    """A KeplerSystem with a valid spec. ``rest`` is the pool without a name."""
+    """A KeplerSystem with a valid spec. ``rest`` is the pool without a name.
+
+    ``remarks`` are sentences on settings that are valid, but probably not meant.
+    """
 
     namespace: str
     name: str
@@ -100,6 +114,7 @@ class System:
     redfish_secret: str
     fake_cpu_meter: bool
     scrape_namespaces: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     def image_for(self, architecture: str) -> str:
         """The image of the collector on nodes of this architecture."""
@@ -133,7 +148,9 @@ def read_system(namespace: str, name: str, given: Object) -> System:
     _check_security(security, version)
     _check_redfish(redfish, version)
     image = spec["image"]
-    rest = _collector(collector, version, "collector")
+    is_cluster_wide = fields.choice(spec, "scope", SYSTEM.options, "") == "cluster"
+    rest = _collector(collector, version, is_cluster_wide, "collector")
+    pools = tuple(_pools(spec, version, is_cluster_wide))
     return System(
         namespace=namespace,
         name=name,
@@ -144,12 +161,12 @@ def read_system(namespace: str, name: str, given: Object) -> System:
             image, "pull_policy", SYSTEM.options["image"]["options"], "image"
         ),
         pull_secrets=tuple(fields.names(image["pull_secrets"], "image.pull_secrets")),
-        is_cluster_wide=fields.choice(spec, "scope", SYSTEM.options, "") == "cluster",
+        is_cluster_wide=is_cluster_wide,
         port=_port(collector["port"], version),
-        pod_informer=fields.choice(collector, "pod_informer", _COLLECTOR, "collector"),
+        pod_informer=_pod_informer(collector, version),
         node_selector=fields.labels(collector["node_selector"], "collector.node_selector"),
         rest=rest,
-        pools=tuple(_pools(spec, version)),
+        pools=pools,
         estimator=_model_part(spec["estimator"], version, "estimator"),
         model_server=_model_part(spec["model_server"], version, "model_server"),
         security_mode=security["mode"],
@@ -162,7 +179,14 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         else "",
         fake_cpu_meter=redfish["enabled"] and redfish["fake_cpu_meter"],
         scrape_namespaces=tuple(fields.names(spec["scrape_namespaces"], "scrape_namespaces")),
+        remarks=tuple(_remarks(spec, version, is_cluster_wide)),
     )
+
+
+def in_words_of_resource(system: System) -> System:
+    """The system with remarks that name the fields of a KeplerSystem instead of options."""
+    worded = in_words_of_manifest(SYSTEM)
+    return dataclasses.replace(system, remarks=tuple(map(worded, system.remarks)))
 
 
 _COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
@@ -204,14 +228,71 @@ def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for index, item in enumerate(given["by_architecture"]):
         where, architecture = f"image.by_architecture[{index}]", item["architecture"]
-        if not isinstance(architecture, str) or not _ARCHITECTURE.fullmatch(architecture):
-            problem = f"{shown(architecture)} is not an architecture such as arm64"
-            raise InvalidField(f"{where}.architecture", problem)
+        if architecture not in _ARCHITECTURES:
+            own_name = _OTHER_NAMES.get(architecture, "")
+            problem = f"write {own_name}" if own_name else f"give one of {_listed(_ARCHITECTURES)}"
+            raise InvalidField(
+                f"{where}.architecture",
+                f"{shown(architecture)} is not an architecture in Kubernetes; {problem}",
+            )
         if architecture in seen:
             raise InvalidField(f"{where}.architecture", f"{architecture} is given twice")
         seen.add(architecture)
         own = {name: item[name] or given[name] for name in ("repository", "tag")}
         yield architecture, _image(own, version, where)
+
+
+def _pod_informer(given: Object, version: KeplerVersion) -> str:
+    found = fields.choice(given, "pod_informer", _COLLECTOR, "collector")
+    if found == "kubelet" and not version.polls_kubelet:
+        raise InvalidField(
+            "collector.pod_informer",
+            f"Kepler {version} reads pods only from the API server; set apiserver, or use 0.11.4",
+        )
+    return found
+
+
+def _remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[str]:
+    if version.is_newer_than_known:
+        yield (
+            f"version: {version} is newer than {NEWEST}, the newest release that this collection "
+            "knows; Kepler ignores keys that it has renamed since"
+        )
+    image = spec["image"]
+    tags = [("image", image["tag"])]
+    tags += [
+        (f"image.by_architecture[{index}]", item["tag"])
+        for index, item in enumerate(image["by_architecture"])
+    ]
+    for where, tag in tags:
+        if tag and not tag.startswith("sha256:") and not _is_of(tag, version):
+            yield (
+                f"{where}.tag: {shown(tag)} is not the tag of Kepler {version}, for which the "
+                "configuration is written; another program may ignore parts of it"
+            )
+    if not is_cluster_wide and not version.uses_ebpf:
+        collectors = [("collector", spec["collector"])]
+        collectors += [
+            (f"pools[{index}].collector", item["collector"])
+            for index, item in enumerate(spec["pools"])
+        ]
+        for where, collector in collectors:
+            if "pod" in (collector["metric_levels"] or ()):
+                yield (
+                    f"{where}.metric_levels: pod has no effect in scope minimum, where Kepler "
+                    "knows no pods; set scope cluster, or remove it"
+                )
+
+
+def _is_of(tag: str, version: KeplerVersion) -> bool:
+    try:
+        return KeplerVersion.parse(tag) == version
+    except InvalidInput:
+        return False
+
+
+def _listed(words: t.Iterable[str]) -> str:
+    return ", ".join(words)
 
 
 def _port(given: t.Any, version: KeplerVersion) -> int:
@@ -220,18 +301,23 @@ def _port(given: t.Any, version: KeplerVersion) -> int:
     return whole_number(given, "collector.port", 1024, _LARGEST_PORT)
 
 
-def _collector(given: Object, version: KeplerVersion, where: str) -> Collector:
+def _collector(
+    given: Object, version: KeplerVersion, is_cluster_wide: bool, where: str
+) -> Collector:
     meter = fields.choice(given, "meter", _COLLECTOR, where)
     if meter == "hwmon" and not version.reads_hwmon:
         problem = f"Kepler {version} cannot be configured to read hwmon; 0.11.4 and later can"
         raise InvalidField(f"{where}.meter", problem)
-    fields.duration(given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS)
-    fields.duration(given["staleness"], f"{where}.staleness")
+    levels = given["metric_levels"]
+    if levels is None:
+        levels = ["node", "container", "vm", *(["pod"] if is_cluster_wide else [])]
     return Collector(
         meter=meter,
-        sample_rate=given["sample_rate"],
-        staleness=given["staleness"],
-        metric_levels=_levels(given["metric_levels"], f"{where}.metric_levels"),
+        sample_rate=fields.duration(
+            given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS
+        ),
+        staleness=fields.duration(given["staleness"], f"{where}.staleness"),
+        metric_levels=_levels(levels, f"{where}.metric_levels"),
         log_level=fields.choice(given, "log_level", _COLLECTOR, where),
         max_terminated=whole_number(
             given["max_terminated"], f"{where}.max_terminated", -1, _LARGEST_COUNT
@@ -271,7 +357,7 @@ def _additional(given: t.Any, where: str) -> Object:
     return mapping(document, where)
 
 
-def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
+def _pools(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[Pool]:
     given = mappings(spec["pools"], "pools")
     if len(given) > _MOST_POOLS:
         raise InvalidField("pools", f"there are {len(given)}; the limit is {_MOST_POOLS}")
@@ -292,7 +378,8 @@ def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
         seen[name] = selector
         own = {key: value for key, value in item["collector"].items() if value is not None}
         settings = {**spec["collector"], **own}
-        yield Pool(name, selector, _collector(settings, version, f"{where}.collector"))
+        collector = _collector(settings, version, is_cluster_wide, f"{where}.collector")
+        yield Pool(name, selector, collector)
 
 
 def _model_part(given: Object, version: KeplerVersion, where: str) -> ModelPart:

@@ -41,10 +41,10 @@ _MOST_MICROJOULES = 2**63
 # Voltages and currents that Kepler pairs on known chips, by number. Other chips, and those of these
 # that have no such pair, pair equal numbers.
 _PAIRS: dict[str, dict[int, int]] = {
-    **dict.fromkeys(("ina209", "ina219", "ina226", "ina233", "ina238", "ina260"), {1: 1}),
-    **dict.fromkeys(("ltc2945", "ltc4260", "ltc4261", "ltc4282"), {1: 1}),
-    **dict.fromkeys(("adm1275", "adm1276", "adm1278", "adm1293", "mp2975"), {1: 1}),
-    **dict.fromkeys(("max20730", "max20751"), {2: 1}),
+    **{key: {1: 1} for key in ("ina209", "ina219", "ina226", "ina233", "ina238", "ina260")},
+    **{key: {1: 1} for key in ("ltc2945", "ltc4260", "ltc4261", "ltc4282")},
+    **{key: {1: 1} for key in ("adm1275", "adm1276", "adm1278", "adm1293", "mp2975")},
+    **{key: {2: 1} for key in ("max20730", "max20751")},
     "ltc2947": {0: 1},
     "ltc2992": {0: 1, 2: 2},
     "ina3221": {number: number for number in range(1, 4)},
