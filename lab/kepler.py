@@ -5,7 +5,7 @@
 
     GET /metrics       at the address of the machine's BMC
 
-Names, labels and arithmetic are those of Kepler 0.10 and later with RAPL. The joules follow the
+Names, labels and arithmetic are those of Kepler with RAPL, as of August 2026 after 0.11.4. The joules follow the
 physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
 as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that. If
 there is a program `kepler`, a real one also runs for the first machine.
@@ -40,7 +40,8 @@ PORT, PROGRAM_PORT = "kepler", "kepler-program"
 SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
 SAMPLE_SECONDS = 0.5
 FEED_SECONDS = 0.05
-VERSION = "v0.11.4"
+# The CPU time of containers is newer than the release 0.11.4.
+VERSION = "main"
 
 Labels = Mapping[str, str]
 Row = tuple[Labels, float]

@@ -83,7 +83,9 @@ def test_the_simulated_keplers_export_real_families_with_their_real_labels() -> 
     pod = BoundPod("u1", machine.name, 4.0, "shop", "web")
     meter.sample(10.0, Truth(20.0, 5.0, 300.0, pod.cores), [pod])
     node = MeteredNode("n1", (Load("u1", "shop", "web-1", 3.0),))
-    for text in (meter.text(), RECORDED, node.text(), node.container_text(1.0)):
+    real = (DATA / "metrics.txt").read_text()
+    assert len(catalogue(real)) > 15
+    for text in (real, meter.text(), RECORDED, node.text(), node.container_text(1.0)):
         found = catalogue(text)
         found.pop("up")
         for name, labels in found.items():
