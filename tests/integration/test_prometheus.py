@@ -309,7 +309,8 @@ def test_the_dashboard_shows_containers_virtual_machines_and_zones_of_kepler(
         return sum(
             value
             for series, value in found.items()
-            if series.startswith(f"{family}{{") and any(f'zone="{zone}"' in series for zone in zones)
+            if series.startswith(f"{family}{{")
+            and any(f'zone="{zone}"' in series for zone in zones)
         )
 
     by_title = dict(QUERIES)

@@ -189,6 +189,8 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
     It has metrics of the last ``covered`` seconds.
     """
     series: list[tuple[Json, float]] = []
+    window = re.search(r"\[([0-9]+)s\]", query)
+    seconds = min(float(window[1]), covered) if window else covered
     if "kepler_node_cpu_joules_total" in query:
         series.append(({}, covered))
     for node in nodes:
@@ -201,7 +203,7 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
                         "pod_name": load.name,
                         "pod_namespace": load.namespace,
                     },
-                    (node.package + node.dram) * node.share(load) * covered,
+                    (node.package + node.dram) * node.share(load) * seconds,
                 )
                 for load in node.loads
             ]

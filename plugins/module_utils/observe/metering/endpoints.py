@@ -201,40 +201,38 @@ class _AskedPrometheus:
         target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
         period = self.options["energy_period_seconds"]
         wanted = queries(self.options["labels"], period)
-        work = functools.partial(_query_all, wanted, self.with_energy)
+        work = functools.partial(_query_all, wanted, period, self.with_energy)
         job = Job(target, PROMETHEUS, work, _Vectors((), ()))
         [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
         if isinstance(result, TargetError):
             return Answers(errors=[result])
-        return _Reader(redacted(self.options["url"]), period, self.nodes).read(result)
+        return _Reader(redacted(self.options["url"]), self.nodes).read(result)
 
 
 class _Vectors(t.NamedTuple):
     """Series of nodes and of pods; in old ones ``instance`` is the node.
 
-    ``covered`` has one series without labels, and ``failure`` concerns only the energy.
+    ``energy`` are joules of ``covered_seconds``, and ``failure`` concerns only these.
     """
 
     nodes: t.Sequence[Object]
     pods: t.Sequence[Object]
     cores: t.Sequence[Object] = ()
     energy: t.Sequence[Object] = ()
-    covered: t.Sequence[Object] = ()
+    covered_seconds: float = 0.0
     failure: TargetFailure | None = None
     is_old: bool = False
 
 
 async def _query_all(
-    wanted: Queries, with_energy: bool, client: Client, _target: PollTarget
+    wanted: Queries, period: float, with_energy: bool, client: Client, _target: PollTarget
 ) -> _Vectors:
     nodes, pods = await _query(client, wanted.nodes), await _query(client, wanted.pods)
     if nodes or pods:
         found = _Vectors(nodes, pods, await _query(client, wanted.cores))
-        energy, covered = wanted.energy, wanted.covered
     else:
         nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
         found = _Vectors(nodes, pods, is_old=True)
-        energy, covered = wanted.old_energy, wanted.old_covered
     if not found.nodes and not found.pods:
         raise TargetFailure(
             "no_sensor",
@@ -243,9 +241,12 @@ async def _query_all(
     if not with_energy:
         return found
     try:
-        return found._replace(
-            energy=await _query(client, energy), covered=await _query(client, covered)
-        )
+        covered = await _query(client, wanted.old_covered if found.is_old else wanted.covered)
+        seconds = min(_value(covered[0]) if covered else 0.0, period)
+        if seconds < 1:
+            return found
+        energy = await _query(client, wanted.energy(seconds, is_old=found.is_old))
+        return found._replace(energy=energy, covered_seconds=float(int(seconds)))
     except TargetFailure as failure:
         # A period of series costs more than an instant, and its failure must not affect the watts.
         return found._replace(failure=failure)
@@ -272,7 +273,6 @@ class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
 
     url: str
-    period: float
     nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
     twice: set[tuple[str, PodName | str]] = field(default_factory=set)
@@ -355,21 +355,18 @@ class _Reader:
 
     def _read_energy(self, vectors: _Vectors) -> None:
         """Joules of pods, and the covered seconds."""
-        try:
-            if vectors.failure is not None:
-                raise vectors.failure
-            covered = _value(vectors.covered[0]) if vectors.covered else 0.0
-        except TargetFailure as failure:
-            self._fail("", failure)
+        if vectors.failure is not None:
+            self._fail("", vectors.failure)
             return
-        self.found.covered_seconds = min(covered, self.period)
+        # Without two samples of any pod there is nothing that the seconds could be of.
+        self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
         for series in vectors.energy:
             labels = _labels(series)
             if vectors.is_old:
                 labels = _in_new_words(labels)
             node, name = labels.get("node_name", ""), kepler.pod_name(labels)
             try:
-                joules = kepler.plausible_joules(_value(series), self.period)
+                joules = kepler.plausible_joules(_value(series), vectors.covered_seconds)
                 # The query gives one series for each set of these labels.
                 self.found.joules.setdefault(node, {})[name] = joules
             except TargetFailure as failure:
