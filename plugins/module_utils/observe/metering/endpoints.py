@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import Budget
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import ClientCertificate
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -105,6 +106,7 @@ def _polled(
 
 
 def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters) -> PollTarget:
+    certificate, key = options["client_cert"], options["client_key"]
     return PollTarget(
         name,
         endpoint,
@@ -117,6 +119,7 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
             "ca_path": options["ca_path"],
             "tls_fingerprint": options["tls_fingerprint"],
             "server_name": options["tls_server_name"],
+            "client": ClientCertificate(certificate, key) if certificate else None,
         },
     )
 

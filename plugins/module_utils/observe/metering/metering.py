@@ -100,6 +100,8 @@ SPEC = ArgumentSpec(
         "ca_path": {"type": "path"},
         "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
         "tls_server_name": {"type": "str"},
+        "client_cert": {"type": "path"},
+        "client_key": {"type": "path"},
         "energy_period_seconds": {"type": "float", "default": DAY_SECONDS},
         "textfile": {"type": "path"},
         "textfile_labels": {"type": "dict", "default": {}},

@@ -23,6 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from support.examples import each_seed
+from support.certificates import Mutual, self_signed
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.https_server import Reply as ServerReply
 from support.kepler_exporter import (
@@ -151,6 +152,32 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
     assert one.pods == other.pods
     assert one.nodes == other.nodes
     assert package_watts(one) == ALL
+
+
+def test_keplers_that_ask_for_a_client_certificate_are_shown_it(tmp_path: Path) -> None:
+    client = self_signed(["prometheus"], "client")
+    server = Mutual(SHARED_CERTIFICATE.certificate, SHARED_CERTIFICATE.key, client)
+    for name, text in (("tls.crt", client.pem), ("tls.key", client.key_pem)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "ca.crt").write_text(SHARED_CERTIFICATE.pem)
+    (tmp_path / "both.pem").write_text(client.key_pem + client.pem)
+    reply = ServerReply(body=N1.text().encode())
+    with HttpsServer({"/metrics": reply}, certificate=server) as kepler:
+        given: Json = {
+            "source": "kepler",
+            "targets": [{"name": "n1", "endpoint": kepler.endpoint}],
+            "ca_path": str(tmp_path / "ca.crt"),
+        }
+        for shown in (
+            {"client_cert": str(tmp_path / "tls.crt"), "client_key": str(tmp_path / "tls.key")},
+            {"client_cert": str(tmp_path / "both.pem")},
+        ):
+            found = metered(cluster(N1), **given, **shown)
+            assert found.nodes == {"n1": {"package": 100.0, "dram": 10.0}}, found.errors
+        [refused] = metered(cluster(N1), **given).errors
+        assert refused.reason in ("tls", "unreachable")
+        [missing] = metered(cluster(N1), **given, client_cert=str(tmp_path / "none.pem")).errors
+    assert (missing.reason, "none.pem" in missing.detail) == ("tls", True)
 
 
 DIES = tuple(f"package-{socket}-die-{die}" for socket in (0, 1) for die in (0, 1))
