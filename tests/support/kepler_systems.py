@@ -184,9 +184,9 @@ class Started(t.NamedTuple):
     files: frozenset[str]
 
 
-def started(wanted: System) -> list[Started]:
-    """The starts of all groups of the system on METERED."""
-    _nodes, groups = judged(wanted, METERED)
+def started(wanted: System, nodes: t.Sequence[Json] = METERED) -> list[Started]:
+    """The starts of all groups of the system on these nodes."""
+    _nodes, groups = judged(wanted, nodes)
     by_kind: dict[tuple[str, str], Json] = {
         (each["kind"], each["metadata"]["name"]): each
         for each in manifests.in_namespace(wanted, groups)

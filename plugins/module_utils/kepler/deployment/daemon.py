@@ -113,12 +113,7 @@ def _container(system: System, group: Group) -> Object:
             "appArmorProfile": {"type": "Unconfined"},
         },
         # Kepler answers / while its metrics fail.
-        "livenessProbe": {
-            **_probe(system, "/metrics"),
-            "initialDelaySeconds": 10,
-            "periodSeconds": 60,
-        },
-        "readinessProbe": {**_probe(system, "/metrics"), "periodSeconds": 10},
+        **_probes(system, "/metrics"),
         "volumeMounts": mounts,
     }
 
@@ -150,12 +145,7 @@ def _old_container(system: System, group: Group) -> Object:
         "args": flags,
         "env": environment,
         "securityContext": {"privileged": True, "runAsUser": 0},
-        "livenessProbe": {
-            **_probe(system, "/healthz"),
-            "initialDelaySeconds": 10,
-            "periodSeconds": 60,
-        },
-        "readinessProbe": {**_probe(system, "/healthz"), "periodSeconds": 10},
+        **_probes(system, "/healthz"),
         "volumeMounts": mounts,
     }
 
@@ -177,6 +167,14 @@ def _common(system: System, group: Group) -> Object:
         "resources": dict(group.collector.resources),
         # The status shows it as the reason of an ended collector.
         "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _probes(system: System, path: str) -> Object:
+    asked = _probe(system, path)
+    return {
+        "livenessProbe": {**asked, "initialDelaySeconds": 10, "periodSeconds": 60},
+        "readinessProbe": {**asked, "periodSeconds": 10},
     }
 
 

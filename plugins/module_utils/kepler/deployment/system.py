@@ -22,13 +22,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.remarks import remarks
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
     in_words_of_manifest,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
-    NEWEST,
-    KeplerVersion,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 
 Object = t.Mapping[str, t.Any]
 
@@ -174,12 +172,10 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         client_authority_secret=fields.name(
             security["client_authority_secret"], "security.client_authority_secret"
         ),
-        redfish_secret=fields.name(redfish["secret"], "redfish.secret")
-        if redfish["enabled"]
-        else "",
+        redfish_secret=_redfish_secret(redfish),
         fake_cpu_meter=redfish["enabled"] and redfish["fake_cpu_meter"],
         scrape_namespaces=tuple(fields.names(spec["scrape_namespaces"], "scrape_namespaces")),
-        remarks=tuple(_remarks(spec, version, is_cluster_wide)),
+        remarks=tuple(remarks(spec, version, is_cluster_wide)),
     )
 
 
@@ -220,6 +216,10 @@ def _check_redfish(given: Object, version: KeplerVersion) -> None:
         raise InvalidField("redfish.fake_cpu_meter", problem)
 
 
+def _redfish_secret(given: Object) -> str:
+    return fields.name(given["secret"], "redfish.secret") if given["enabled"] else ""
+
+
 def _image(given: Object, version: str, where: str) -> str:
     return fields.image(given["repository"], given["tag"] or f"v{version.lstrip('v')}", where)
 
@@ -230,7 +230,9 @@ def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
         where, architecture = f"image.by_architecture[{index}]", item["architecture"]
         if architecture not in _ARCHITECTURES:
             own_name = _OTHER_NAMES.get(architecture, "")
-            problem = f"write {own_name}" if own_name else f"give one of {_listed(_ARCHITECTURES)}"
+            problem = (
+                f"write {own_name}" if own_name else f"give one of {', '.join(_ARCHITECTURES)}"
+            )
             raise InvalidField(
                 f"{where}.architecture",
                 f"{shown(architecture)} is not an architecture in Kubernetes; {problem}",
@@ -250,49 +252,6 @@ def _pod_informer(given: Object, version: KeplerVersion) -> str:
             f"Kepler {version} reads pods only from the API server; set apiserver, or use 0.11.4",
         )
     return found
-
-
-def _remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[str]:
-    if version.is_newer_than_known:
-        yield (
-            f"version: {version} is newer than {NEWEST}, the newest release that this collection "
-            "knows; Kepler ignores keys that it has renamed since"
-        )
-    image = spec["image"]
-    tags = [("image", image["tag"])]
-    tags += [
-        (f"image.by_architecture[{index}]", item["tag"])
-        for index, item in enumerate(image["by_architecture"])
-    ]
-    for where, tag in tags:
-        if tag and not tag.startswith("sha256:") and not _is_of(tag, version):
-            yield (
-                f"{where}.tag: {shown(tag)} is not the tag of Kepler {version}, for which the "
-                "configuration is written; another program may ignore parts of it"
-            )
-    if not is_cluster_wide and not version.uses_ebpf:
-        collectors = [("collector", spec["collector"])]
-        collectors += [
-            (f"pools[{index}].collector", item["collector"])
-            for index, item in enumerate(spec["pools"])
-        ]
-        for where, collector in collectors:
-            if "pod" in (collector["metric_levels"] or ()):
-                yield (
-                    f"{where}.metric_levels: pod has no effect in scope minimum, where Kepler "
-                    "knows no pods; set scope cluster, or remove it"
-                )
-
-
-def _is_of(tag: str, version: KeplerVersion) -> bool:
-    try:
-        return KeplerVersion.parse(tag) == version
-    except InvalidInput:
-        return False
-
-
-def _listed(words: t.Iterable[str]) -> str:
-    return ", ".join(words)
 
 
 def _port(given: t.Any, version: KeplerVersion) -> int:

@@ -22,8 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from support.examples import each_seed
 from support.certificates import Mutual, self_signed
+from support.examples import each_seed
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.https_server import Reply as ServerReply
 from support.kepler_exporter import (
