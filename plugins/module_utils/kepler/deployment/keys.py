@@ -78,7 +78,6 @@ KEYS: t.Mapping[str, Key] = {
     "exporter.prometheus.metricsLevel": Key(
         "texts", list(METRIC_LEVELS), "collector.metric_levels", choices=METRIC_LEVELS
     ),
-    # Kepler's own default is true, which exposes profiles of the process at the port.
     "debug.pprof.enabled": Key("flag", False),
     "web.configFile": Key("text", "", "security.mode"),
     "web.listenAddresses": Key("texts", [":28282"], "collector.port"),

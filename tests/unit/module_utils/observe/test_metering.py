@@ -168,10 +168,11 @@ def test_keplers_that_ask_for_a_client_certificate_are_shown_it(tmp_path: Path) 
             "targets": [{"name": "n1", "endpoint": kepler.endpoint}],
             "ca_path": str(tmp_path / "ca.crt"),
         }
-        for shown in (
+        certificates: list[Json] = [
             {"client_cert": str(tmp_path / "tls.crt"), "client_key": str(tmp_path / "tls.key")},
             {"client_cert": str(tmp_path / "both.pem")},
-        ):
+        ]
+        for shown in certificates:
             found = metered(cluster(N1), **given, **shown)
             assert found.nodes == {"n1": {"package": 100.0, "dram": 10.0}}, found.errors
         [refused] = metered(cluster(N1), **given).errors
