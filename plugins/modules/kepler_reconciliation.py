@@ -196,8 +196,9 @@ options:
             type: int
           pod_informer:
             description:
-              - Source of pods for collectors in scope V(cluster). V(kubelet) needs the right
-                to get C(nodes/proxy), which also permits commands in pods.
+              - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4),
+                needs the right to get C(nodes) and C(nodes/proxy), which also permits commands in
+                pods.
             type: str
             choices:
               - apiserver

@@ -21,8 +21,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import manifests
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
+    configuration,
+    manifests,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     System,
     read_system,
@@ -32,9 +36,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from lab import kepler_program
 from lab.kepler_program import CONTAINER, Host
 from lab.process import free_port, wait_until
+from support.certificates import self_signed
 from support.kepler_systems import IMAGE, labels_of, node, started
 from support.lab import RunningLab
 from support.promtool import promtool
@@ -158,16 +164,41 @@ def host(tmp_path: Path) -> Iterator[Host]:
     feeder.join()
 
 
+class Running(t.NamedTuple):
+    """A process of Kepler, with its port on loopback and its log."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def metrics(self) -> str:
+        """Its metrics; empty before it serves them."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.port}/metrics", timeout=5
+            ) as answer:
+                return t.cast("str", answer.read().decode())
+        except OSError:
+            self.check()
+            return ""
+
+    def check(self) -> None:
+        """Raise AssertionError with the end of its log if it has ended."""
+        assert self.process.poll() is None, self.log.read_text()[-2000:]
+
+
 @contextlib.contextmanager
 def kepler(
     program: Path, wanted: System, host: Host, folder: Path, *more: str
-) -> Iterator[t.Callable[[], str]]:
-    """A Kepler with file and flags of the DaemonSet; yields a reader of its metrics."""
+) -> Iterator[Running]:
+    """A Kepler with file and flags of the DaemonSet."""
     [start] = started(wanted, [node(NODE, labels=labels_of("rapl"))])
     port = free_port()
     # Paths and the port of this test; everything else is the role's.
     start.config["host"] = {"sysfs": str(host.sys), "procfs": str(host.proc)}
-    start.config["web"]["listenAddresses"] = [f"127.0.0.1:{port}"]
+    web = start.config["web"]
+    web["listenAddresses"] = [f"127.0.0.1:{port}"]
+    web["configFile"] = web["configFile"].replace(configuration.FOLDER, str(folder))
     path, log = folder / "config.yaml", folder / "log"
     path.write_text(yaml.safe_dump(start.config))
     flags = [
@@ -177,19 +208,11 @@ def kepler(
     ]
     command = [str(program), *flags, f"--kube.node-name={NODE}", *more]
 
-    def metrics() -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                return t.cast("str", answer.read().decode())
-        except OSError:
-            assert process.poll() is None, log.read_text()[-2000:]
-            return ""
-
     with log.open("w") as output, subprocess.Popen(
         command, stdout=output, stderr=subprocess.STDOUT, env={"PATH": os.defpath}
     ) as process:  # fmt: skip
         try:
-            yield metrics
+            yield Running(port, process, log)
             assert "forbidden" not in log.read_text().lower()
         finally:
             process.kill()
@@ -204,10 +227,10 @@ def test_a_real_kepler_in_scope_cluster_names_pods_with_the_rights_of_its_accoun
     with account(kube, lab, wanted, tmp_path) as own:
         wait_until(lambda: own.may_read("/api/v1/pods"), 10.0, "the rights")
         flag = f"--kube.config={own.kubeconfig}"
-        with kepler(program, wanted, host, tmp_path, flag) as metrics:
+        with kepler(program, wanted, host, tmp_path, flag) as running:
             labels = f'pod_name="{pod}",pod_namespace="{namespace}",state="running",zone="package"'
-            wait_until(lambda: labels in metrics(), 30.0, "watts of the pod")
-            text = metrics()
+            wait_until(lambda: labels in running.metrics(), 30.0, "watts of the pod")
+            text = running.metrics()
     assert f'node_name="{NODE}"' in text
     silent = "\n".join(line for line in text.splitlines() if "_joules_total" not in line)
     assert alerts(text, tmp_path) == 0 and alerts(silent, tmp_path) == 1
@@ -217,9 +240,44 @@ def test_a_real_kepler_in_scope_minimum_reads_no_pods(
     program: Path, host: Host, tmp_path: Path
 ) -> None:
     wanted = read_system("kepler", "kepler", {"image": IMAGE, "version": VERSION})
-    with kepler(program, wanted, host, tmp_path) as metrics:
-        wait_until(lambda: "kepler_container_cpu_watts{" in metrics(), 30.0, "watts of a container")
-        assert "kepler_pod_cpu_watts{" not in metrics()
+    with kepler(program, wanted, host, tmp_path) as running:
+        family = "kepler_container_cpu_watts{"
+        wait_until(lambda: family in running.metrics(), 30.0, "watts of a container")
+        assert "kepler_pod_cpu_watts{" not in running.metrics()
+
+
+def test_a_real_kepler_with_mtls_is_metered_with_a_client_certificate_alone(
+    program: Path, host: Host, kube: Kube, tmp_path: Path
+) -> None:
+    spec = {"image": IMAGE, "version": VERSION, "security": {"mode": "mtls"}}
+    wanted = read_system("kepler", "kepler", {**spec, "collector": {"sample_rate": "1s"}})
+    server, client = self_signed(), self_signed(["prometheus"], "prometheus")
+    written = {
+        "tls.crt": server.pem,
+        "tls.key": server.key_pem,
+        "ca.crt": client.pem,
+        "client.pem": client.key_pem + client.pem,
+        "web.yaml": configuration.files(wanted, wanted.rest, "rapl")["web.yaml"]
+        .replace(configuration.TLS_FOLDER, str(tmp_path))
+        .replace(configuration.CLIENT_AUTHORITY_FOLDER, str(tmp_path)),
+    }
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    snapshot = {"nodes": [{"metadata": {"name": NODE}}], "pods": []}
+
+    with kepler(program, wanted, host, tmp_path) as running:
+
+        def found(**more: str) -> metering.Metering:
+            running.check()
+            target = {"name": NODE, "endpoint": f"https://127.0.0.1:{running.port}"}
+            given = {"source": "kepler", "targets": [target], "ca_path": str(tmp_path / "tls.crt")}
+            options = metering.SPEC.complete({**given, **more})
+            return metering.meter(options, snapshot, {}, Context(), kube)
+
+        shown = {"client_cert": str(tmp_path / "client.pem")}
+        wait_until(lambda: NODE in found(**shown).nodes, 30.0, "watts of the node")
+        [refused] = found().errors
+    assert refused.reason in ("tls", "unreachable"), refused
 
 
 def running_pod(kube: Kube, namespace: str) -> str:

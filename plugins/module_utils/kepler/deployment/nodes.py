@@ -109,12 +109,12 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
 def _with_zones(found: JudgedNode, collector: Collector, node: Object) -> JudgedNode:
     """The node with its lack of zones that the configuration names, as far as a probe told them."""
     wanted = collector.additional.get("rapl.zones") or []
-    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
-    is_known = isinstance(facts, NodeFacts) and facts.rapl_zones is not None
-    if not wanted or found.meter != "rapl" or not is_known:
+    if not wanted or found.meter != "rapl":
         return found
-    zones = t.cast("NodeFacts", facts).rapl_zones or ()
-    names = sorted({_without_number(zone.name).lower() for zone in zones})
+    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
+    if not isinstance(facts, NodeFacts) or facts.rapl_zones is None:
+        return found
+    names = sorted({_without_number(zone.name).lower() for zone in facts.rapl_zones})
     lacking = [zone for zone in wanted if zone not in names]
     told = f"rapl.zones names {', '.join(lacking)}, but the node has only {', '.join(names)}"
     if len(lacking) == len(wanted):

@@ -139,17 +139,17 @@ def checked(given: Amounts) -> Amounts:
 
 
 def _check(zones: t.Collection[str]) -> None:
-    """Raise TargetFailure for zones without a package, and for packages that overlap."""
-    packages = sorted(zone for zone in zones if _kind(zone) == "package")
-    if zones and not packages:
+    """Raise TargetFailure for zones without a package, and for such that overlap."""
+    added = sorted(zone for zone in zones if _kind(zone) is not None)
+    if zones and not any(_kind(zone) == "package" for zone in added):
         raise TargetFailure(
             "no_sensor",
             f"its metrics have no zone package, only {_listed(zones)}; parts of a processor and "
             "hwmon sensors may overlap, so they are no watts of the node; let Kepler read RAPL's "
             "package (rapl.zones), or read the node's BMC",
         )
-    for zone in packages:
-        inner = next((other for other in packages if other.startswith(f"{zone}-")), None)
+    for zone in added:
+        inner = next((other for other in added if other.startswith(f"{zone}-")), None)
         if inner is not None:
             raise TargetFailure(
                 "malformed",

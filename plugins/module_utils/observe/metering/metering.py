@@ -349,8 +349,8 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
     if not amounts.pods and node in pods.nodes:
         raise TargetFailure(
             "no_sensor",
-            "its metrics name no pods; let Kepler read the API (kube.enabled), with the metric "
-            "level pod",
+            "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), with "
+            "the metric level pod",
         )
 
 

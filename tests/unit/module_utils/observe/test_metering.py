@@ -223,6 +223,7 @@ NO_PACKAGE: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
     (("mypackage-0", "package_0"), (), "only 'core', 'mypackage-0', 'package_0', 'psys';"),
     (("package", "package-0-die-0"), (), "the zones package and package-0-die-0, which overlap"),
     (("package-1", "package-1-die-1"), (), "the zones package-1 and package-1-die-1, which over"),
+    (("package",), ("dram", "dram-0"), "the zones dram and dram-0, which overlap"),
 ]
 
 
@@ -366,7 +367,7 @@ def test_a_node_without_pods_in_its_metrics_keeps_its_watts_and_says_why() -> No
     with exporters(MeteredNode("n1", ())) as targets:
         found = metered(cluster(N1), source="kepler", targets=targets)
     assert found.nodes["n1"]["package"] == 100.0
-    assert "kube.enabled" in found.errors[0].detail
+    assert "let Kepler read the API (scope cluster, --kube.enable)" in found.errors[0].detail
 
 
 @pytest.mark.parametrize(
