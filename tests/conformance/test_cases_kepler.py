@@ -46,6 +46,15 @@ def test_zones_of_hwmon_are_told_to_be_no_package() -> None:
     assert caught.value.reason == "no_sensor"
 
 
+def test_a_kepler_without_families_of_energy_is_told() -> None:
+    """One unreadable file hides them all; what is left does not name the node."""
+    whole = (CASES.parent / "kepler" / "metrics.txt").read_text()
+    left = [line for line in whole.splitlines(keepends=True) if "node_name" not in line]
+    assert of_text(whole).node.keys() == {"package", "dram"}
+    with pytest.raises(TargetFailure, match="no power of a node or a pod; Kepler reads no meter"):
+        of_text("".join(left))
+
+
 def test_dies_of_a_processor_are_added_up() -> None:
     found = of_text(metrics("28-rapl-multi-die"))
     assert found.node == {"package": 191.0, "dram": 10.0}
