@@ -42,6 +42,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.no
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     System,
+    in_words_of_resource,
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
@@ -125,6 +126,8 @@ class _Run:
         self.system = _KIND.read(
             self.resource, self.given["spec"], lambda spec: read_system(*place, spec)
         )
+        if self.resource is not None:
+            self.system = in_words_of_resource(self.system)
 
     def _refuse_rivals(self, wanted: System) -> None:
         if self.given["force"]:
@@ -158,6 +161,8 @@ class _Run:
         nodes = self.kube.list("/api/v1/nodes", trim=_node)
         self.nodes, self.findings = judge_all(wanted, nodes)
         warn_of(self.findings, self.context)
+        for remark in status.remarks(status.Seen(wanted, self.nodes)):
+            self.context.warn(remark)
         self.groups = group(wanted, self.nodes)
         if not self.groups and self.context.check_mode:
             # A task before this one may label nodes.
