@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 from dataclasses import dataclass
 
