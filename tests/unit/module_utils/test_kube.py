@@ -23,6 +23,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.scripted_api import Asked, Reply, ScriptedApi, in_turn, status_reply
 
+# Messages of a kube-apiserver: from its authorizer, and from an admission plugin.
+LACKS_RIGHT = (
+    'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope'
+)
+OVER_QUOTA = 'pods "a" is forbidden: exceeded quota: small, requested: pods=1, limited: pods=0'
+
 
 def connect(api: ScriptedApi, **options: t.Any) -> tuple[Kube, list[float]]:
     pauses: list[float] = []
@@ -102,10 +108,11 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
     ("reply", "message"),
     [
         (status_reply(401, "Unauthorized"), "does not accept the credentials .* expired"),
-        (status_reply(403, 'User "x" cannot list pods'), "Not allowed .* cannot list pods; grant"),
+        (status_reply(403, LACKS_RIGHT), "Not allowed .* cannot list resource \"pods\".*; grant"),
+        (status_reply(403, OVER_QUOTA), 'GET /x at .*: pods "a" is forbidden: exceeded quota'),
         (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
         (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
-        (Reply(b'{"spec": NaN}', 200), "the answer is not JSON; is a proxy"),
+        (Reply(b'{"spec": NaN}', 200), "the answer is not JSON.* holds NaN.*; is a proxy"),
         (Reply(b"<html>", 500), "GET /x at .*: HTTP 500"),
     ],
 )
