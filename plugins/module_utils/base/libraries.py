@@ -21,7 +21,6 @@ if t.TYPE_CHECKING:
     import urllib3
     import yaml
     import yarl
-    from aiohttp import web as aiohttp_web
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
     from cryptography import exceptions as cryptography_exceptions
@@ -58,7 +57,6 @@ class LazyModule:
 
 if not t.TYPE_CHECKING:
     aiohttp = LazyModule("aiohttp")
-    aiohttp_web = LazyModule("aiohttp.web")
     cel = LazyModule("cel_expr_python.cel", "cel-expr-python")
     cp_model = LazyModule("ortools.sat.python.cp_model")
     cryptography_exceptions = LazyModule("cryptography.exceptions")
@@ -85,7 +83,6 @@ if not t.TYPE_CHECKING:
 __all__ = [
     "LazyModule",
     "aiohttp",
-    "aiohttp_web",
     "cel",
     "cp_model",
     "cryptography_exceptions",
