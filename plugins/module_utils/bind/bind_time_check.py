@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
     RunningAntiAffinity,
 )
@@ -53,7 +54,7 @@ class OpenNode:
         selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
         pods = [
             pod
-            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
+            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk)
             if pod["metadata"]["uid"] not in without
         ]
         return cls.of(given, name, pods)

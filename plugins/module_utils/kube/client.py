@@ -302,7 +302,9 @@ class Kube:
         """
         for _attempt in range(3):
             try:
-                return [item for page in self.pages(path, query, trim, refuse) for item in page.items]
+                return [
+                    item for page in self.pages(path, query, trim, refuse) for item in page.items
+                ]
             except ApiError as error:
                 if error.status != 410:
                     raise
@@ -325,27 +327,17 @@ class Kube:
         item_type: Object = {}
         while True:
             asked["limit"] = limit
-
-            def attempt() -> tuple[reading.Listed, list[Item], list[Finding]]:
-                items: list[Item] = []
-                findings: list[Finding] = []
-                with self._opened("GET", path, asked, self._timeout) as response:
-                    listed = reading.read_list(
-                        _parts(response),
-                        lambda item: items.append(trim(item)),
-                        findings.append,
-                        item_type,
-                    )
-                return listed, items, findings
-
-            listed, items, findings = self._repeated("GET", attempt)
+            once = functools.partial(self._page, path, asked, trim, item_type)
+            listed, items, findings = self._repeated("GET", once)
             if listed.untyped and listed.item_type and not item_type:
                 # It says the kind of its items after them, and they do not say it.
                 item_type = listed.item_type
                 continue
             for finding in findings:
                 if refuse is None:
-                    raise ApiError(f"The list {path} of {self.host} has an unusable item: {finding}")
+                    raise ApiError(
+                        f"The list {path} of {self.host} has an unusable item: {finding}"
+                    )
                 refuse(finding)
             yield Page(items, listed.text("resourceVersion"))
             token = listed.text("continue")
@@ -357,6 +349,17 @@ class Kube:
             # Sudden growth would ask for much where small objects are followed by large ones.
             fitting = _PAGE_BYTES * number // max(1, size)
             limit = max(1, min(_LONGEST_PAGE, 10 * limit, fitting))
+
+    def _page(
+        self, path: str, query: Query, trim: t.Callable[[Object], Item], item_type: Object
+    ) -> tuple[reading.Listed, list[Item], list[Finding]]:
+        items: list[Item] = []
+        findings: list[Finding] = []
+        with self._opened("GET", path, query, self._timeout) as response:
+            listed = reading.read_list(
+                _parts(response), lambda item: items.append(trim(item)), findings.append, item_type
+            )
+        return listed, items, findings
 
     def resource(self, api_version: str, kind: str) -> Resource:
         """Address of a kind. Raises UnknownKind if the cluster does not serve it."""

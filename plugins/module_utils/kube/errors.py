@@ -77,9 +77,7 @@ def _root_cause(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def describe_status(
-    response: t.Any, body: t.Any, method: str, path: str, host: str
-) -> ApiError:
+def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: str) -> ApiError:
     """Error of an unsuccessful answer, from the Status object in its body."""
     is_status = isinstance(body, dict) and body.get("kind") == "Status"
     status_object = body if is_status else {}

@@ -12,6 +12,7 @@ work grows with its size only.
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 import threading
@@ -43,7 +44,8 @@ DEEPEST = 250
 _LARGEST_HEAD = 1024 * 1024
 
 _NON_BLANK = re.compile(r"[^ \t\r\n]")
-_BRACKET = re.compile(r"[][{}]")
+_BRACKET, _OTHERS = re.compile(r"[][{}]"), re.compile(r"[^][{}]+")
+_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 # Several threads read lists; only one of them holds the value of a large item.
 _LARGE = threading.Lock()
 
@@ -324,8 +326,20 @@ class _Skim:
         # Escaped characters neither end a text nor have a meaning outside of one.
         plain = piece.replace("\\\\", "__").replace('\\"', "__")
         self._is_escaped = plain.endswith("\\")
+        texts = plain.split('"')
+        outside = "".join(texts[self._is_text :: 2])
+        brackets = _OTHERS.sub("", outside)
+        depths = [*itertools.accumulate(map(_STEPS.__getitem__, brackets), initial=self._depth)]
+        if brackets and min(depths[1:]) <= 0:
+            return self._feed_last(texts)
+        self._members += outside.count(",") + brackets.count("{") + brackets.count("[")
+        self._depth, self._deepest = depths[-1], max(self._deepest, *depths)
+        self._is_text ^= len(texts) % 2 == 0
+        return len(piece)
+
+    def _feed_last(self, texts: list[str]) -> int:
         at = 0
-        for number, text in enumerate(plain.split('"')):
+        for number, text in enumerate(texts):
             if number:
                 self._is_text = not self._is_text
                 at += 1
@@ -335,7 +349,7 @@ class _Skim:
                     self.is_over = True
                     return at + end
             at += len(text)
-        return len(piece)
+        return at
 
     def _count(self, text: str) -> int | None:
         self._members += text.count(",")

@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     delete_object,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
     stored_condition,
@@ -148,7 +149,7 @@ class _Asking:
             _check_identity(pod)
             return True
 
-        found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}))
+        found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk))
         found.pods = [pod for pod, meant in found.each(found.pods, is_meant) if meant]
         return found
 

@@ -108,7 +108,7 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
     ("reply", "message"),
     [
         (status_reply(401, "Unauthorized"), "does not accept the credentials .* expired"),
-        (status_reply(403, LACKS_RIGHT), "Not allowed .* cannot list resource \"pods\".*; grant"),
+        (status_reply(403, LACKS_RIGHT), 'Not allowed .* cannot list resource "pods".*; grant'),
         (status_reply(403, OVER_QUOTA), 'GET /x at .*: pods "a" is forbidden: exceeded quota'),
         (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
         (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
