@@ -71,7 +71,7 @@ def test_any_list_in_any_pieces_gives_the_items_of_the_whole(
         ensure_ascii=chance.random() < 0.5,
         indent=chance.choice([None, None, 2]),
     )
-    monkeypatch.setattr(reading, "PART_SIZE", chance.choice([1, 16, 300, 100_000]))
+    monkeypatch.setattr(reading, "PART_SIZE", chance.choice([16, 40, 300, 100_000]))
     found, findings, listed = read(text.encode(), chance.choice([1, 5, 64, 1000, 100_000]))
     assert found == [{"apiVersion": "v1", "kind": "Pod", **item} for item in items]
     assert (findings, listed.number, listed.text("continue")) == ([], 12, "c")
@@ -177,7 +177,7 @@ def test_the_size_of_objects_decides_how_many_are_asked_for() -> None:
             assert len(found) == total
         return asked_for
 
-    assert limits(4_000, 1_600) == [50, 500, 500, 500, 500][:5]
+    assert limits(4_000, 1_600) == [50, 500, 500, 500, 500]
     heavy = limits(1_400_000, 90)
     assert heavy[0] == 50 and set(heavy[1:]) == {11}
 
