@@ -9,10 +9,13 @@ kernel tells the highest resident size of each program.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -32,6 +35,8 @@ from support.power_fleets import manifest
 MEBIBYTE = 1024 * 1024
 CONFIG_MAPS = "/api/v1/namespaces/wattwise-system/configmaps"
 HEAVY = 1_400_000
+# Of a probe without timeoutSeconds, as in the manifests.
+PROBE_SECONDS = 1.0
 
 
 def limit_of(file: str, container: str) -> int:
@@ -87,7 +92,9 @@ def api(request: pytest.FixtureRequest) -> t.Iterator[HeavyApi]:
     pods = [heavy(number, request.param) for number in range(NUMBERS[request.param])]
     # Its watcher sees the pods of all schedulers.
     fleet = manifest("main", devices={"enabled": True})
-    empty = {path: [] for source in snapshot.SOURCES.values() for path in source.paths}
+    empty: dict[str, list[Json]] = {
+        path: [] for source in snapshot.SOURCES.values() for path in source.paths
+    }
     collections = {
         **empty,
         feed.NODES: [node("n1"), node("n2")],
@@ -115,10 +122,35 @@ def test_the_extender_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:
 
         wait_until(has_all, 60.0, "the pods", interval=0.05)
         peak = peak_of(program.process.pid)
-    print("extender", peak >> 20)
     assert peak < limit_of("extender/deployment.yaml", "extender")
     # The first request does not ask for 700 MB.
     assert api.limits[feed.PODS][0] <= 50
+
+
+def test_anonymous_connections_take_neither_memory_nor_health(tmp_path: Path) -> None:
+    """Idle ones, and ones whose handshake never ends, on all ports."""
+    with (
+        HeavyApi({feed.NODES: [], feed.PODS: [], CONFIG_MAPS: []}) as api,
+        ExtenderProgram(tmp_path, plain_kubeconfig(api.url)) as program,
+        contextlib.ExitStack() as held,
+    ):
+        program.wait_ready()
+        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+        for number in range(800):
+            for port in (program.ports.calls, program.ports.metrics):
+                client = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                with contextlib.suppress(ConnectionError):
+                    client.sendall((hello, b"GET /met", b"")[number % 3])
+            if number % 50 == 0:
+                began = time.monotonic()
+                assert program.get("/healthz")[0] == 200
+                assert time.monotonic() - began < PROBE_SECONDS
+        assert program.post("/filter", b"odd")[0] == 400
+        assert program.get("/metrics")[0] == 200
+        peak = peak_of(program.process.pid)
+        files = len(list(Path(f"/proc/{program.process.pid}/fd").iterdir()))
+    assert peak < limit_of("extender/deployment.yaml", "extender")
+    assert files < 200
 
 
 def test_the_watcher_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:
@@ -134,7 +166,6 @@ def test_the_watcher_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:
             peak = peak_of(process.pid)
         finally:
             process.kill()
-    print("watcher", peak >> 20)
     assert peak < limit_of("manager/deployment.yaml", "watcher")
 
 
@@ -156,6 +187,5 @@ def test_a_snapshot_keeps_half_of_the_operators_limit(api: HeavyApi, tmp_path: P
         assert int(process.stdout.readline()) == number_of_pods(api)
         peak = peak_of(process.pid)
         process.communicate()
-    print("snapshot", peak >> 20)
     assert peak < limit_of("manager/deployment.yaml", "operator") / 2
     assert path.stat().st_size < MEBIBYTE

@@ -17,6 +17,7 @@ import functools
 import time
 import typing as t
 import urllib.parse
+from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
@@ -58,16 +59,19 @@ Guard = t.Callable[[], float]
 Result = t.TypeVar("Result")
 Item = t.TypeVar("Item")
 Refuse = t.Callable[[Finding], None]
+# Inside of Kube, list is its method.
+_Items = list
 
 
-class Page(t.NamedTuple, t.Generic[Result]):
+@dataclass(frozen=True)
+class Page(t.Generic[Result]):
     """Some items of a collection, and the resource version of its list."""
 
     items: list[Result]
     version: str
 
 
-def _whole(item: t.Any) -> t.Any:
+def _whole(item: Object) -> Object:
     return item
 
 
@@ -291,9 +295,9 @@ class Kube:
         self,
         path: str,
         query: Query | None = None,
-        trim: t.Callable[[Object], Item] = _whole,
+        trim: t.Callable[[Object], Object] = _whole,
         refuse: Refuse | None = None,
-    ) -> list[Item]:
+    ) -> list[Object]:
         """All items of a collection, in pages. Raises ApiError if the list is incomplete.
 
         ``trim`` reduces each item on arrival, because full lists take ten times the memory.
@@ -317,8 +321,8 @@ class Kube:
     def pages(
         self,
         path: str,
-        query: Query | None = None,
-        trim: t.Callable[[Object], Item] = _whole,
+        query: Query | None,
+        trim: t.Callable[[Object], Item],
         refuse: Refuse | None = None,
     ) -> t.Iterator[Page[Item]]:
         """The pages of a collection, like ``list``. May raise ApiError midway, including 410."""
@@ -352,9 +356,9 @@ class Kube:
 
     def _page(
         self, path: str, query: Query, trim: t.Callable[[Object], Item], item_type: Object
-    ) -> tuple[reading.Listed, list[Item], list[Finding]]:
-        items: list[Item] = []
-        findings: list[Finding] = []
+    ) -> tuple[reading.Listed, _Items[Item], _Items[Finding]]:
+        items: _Items[Item] = []
+        findings: _Items[Finding] = []
         with self._opened("GET", path, query, self._timeout) as response:
             listed = reading.read_list(
                 _parts(response), lambda item: items.append(trim(item)), findings.append, item_type

@@ -122,7 +122,7 @@ def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str 
         collection = f"/apis/{api_version}/{validator.plural}"
         if kube.find(collection, {"limit": 1}) is None:
             continue
-        for page in kube.pages(collection, trim=functools.partial(_stored_problem, validator)):
+        for page in kube.pages(collection, None, functools.partial(_stored_problem, validator)):
             for problem in filter(None, page.items):
                 return problem
     return None

@@ -170,11 +170,13 @@ class HttpServer:
             waiting = [one for one in self._connections if not (one.was_answered and one.is_busy)]
             # The first one of those that were never answered, else of those that were.
             displaced = min(waiting, key=lambda one: one.was_answered, default=None)
-            if displaced is None or displaced.task is None:
+            if displaced is None:
                 accepted.close()
                 return
             del self._connections[displaced]
-            displaced.task.cancel()
+            # Its task sees the end at once, in a handshake as in a request.
+            with contextlib.suppress(OSError):
+                displaced.socket.shutdown(socket.SHUT_RDWR)
         connection = _Connection(accepted)
         self._connections[connection] = None
         connection.task = asyncio.get_running_loop().create_task(self._serve(connection))
@@ -183,10 +185,11 @@ class HttpServer:
         writer: asyncio.StreamWriter | None = None
         try:
             opening = self._opened(connection.socket)
-            reader, writer = await asyncio.wait_for(opening, self._bounds.request_seconds)
-            await self._converse(connection, reader, writer)
-            writer.close()
-            await asyncio.wait_for(writer.wait_closed(), _CLOSING_SECONDS)
+            reader, opened = await asyncio.wait_for(opening, self._bounds.request_seconds)
+            writer = opened
+            await self._converse(connection, reader, opened)
+            opened.close()
+            await asyncio.wait_for(opened.wait_closed(), _CLOSING_SECONDS)
         except (OSError, asyncio.TimeoutError, EOFError):
             # A client that is slow, gone or without TLS.
             pass
@@ -229,6 +232,8 @@ class HttpServer:
             if not first or not await self._exchange(first, reader, writer):
                 return
             connection.is_busy, connection.was_answered = False, True
+            if connection not in self._connections:
+                return
             # The connections are in the order of their last use.
             self._connections[connection] = self._connections.pop(connection)
             patience = self._bounds.idle_seconds
