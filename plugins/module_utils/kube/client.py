@@ -233,12 +233,8 @@ class Kube:
     ) -> t.Iterator[t.Any]:
         """A successful answer of which nothing was read. Raises ApiError, also inside."""
         headers = self._asking_headers()
-        data: bytes | None = None
+        data = None if body is None else _encoded(body, method, path)
         if body is not None:
-            try:
-                data = strict_json.format_compact(body).encode()
-            except ValueError as error:
-                raise InvalidInput(f"{method} {path}: the object is not JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
         try:
             response = self._pool.request(
@@ -464,6 +460,14 @@ def decode_secret(secret: t.Mapping[str, t.Any]) -> dict[str, str]:
         except ValueError:
             continue
     return decoded
+
+
+def _encoded(body: t.Any, method: str, path: str) -> bytes:
+    """JSON of an object that is sent. Raises InvalidInput."""
+    try:
+        return strict_json.format_compact(body).encode()
+    except ValueError as error:
+        raise InvalidInput(f"{method} {path}: the object is not JSON: {error}") from error
 
 
 def _parts(response: t.Any) -> reading.Parts:

@@ -149,8 +149,10 @@ class _Asking:
             _check_identity(pod)
             return True
 
-        found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk))
-        found.pods = [pod for pod, meant in found.each(found.pods, is_meant) if meant]
+        found = cls([])
+        query = {"fieldSelector": selector}
+        pods = kube.list("/api/v1/pods", query, without_bulk, found.findings.append)
+        found.pods = [pod for pod, meant in found.each(pods, is_meant) if meant]
         return found
 
     @property
