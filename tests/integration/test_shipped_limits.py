@@ -10,6 +10,7 @@ kernel tells the highest resident size of each program.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 import typing as t
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,9 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.extender import feed
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import KUBECONFIG_VARIABLE
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import resource, watching
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
+    serving as exposition_serving,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
 from support.dockerfile import ROOT
@@ -151,6 +156,40 @@ def test_anonymous_connections_take_neither_memory_nor_health(tmp_path: Path) ->
         files = len(list(Path(f"/proc/{program.process.pid}/fd").iterdir()))
     assert peak < limit_of("extender/deployment.yaml", "extender")
     assert files < 200
+
+
+def test_the_metrics_container_keeps_its_limit_beside_idle_clients(tmp_path: Path) -> None:
+    """With the metrics of a thousand nodes, which several clients ask for and do not read."""
+    folder = tmp_path / "tenant" / "main" / "metrics"
+    folder.mkdir(parents=True)
+    lines = [f'wattwise_m{kind}{{node="n{n}"}} 1' for kind in range(12) for n in range(1000)]
+    (folder / "run.prom").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", exposition_serving.__name__, "--address=127.0.0.1"]
+    environment = {**os.environ, exposition_serving.RUNS_VARIABLE: str(tmp_path)}
+    with (
+        subprocess.Popen(
+            [*command, "--port=0", "--health-port=0"], env=environment, stdout=subprocess.PIPE
+        ) as process,
+        contextlib.ExitStack() as held,
+    ):
+        try:
+            assert process.stdout is not None
+            said = re.findall(rb"port (\d+)", process.stdout.readline())
+            port, health = map(int, said)
+            for number in range(800):
+                client = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                with contextlib.suppress(ConnectionError):
+                    client.sendall((b"GET /metrics HTTP/1.1\r\n\r\n", b"GET", b"")[number % 3])
+                if number % 50 == 0:
+                    url = f"http://127.0.0.1:{health}/healthz"
+                    with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
+                        assert answer.status == http.client.OK
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                assert b"wattwise_m11" in answer.read()
+            peak = peak_of(process.pid)
+        finally:
+            process.kill()
+    assert peak < limit_of("manager/deployment.yaml", "metrics")
 
 
 def test_the_watcher_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:

@@ -36,8 +36,9 @@ class MetricsServer:
     def __init__(self, runs: Path, max_age_seconds: float) -> None:
         self._runs, self._max_age_seconds = runs, max_age_seconds
         self._stopped = asyncio.Event()
-        # The run folders are read one scrape after the other, and health does not wait for them.
+        # The run folders are read once for all clients that wait, and health does not wait for it.
         self._reader = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+        self._collecting: asyncio.Future[bytes] | None = None
 
     def stop(self) -> None:
         """Accept nothing more, and end."""
@@ -66,11 +67,14 @@ class MetricsServer:
             return http_server.sentence(405, "Send GET.")
         if request.path != "/metrics":
             return http_server.sentence(404, "There is nothing here; the metrics are at /metrics.")
-        loop = asyncio.get_running_loop()
-        text = await loop.run_in_executor(
-            self._reader, exposition.collect, self._runs, time.time(), self._max_age_seconds
-        )
-        return http_server.Reply(200, text.encode(), metrics.CONTENT_TYPE)
+        if self._collecting is None or self._collecting.done():
+            loop = asyncio.get_running_loop()
+            self._collecting = loop.run_in_executor(self._reader, self._collect)
+        content = await asyncio.shield(self._collecting)
+        return http_server.Reply(200, content, metrics.CONTENT_TYPE)
+
+    def _collect(self) -> bytes:
+        return exposition.collect(self._runs, time.time(), self._max_age_seconds).encode()
 
     async def _serve_health(self, request: http_server.Request) -> http_server.Reply:
         if request.method not in ("GET", "HEAD"):

@@ -174,7 +174,9 @@ class HttpServer:
                 accepted.close()
                 return
             del self._connections[displaced]
-            # Its task sees the end at once, in a handshake as in a request.
+            # asyncio may lose the cancellation of a handshake; its task then sees the end.
+            if displaced.task is not None:
+                displaced.task.cancel()
             with contextlib.suppress(OSError):
                 displaced.socket.shutdown(socket.SHUT_RDWR)
         connection = _Connection(accepted)
