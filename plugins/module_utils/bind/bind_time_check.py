@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     NOT_READY,
     UNSCHEDULABLE,
@@ -43,7 +44,7 @@ _NOMINATED = {"fieldSelector": "spec.nodeName=,status.nominatedNodeName!="}
 
 def nominated_pods(kube: Kube) -> list[NominatedPod]:
     """The pods of other schedulers that wait for a node which is chosen. Raises ApiError."""
-    found = kube.list("/api/v1/pods", _NOMINATED)
+    found = kube.list("/api/v1/pods", _NOMINATED, without_bulk)
     return Intake().nominated(pod for pod in found if has_nomination(pod))
 
 
@@ -72,7 +73,7 @@ class OpenNode:
         selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
         pods = [
             pod
-            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
+            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk)
             if pod["metadata"]["uid"] not in without
         ]
         return cls.of(given, name, pods, nominated)

@@ -251,7 +251,9 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]
         trimmed = guarded(subject_of(pod, "Pod"), functools.partial(trim_pod, pod))
         return {} if isinstance(trimmed, Finding) else {"path": path, "pod": trimmed}
 
-    found = kube.list("/api/v1/pods", {"fieldSelector": "spec.nodeName="}, trim)
+    waiting = {"fieldSelector": "spec.nodeName="}
+    # A pod that is beyond the limits is read alone afterwards, and refused with the reason.
+    found = kube.list("/api/v1/pods", waiting, trim, refuse=lambda _finding: None)
     return {entry["path"]: entry["pod"] for entry in found if entry}
 
 

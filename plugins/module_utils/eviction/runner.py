@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import surely_movable
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
@@ -276,7 +277,10 @@ class Mover:
         """Pods of the same controller that wait for this scheduler."""
         controller = pod_facts(pod).controller
         listed = self._kube.list(
-            f"/api/v1/namespaces/{move.namespace}/pods", {"fieldSelector": "spec.nodeName="}
+            f"/api/v1/namespaces/{move.namespace}/pods",
+            {"fieldSelector": "spec.nodeName="},
+            without_bulk,
+            refuse=lambda _finding: None,
         )
 
         def is_wanted(item: Object) -> bool:

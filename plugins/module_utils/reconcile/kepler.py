@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.sy
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
     Failed,
@@ -233,7 +234,9 @@ class _Run:
             own = {"labelSelector": f"{names.INSTANCE_LABEL}={self.system.name}"}
             try:
                 daemon_sets = self.kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
-                pods = self.kube.list(f"/api/v1/{place}/pods", {"labelSelector": selector})
+                pods = self.kube.list(
+                    f"/api/v1/{place}/pods", {"labelSelector": selector}, without_bulk
+                )
             except ApiError as error:
                 self.context.warn(f"The state of the collectors could not be read: {error}")
         return status.Seen(self.system, self.nodes, self.groups, daemon_sets, pods, failure)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import typing as t
 from pathlib import Path
@@ -38,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CONTAINER,
+    DEVICE_CLAIMS_ANNOTATION,
     POD,
     PODSPREAD_ANNOTATIONS,
     VOLUME,
@@ -61,6 +63,10 @@ _PROTOTYPE_PLURALS = (
     "deviceprivilegedclaims",
 )
 _DEFAULT_SCHEDULER = "default-scheduler"
+# Annotations of pods that placement or device runs read.
+_OF_PLACEMENT = re.compile(
+    "|".join([r"_cache_min$", *map(re.escape, (DEVICE_CLAIMS_ANNOTATION, *PODSPREAD_ANNOTATIONS))])
+)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -118,12 +124,12 @@ def trim_pod(pod: Object) -> Object:
         kept = {**_resizing(pod), **_kept(status, "phase", "conditions", "nominatedNodeName")}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
-        return _identified(
+        return _identified_pod(
             pod,
             spec={**others, **containers, "volumes": mounted},
             status={**kept, **claims},
         )
-    return _identified(
+    return _identified_pod(
         pod,
         spec={
             **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
@@ -133,6 +139,17 @@ def trim_pod(pod: Object) -> Object:
         },
         status={**_kept(status, "phase"), **_resizing(pod)},
     )
+
+
+def _identified_pod(pod: Object, **parts: t.Any) -> Object:
+    identified = _identified(pod, **parts)
+    annotations = identified["metadata"].get("annotations")
+    if isinstance(annotations, dict):
+        # Those of other programs may have 256 KiB.
+        identified["metadata"]["annotations"] = {
+            key: value for key, value in annotations.items() if _OF_PLACEMENT.search(str(key))
+        }
+    return identified
 
 
 def _resizing(pod: Object) -> Object:
@@ -506,7 +523,7 @@ def read_part(
     for path in source.paths:
         findings_before = len(findings)
         try:
-            items += filter(None, kube.list(path, query, trim))
+            items += filter(None, kube.list(path, query, trim, findings.append))
         except ApiError as error:
             # An installed but unavailable metrics server answers 503.
             if not (source.optional and error.status in (404, 503)):

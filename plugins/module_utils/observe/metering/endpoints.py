@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import Cli
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     Job,
     PollTarget,
@@ -160,7 +161,7 @@ class _AskedKepler:
         path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
         query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
         # A shorter limit than that of a run's own lists, because these pods are optional.
-        pods = self.kube.impatient(self.options["timeout"]).list(path, query)
+        pods = self.kube.impatient(self.options["timeout"]).list(path, query, without_bulk)
         by_node: dict[str, tuple[bool, str]] = {}
         for pod in pods:
             node, address = member(pod, "spec", "nodeName"), _address(pod)
