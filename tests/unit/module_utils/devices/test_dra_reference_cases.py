@@ -72,6 +72,15 @@ class TestLargeAmounts:
             ("9007199254740993m", "3002399751580331m", 3),
             ("9007199254740992m", "3002399751580331m", 2),
             ("4Pi", "4Pi", 1),
+            ("10E", "9E", 1),
+            ("9E", "10E", 0),
+            ("30E", "10E", 3),
+            ("29999999999999999999", "10E", 2),
+            ("900E", "300E", 3),
+            # A binary amount is capped at 2^63 - 1.
+            ("16Ei", "8Ei", 1),
+            ("5000Ei", "9223372036854775807", 1),
+            ("16Ei", "9223372036854775808", 0),
             ("0", "1Pi", 0),
         ],
     )
@@ -141,9 +150,9 @@ class TestLargeAmounts:
 
         source = random.Random(seed)
         unit = source.choice([1, 1000, 2**50, 3**40])
-        # No amount of Kubernetes is 2^63 or more, which is less than 2^73 thousandths.
+        # Amounts are below 10^21 units, which is less than 2^80 thousandths.
         amounts = [
-            min(2**73 - 1, source.randrange(1, 2 ** source.choice([4, 30, 72])) * unit)
+            min(2**80 - 1, source.randrange(1, 2 ** source.choice([4, 30, 72, 79])) * unit)
             for _number in range(5)
         ]
         chosen = [source.random() < 0.5 for _amount in amounts]
