@@ -113,6 +113,13 @@ def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
     return frozenset((type(item).__name__, item) for item in items)
 
 
+def quantity_of(value: t.Any, where: str) -> Decimal:
+    """Units of a quantity as Kubernetes compares them. Raises InvalidInput."""
+    if isinstance(value, str) and value.endswith("i"):
+        return min(parse_quantity(value, where, _LARGEST_AMOUNT**2), _LARGEST_BINARY)
+    return parse_quantity(value, where, _LARGEST_AMOUNT)
+
+
 def demand_of(value: t.Any, where: str) -> int:
     """Thousandths of a requested quantity, rounded up. Raises InvalidInput."""
     return _thousandths(value, where, ROUND_CEILING)
@@ -124,11 +131,7 @@ def supply_of(value: t.Any, where: str) -> int:
 
 
 def _thousandths(value: t.Any, where: str, rounding: str) -> int:
-    if isinstance(value, str) and value.endswith("i"):
-        units = min(parse_quantity(value, where, _LARGEST_AMOUNT**2), _LARGEST_BINARY)
-    else:
-        units = parse_quantity(value, where, _LARGEST_AMOUNT)
-    amount = units * THOUSANDTHS
+    amount = quantity_of(value, where) * THOUSANDTHS
     if amount < 0:
         raise InvalidField(where, f"{shown(value)} is negative; an amount is 0 or more")
     return int(amount.to_integral_value(rounding=rounding))

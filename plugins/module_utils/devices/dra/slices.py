@@ -148,7 +148,8 @@ class Slices:
         k8s.io/dynamic-resource-allocation 0.37.2.
         """
         newest = current[0].generation
-        if any(-1 in (one.generation, one.count) for one in slices):
+        readable = all(-1 not in (one.generation, one.count) for one in slices)
+        if len(current) == len(slices) or not readable:
             return
         taken = frozenset().union(*map(self._relevant, current))
         for generation in sorted({one.generation for one in slices} - {newest}, reverse=True):

@@ -98,6 +98,14 @@ class TestGenerationsByNode:
         given = given_devices(*nodes, *published, *claims)
         assert sorted(name for names in given for name in names) == expected
 
+    def test_deviation_a_device_of_two_generations_is_one_device(self) -> None:
+        old = slice_of_generation("gpu-0", 1, nodeName="n1")
+        new = slice_of_generation("gpu-0", 2, nodeName="n2")
+        new["metadata"]["name"] = "newer"
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(2)]
+        given = given_devices(node("n1"), node("n2"), old, new, *claims)
+        assert [name for names in given for name in names] == ["gpu-0"]
+
 
 def node(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}

@@ -109,6 +109,34 @@ class TestLargeAmounts:
         assert sum(map(len, given(result))) == fitting
         assert result["outcome"] == "infeasible"
 
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize(
+        ("capacity", "wanted", "selector", "fits"),
+        [
+            ("10E", "9E", "quantity('9E')", True),
+            ("20E", "19E", "quantity('19500P')", True),
+            ("10E", "11E", "quantity('9E')", False),
+            ("10E", "9E", "quantity('11E')", False),
+            ("16Ei", "9223372036854775807", "quantity('8Ei')", False),
+        ],
+    )
+    def test_a_capacity_beyond_2_63_is_compared(
+        self, capacity: str, wanted: str, selector: str, fits: bool, shared: bool, strategy: str
+    ) -> None:
+        device = dra_device(
+            "d", allowMultipleAllocations=shared, capacity={"m": {"value": capacity}}
+        )
+        rule = f"device.capacity['gpu.example.com'].m.isGreaterThan({selector})"
+        request = exactly(
+            "r",
+            "gpu",
+            capacity={"requests": {"m": wanted}},
+            selectors=[{"cel": {"expression": rule}}],
+        )
+        pool, claim = resource_slice("n1", [device]), resource_claim("c", request)
+        assert sum(map(len, given(run(pool, claim, strategy=strategy)))) == fits
+
     def test_many_units_that_share_devices_together(self) -> None:
         """Cases that the quick search misses, so that the solver must find them."""
         amounts = ["2Pi", *["1Pi"] * 7]
