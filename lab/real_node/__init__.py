@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real node beside KWOK's: this machine, with a real kubelet and Debian's containerd.
 
-It needs root. Pods use the host's network, because the API server listens on loopback alone; so
-their ports are this machine's.
+It needs root. Pods have a network of their own, from which they reach the API server, and nothing
+beyond this machine.
 """
 
 from __future__ import annotations
