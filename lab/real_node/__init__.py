@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import controlplane
 from lab.api import Api
 from lab.controlplane.programs import kubelet
 from lab.errors import LabError
@@ -78,6 +79,7 @@ def running(state: LabState, archives: Sequence[Path], say: Say) -> Iterator[Rea
     # The path of containerd's socket may have 104 characters.
     folder = Path(tempfile.mkdtemp(prefix="wattwise-node-"))
     try:
+        controlplane.leave_out_real_node(state)
         write_configuration(state, folder, port)
         with _supervised(folder, str(program), str(port)), Api(state.kubeconfig) as api:
             node = RealNode(folder)
