@@ -49,7 +49,7 @@ WORK = "/api/v1/namespaces/default/pods"
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 # The API server takes objects of almost 1.5 MB.
 LARGE_BYTES, LARGE_PODS = 1_400_000, 60
-SECONDS = 180.0
+SECONDS = 40.0
 # As a user's own overlay; KWOK's nodes only simulate containers.
 OVERLAY = """
 resources: [OVERLAY]
@@ -110,7 +110,9 @@ class Cluster:
         try:
             wait_until(condition, SECONDS, what)
         except Exception as error:
-            told = self.kubectl("get", "pods", "--all-namespaces", "--output=wide")
+            place = ("--all-namespaces", f"--field-selector=spec.nodeName={NAME}")
+            told = self.kubectl("get", "pods", *place, "--output=wide")
+            told += self.kubectl("get", "events", place[0], "--field-selector=type=Warning")
             raise AssertionError(f"{error}\n{told}\n{self.node.logs}") from error
 
     def containers(self) -> dict[str, Json]:
