@@ -202,14 +202,18 @@ def test_an_api_server_takes_the_samples(cluster: Kube, kubeconfig: str) -> None
 @pytest.mark.parametrize("folder", sorted(path.name for path in (CONFIG / "overlays").iterdir()))
 def test_every_pod_of_an_overlay_meets_the_restricted_standard(folder: str, cluster: Kube) -> None:
     items = objects(f"overlays/{folder}")
-    specs = [each["spec"]["template"]["spec"] for each in items if "template" in each.get("spec", {})]
+    specs = [
+        each["spec"]["template"]["spec"] for each in items if "template" in each.get("spec", {})
+    ]
     assert specs
     expect_restricted(cluster, specs)
 
 
 def test_the_pod_of_the_example_of_a_cronjob_meets_the_restricted_standard(cluster: Kube) -> None:
     path = ROOT / "docs" / "examples" / "kubernetes" / "cronjob.yaml"
-    [job] = [each for each in yaml.safe_load(path.read_text())["items"] if each["kind"] == "CronJob"]
+    [job] = [
+        each for each in yaml.safe_load(path.read_text())["items"] if each["kind"] == "CronJob"
+    ]
     expect_restricted(cluster, [job["spec"]["jobTemplate"]["spec"]["template"]["spec"]])
 
 
