@@ -5,7 +5,7 @@
 
     GET /metrics       at the address of the machine's BMC
 
-Names, labels and arithmetic are those of Kepler 0.10 and later with RAPL. The joules follow the
+Names, labels and arithmetic are those of Kepler with RAPL, as of August 2026 after 0.11.4. The joules follow the
 physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
 as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that. If
 there is a program `kepler`, a real one also runs for the first machine.
@@ -40,7 +40,8 @@ PORT, PROGRAM_PORT = "kepler", "kepler-program"
 SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
 SAMPLE_SECONDS = 0.5
 FEED_SECONDS = 0.05
-VERSION = "v0.11.4"
+# The CPU time of containers is newer than the release 0.11.4.
+VERSION = "main"
 
 Labels = Mapping[str, str]
 Row = tuple[Labels, float]
@@ -105,7 +106,7 @@ class Meter:
                 for number, (zone, energy) in enumerate(energies.items())
             ]
             yield from self._energy(f"kepler_node_cpu_{name}", rows)
-        yield self._family("kepler_node_cpu_usage_ratio", "gauge", [({}, self.usage)])
+        yield self._measured("kepler_node_cpu_usage_ratio", "gauge", [({}, self.usage)])
 
     def _of_pods(self) -> Iterable[str]:
         containers: list[tuple[Labels, _Energy]] = []
@@ -117,9 +118,10 @@ class Meter:
         yield from self._energy("kepler_container_cpu_", containers)
         yield from self._energy("kepler_pod_cpu_", pods)
         seconds = [(_container(pod), self.cpu_seconds[pod]) for pod in self.pods]
-        yield self._family("kepler_container_cpu_seconds_total", "counter", seconds)
+        yield self._measured("kepler_container_cpu_seconds_total", "counter", seconds)
 
     def _facts(self) -> Iterable[str]:
+        """Facts, which do not name the node."""
         kind = SERVER_TYPES[self.machine.server_type]
         processors = [
             (
@@ -134,7 +136,7 @@ class Meter:
             )
             for number in range(kind.sockets)
         ]
-        yield self._family("kepler_node_cpu_info", "gauge", processors)
+        yield _family("kepler_node_cpu_info", "gauge", processors)
         build = {
             "arch": kind.architecture,
             "branch": "main",
@@ -142,21 +144,25 @@ class Meter:
             "version": VERSION,
             "goversion": "go1.24",
         }
-        yield self._family("kepler_build_info", "gauge", [(build, 1.0)])
+        yield _family("kepler_build_info", "gauge", [(build, 1.0)])
 
     def _energy(self, prefix: str, rows: Sequence[tuple[Labels, _Energy]]) -> Iterable[str]:
         joules = [(labels, energy.joules) for labels, energy in rows]
-        yield self._family(f"{prefix}joules_total", "counter", joules)
+        yield self._measured(f"{prefix}joules_total", "counter", joules)
         watts = [(labels, energy.watts) for labels, energy in rows]
-        yield self._family(f"{prefix}watts", "gauge", watts)
+        yield self._measured(f"{prefix}watts", "gauge", watts)
 
-    def _family(self, name: str, kind: str, rows: Sequence[Row]) -> str:
-        lines = [f"# TYPE {name} {kind}"] if rows else []
-        for labels, value in rows:
-            given = {**labels, "node_name": self.machine.name}
-            text = ",".join(f'{label}="{content}"' for label, content in sorted(given.items()))
-            lines.append(f"{name}{{{text}}} {value!r}")
-        return "".join(f"{line}\n" for line in lines)
+    def _measured(self, name: str, kind: str, rows: Sequence[Row]) -> str:
+        node = {"node_name": self.machine.name}
+        return _family(name, kind, [({**labels, **node}, value) for labels, value in rows])
+
+
+def _family(name: str, kind: str, rows: Sequence[Row]) -> str:
+    lines = [f"# TYPE {name} {kind}"] if rows else []
+    for labels, value in rows:
+        text = ",".join(f'{label}="{content}"' for label, content in sorted(labels.items()))
+        lines.append(f"{name}{{{text}}} {value!r}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _container(pod: BoundPod) -> Labels:

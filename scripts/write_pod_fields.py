@@ -134,13 +134,25 @@ def nested_table() -> Iterator[str]:
         yield f"| {place} | {_named(read)} | {_named(fields.harmless)} | {_named(refused)} |"
 
 
+def limits_table() -> Iterator[str]:
+    """A row for each limit on the size of a pod."""
+    yield "| part of a pod | at most |"
+    yield "| --- | --- |"
+    for what, most in sorted(pod_fields.MOST.items()):
+        yield f"| {what} | {most:,} |"
+
+
 def _named(names: set[str] | frozenset[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def rendered(text: str) -> str:
     """The page with up-to-date tables."""
-    for name, rows in (("pod", pod_table()), ("nested", nested_table())):
+    for name, rows in (
+        ("pod", pod_table()),
+        ("nested", nested_table()),
+        ("limits", limits_table()),
+    ):
         begin, end = BEGIN.format(name), END.format(name)
         before, _begin, rest = text.partition(begin)
         _old, _end, after = rest.partition(end)

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stateful simulator of AWX's API, with the endpoints that modules of ``awx.awx`` use.
 
-Validation of surveys, credential types and launches, the precedence of variables, artifacts of a
-workflow, failed updates of inventory sources and the deletion of types in use follow the source of
-AWX 24.6. Status codes, fields of lists and associations follow what the modules of ``awx.awx``
-24.6.1 and ansible-rulebook 1.3 expect. Jobs run in a function given by the test; in a lab there are
-no jobs.
+Validation, refusals, the precedence of variables, artifacts of a workflow, failed updates of
+inventory sources and deletion in the background follow the source of AWX 24.6. Fields of lists and
+associations follow what the modules of ``awx.awx`` 24.6.1 and ansible-rulebook 1.3 expect. All
+accounts may read everything. Jobs run in a function given by the test; in a lab there are no jobs.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from aiohttp import web
 from lab.awx import surveys
 from lab.awx.jobs import Job, Jobs, Outcome, Runner
 from lab.awx.kinds import KINDS
-from lab.awx.store import Refusal, Store
+from lab.awx.store import Refusal, Store, refuse_empty_lists
 from lab.process import REPOSITORY
 from lab.serving import in_thread, serving_on_loopback
 from lab.state import LabSettings, LabState
@@ -29,7 +29,18 @@ ADMINISTRATOR = ("admin", "Secret of admin")
 # The administrator's token, which the lab's inventory has.
 LAB_TOKEN = "token-of-the-lab"
 _PAGE = 25
+_NODES = "workflow_job_template_nodes"
 _HEADERS = {"X-API-Product-Name": "AWX"}
+_FORBIDDEN = {"detail": "You do not have permission to perform this action."}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A user's token; one of scope ``read`` writes nothing."""
+
+    number: int
+    account: str
+    scope: str
 
 
 @dataclass
@@ -39,20 +50,25 @@ class Awx:
     port: int
     store: Store
     jobs: Jobs
-    accounts: dict[str, str]
     version: str = "24.6.1"
-    tokens: dict[str, tuple[int, str]] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def token_of(self, account: str) -> str:
+    def token_of(self, account: str, scope: str = "write") -> str:
         """A new token, as a user would create one."""
         token = f"token-of-{account}-{next(self.store.numbers)}"
-        self.tokens[token] = (next(self.store.numbers), account)
+        self.tokens[token] = Token(next(self.store.numbers), account, scope)
         return token
+
+    def may_change(self, account: str, organization: int | None) -> bool:
+        """Whether the account may change objects of the organization, or global ones for None."""
+        number, user = self.find("users", account)
+        role = self.store.role_ids.get((organization or 0, "admin"), 0)
+        return user["is_superuser"] or number in self.store.roles.get(role, {}).get("users", [])
 
     def names(self, endpoint: str) -> list[str]:
         """The names of all objects of a kind."""
@@ -81,12 +97,14 @@ def running_awx(
     accounts: Mapping[str, str] | None = None,
     version: str = "24.6.1",
     failing_sources: frozenset[str] = frozenset(),
+    deletion_seconds: float = 0.1,
 ) -> Iterator[Awx]:
     """An AWX on a free port, in a thread of its own."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     store = Store(playbooks, lacking or {})
-    awx = _with_accounts(port, store, Jobs(store, runner, failing_sources), accounts or {}, version)
+    jobs = Jobs(store, runner, failing_sources, deletion_seconds)
+    awx = _with_accounts(port, store, jobs, accounts or {}, version)
     with in_thread(_serving(awx)):
         yield awx
 
@@ -97,7 +115,7 @@ async def serving(_state: LabState, settings: LabSettings) -> AsyncIterator[None
     files = (REPOSITORY / "playbooks").glob("*.yml")
     store = Store(frozenset(f"playbooks/{path.name}" for path in files), {})
     awx = _with_accounts(settings.ports["awx"], store, Jobs(store, _succeed), {}, Awx.version)
-    awx.tokens[LAB_TOKEN] = (next(store.numbers), ADMINISTRATOR[0])
+    awx.tokens[LAB_TOKEN] = Token(next(store.numbers), ADMINISTRATOR[0], "write")
     async with _serving(awx):
         yield
 
@@ -105,10 +123,11 @@ async def serving(_state: LabState, settings: LabSettings) -> AsyncIterator[None
 def _with_accounts(
     port: int, store: Store, jobs: Jobs, accounts: Mapping[str, str], version: str
 ) -> Awx:
-    names = {ADMINISTRATOR[0]: ADMINISTRATOR[1], **accounts}
-    for name in names:
-        store.create("users", {"username": name})
-    return Awx(port, store, jobs, names, version)
+    for name, password in ({ADMINISTRATOR[0]: ADMINISTRATOR[1], **accounts}).items():
+        is_superuser = name == ADMINISTRATOR[0]
+        user = {"username": name, "password": password, "is_superuser": is_superuser}
+        store.create("users", user)
+    return Awx(port, store, jobs, version)
 
 
 @contextlib.asynccontextmanager
@@ -131,9 +150,12 @@ def _answers(awx: Awx) -> Any:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = {**_HEADERS, "X-API-Product-Version": awx.version}
-        if request.path != "/api/v2/ping/" and _account(awx, request) is None:
+        known = _account(awx, request)
+        if request.path != "/api/v2/ping/" and known is None:
             told = {"detail": "Authentication credentials were not provided or are invalid."}
             return web.json_response(told, status=401, headers=headers)
+        if request.method != "GET" and known is not None and known.scope == "read":
+            return web.json_response(_FORBIDDEN, status=403, headers=headers)
         if request.method != "GET" and not request.path.startswith("/api/v2/tokens"):
             awx.requests.append(f"{request.method} {request.path}")
         try:
@@ -146,13 +168,16 @@ def _answers(awx: Awx) -> Any:
     return middleware
 
 
-def _account(awx: Awx, request: web.Request) -> str | None:
+def _account(awx: Awx, request: web.Request) -> Token | None:
+    """The account of a request, also for a password."""
     kind, _, value = request.headers.get("Authorization", "").partition(" ")
     if kind == "Bearer":
-        return awx.tokens[value][1] if value in awx.tokens else None
+        return awx.tokens.get(value)
     if kind == "Basic":
         name, _, password = base64.b64decode(value).decode().partition(":")
-        return name if awx.accounts.get(name) == password else None
+        for user in awx.store.objects["users"].values():
+            if (user["username"], user["password"]) == (name, password):
+                return Token(0, name, "write")
     return None
 
 
@@ -166,14 +191,15 @@ class _Api:
         kinds = "|".join([*KINDS, "unified_job_templates"])
         item = "/api/v2/{kind:" + kinds + "}/{id:\\d+}/"
         templates = "/api/v2/{kind:job_templates|workflow_job_templates}/{id:\\d+}/"
-        jobs = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals}/"
+        jobs = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals|project_updates}/"
         records = jobs + "{id:\\d+}/"
         return [
             web.get("/api/v2/ping/", self._ping),
             web.get("/api/v2/config/", self._ping),
+            web.get("/api/v2/me/", self._me),
             web.post("/api/v2/tokens/", self._make_token),
             web.delete("/api/v2/tokens/{id:\\d+}/", self._delete_token),
-            web.get("/api/v2/project_updates/{id:\\d+}/", self._project_update),
+            web.post("/api/v2/projects/{id:\\d+}/update/", self._update_project),
             web.route("*", templates + "survey_spec/", self._survey),
             web.post(templates + "launch/", self._launch),
             web.post(
@@ -193,39 +219,91 @@ class _Api:
     async def _ping(self, _request: web.Request) -> web.Response:
         return web.json_response({"version": self._awx.version})
 
+    def _requester(self, request: web.Request) -> str:
+        known = _account(self._awx, request)
+        assert known is not None  # Else the request was refused.
+        return known.account
+
+    def _require(self, request: web.Request, organization: int | None) -> None:
+        if not self._awx.may_change(self._requester(request), organization):
+            raise Refusal(403, _FORBIDDEN)
+
+    def _require_object(self, request: web.Request) -> None:
+        """Refuse the request if its account may not change its object."""
+        kind, number = request.match_info["kind"], _id(request)
+        item = self._store.get(kind, number)
+        own = number if kind == "organizations" else self._store.organization_of(kind, item)
+        self._require(request, own)
+
+    async def _me(self, request: web.Request) -> web.Response:
+        number, _user = self._awx.find("users", self._requester(request))
+        return _page(request, [self._store.shown("users", number)])
+
     async def _make_token(self, request: web.Request) -> web.Response:
-        token = self._awx.token_of(_account(self._awx, request) or "")
+        scope = (await _body(request)).get("scope", "write")
+        token = self._awx.token_of(self._requester(request), scope)
+        number = self._awx.tokens[token].number
         return web.json_response(
             {
-                "id": self._awx.tokens[token][0],
+                "id": number,
                 "token": token,
                 "type": "o_auth2_access_token",
-                "url": f"/api/v2/tokens/{self._awx.tokens[token][0]}/",
+                "url": f"/api/v2/tokens/{number}/",
             },
             status=201,
         )
 
     async def _delete_token(self, request: web.Request) -> web.Response:
-        for token, (number, _account) in list(self._awx.tokens.items()):
-            if number == _id(request):
-                del self._awx.tokens[token]
+        for text, token in list(self._awx.tokens.items()):
+            if token.number == _id(request):
+                del self._awx.tokens[text]
         return web.Response(status=204)
 
     async def _list(self, request: web.Request) -> web.Response:
         kind = request.match_info["kind"]
         if request.method == "POST":
-            number = self._store.create(kind, await _body(request))
-            return web.json_response(self._store.shown(kind, number), status=201)
-        return _page(request, self._store.find(kind, request.query))
+            body = await _body(request)
+            self._require(request, self._store.organization_of(kind, body))
+            number = self._store.create(kind, body)
+            self._update_if_changed(kind, number, body)
+            return web.json_response(self._shown(kind, number), status=201)
+        return _page(
+            request, [self._with_updates(i) for i in self._store.find(kind, request.query)]
+        )
+
+    def _shown(self, kind: str, number: int) -> Json:
+        return self._with_updates(self._store.shown(kind, number))
+
+    def _with_updates(self, shown: Json) -> Json:
+        if shown["type"] == "project":
+            shown["summary_fields"] |= self._jobs.updates_of(shown["id"])
+        return shown
+
+    def _update_if_changed(self, kind: str, number: int, body: Json) -> None:
+        """Update a project that gets a source."""
+        sources = {"scm_type", "scm_url", "scm_branch", "credential"}
+        if kind == "projects" and sources & body.keys():
+            self._jobs.update_project(number)
 
     async def _item(self, request: web.Request) -> web.Response:
         kind, number = request.match_info["kind"], _id(request)
         if request.method == "DELETE":
+            self._require_object(request)
+            self._jobs.refuse_while_active(kind, number)
+            if kind == "inventories":
+                self._jobs.delete_inventory(number)
+                return web.Response(status=202)
             self._store.delete(kind, number)
-            return web.Response(status=202 if kind == "inventories" else 204)
+            return web.Response(status=204)
         if request.method == "PATCH":
-            self._store.update(kind, number, await _body(request))
-        return web.json_response(self._store.shown(kind, number))
+            self._require_object(request)
+            body = await _body(request)
+            template = self._store.get(kind, number).get("unified_job_template")
+            if kind == _NODES and body.get("unified_job_template", template) != template:
+                self._drop_approval(number)
+            self._store.update(kind, number, body)
+            self._update_if_changed(kind, number, body)
+        return web.json_response(self._shown(kind, number))
 
     async def _association(self, request: web.Request) -> web.Response:
         kind, name, number = (
@@ -237,6 +315,11 @@ class _Api:
         if target is None:
             raise Refusal(404, {"detail": "Not found."})
         ids = self._store.associations.setdefault((number, name), [])
+        if request.method == "POST":
+            self._require_object(request)
+            body = await _body(request)
+            if target == _NODES and not body.get("disassociate"):
+                self._store.refuse_link(name, number, body["id"])
         return await self._associate(request, target, ids)
 
     async def _role(self, request: web.Request) -> web.Response:
@@ -244,12 +327,16 @@ class _Api:
         if holders is None:
             raise Refusal(404, {"detail": "Not found."})
         actors = request.match_info["actors"]
+        if request.method == "POST":
+            self._require(request, self._organization_of_role(_id(request)))
         return await self._associate(request, actors, holders[actors])
 
     async def _associate(self, request: web.Request, target: str, ids: list[int]) -> web.Response:
         if request.method == "POST":
             body = await _body(request)
-            self._store.get(target, body["id"])
+            if body["id"] not in self._store.objects[target]:
+                model = KINDS[target].type.title().replace("_", "")
+                raise Refusal(400, {"detail": f"{model} matching query does not exist."})
             if body.get("disassociate") and body["id"] in ids:
                 ids.remove(body["id"])
             elif not body.get("disassociate") and body["id"] not in ids:
@@ -257,9 +344,20 @@ class _Api:
             return web.Response(status=204)
         return _page(request, [self._store.shown(target, number) for number in ids])
 
+    def _organization_of_role(self, role: int) -> int | None:
+        [owner] = [key[0] for key, number in self._store.role_ids.items() if number == role]
+        kind = self._store.endpoint_of(owner)
+        return (
+            owner
+            if kind == "organizations"
+            else self._store.organization_of(kind, self._store.objects[kind][owner])
+        )
+
     async def _survey(self, request: web.Request) -> web.Response:
         number = _id(request)
         self._store.get(request.match_info["kind"], number)
+        if request.method != "GET":
+            self._require_object(request)
         if request.method == "POST":
             spec = await _body(request)
             if problem := surveys.problem_of_spec(spec):
@@ -271,24 +369,42 @@ class _Api:
             return web.json_response(self._store.surveys.get(number, {}))
         return web.json_response({})
 
+    def _drop_approval(self, node: int) -> None:
+        """Delete the approval template of the node, and deny what waits for it."""
+        if (template := self._store.drop_approval(node)) is not None:
+            self._jobs.deny_approvals_of(template)
+
     async def _approval_template(self, request: web.Request) -> web.Response:
-        node = self._store.get("workflow_job_template_nodes", _id(request))
+        node = self._store.get(_NODES, _id(request))
+        self._require(request, self._store.organization_of(_NODES, node))
         number = self._store.create("workflow_approval_templates", await _body(request))
+        self._drop_approval(_id(request))
         node["unified_job_template"] = number
         return web.json_response(
             self._store.shown("workflow_approval_templates", number), status=201
         )
 
-    async def _project_update(self, request: web.Request) -> web.Response:
-        return web.json_response({"id": _id(request), "status": "successful"})
+    async def _update_project(self, request: web.Request) -> web.Response:
+        item = self._store.get("projects", _id(request))
+        self._require(request, item["organization"])
+        record = self._jobs.update_project(_id(request))
+        return web.json_response({**record, "project_update": record["id"]}, status=202)
 
     async def _launch(self, request: web.Request) -> web.Response:
         answers = (await _body(request)).get("extra_vars") or {}
         answers = json.loads(answers) if isinstance(answers, str) else answers
+        self._require_execution(request)
         of_workflow = request.match_info["kind"] == "workflow_job_templates"
         launch = self._jobs.launch_workflow if of_workflow else self._jobs.launch
         record = launch(_id(request), answers)
         return web.json_response({**record, record["type"]: record["id"]}, status=201)
+
+    def _require_execution(self, request: web.Request) -> None:
+        self._store.get(request.match_info["kind"], _id(request))
+        role = self._store.roles[self._store.role_ids[_id(request), "execute"]]
+        user, _item = self._awx.find("users", self._requester(request))
+        if user not in role["users"]:
+            self._require_object(request)
 
     async def _job(self, request: web.Request) -> web.Response:
         record = self._jobs.records[request.match_info["kind"]].get(_id(request))
@@ -298,6 +414,7 @@ class _Api:
 
     async def _list_jobs(self, request: web.Request) -> web.Response:
         """Objects of a kind, filtered by ``id__in`` or ``name`` if given."""
+        refuse_empty_lists(request.query)
         records = self._jobs.records[request.match_info["kind"]].values()
         numbers, name = request.query.get("id__in"), request.query.get("name")
         found = [
@@ -328,11 +445,9 @@ class _Api:
         if record is None:
             raise Refusal(404, {"detail": "Not found."})
         role = self._store.role_ids[record["workflow_job_template"], "approval"]
-        account = _account(self._awx, request) or ""
-        user, _item = self._awx.find("users", account)
-        if account != ADMINISTRATOR[0] and user not in self._store.roles[role]["users"]:
-            told = "You do not have permission to perform this action."
-            raise Refusal(403, {"detail": told})
+        user, _item = self._awx.find("users", self._requester(request))
+        if user not in self._store.roles[role]["users"]:
+            self._require(request, self._organization_of_role(role))
         self._jobs.decide(_id(request), request.match_info["decision"])
         return web.Response(status=204)
 

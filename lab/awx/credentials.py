@@ -19,6 +19,10 @@ ENCRYPTED = "$encrypted$"
 _NAME = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 _EXTRA_VAR = re.compile(r"[a-zA-Z_{}]+[a-zA-Z0-9_{}]*")
 _FILE = re.compile(r"template(\.[a-zA-Z_]\w*)?", re.ASCII)
+_KEY = re.compile(
+    r"\A\s*-{4,} *BEGIN (?P<type>(?:(?:RSA|DSA|EC|OPENSSH|ENCRYPTED) )?PRIVATE KEY) *-{4,}"
+    r"\s*[A-Za-z0-9+/=\s]+-{4,} *END (?P=type) *-{4,}\s*\Z"
+)
 _FIELD_KEYS = {
     *("id", "label", "type", "format", "choices", "help_text", "multiline", "secret"),
     *("ask_at_runtime", "default"),
@@ -66,7 +70,13 @@ def problem_of_inputs(type_inputs: Json, inputs: Json) -> Json | None:
     if unknown := inputs.keys() - known:
         found = ", ".join(sorted(unknown))
         return {"inputs": [f"Additional properties are not allowed ('{found}' was unexpected)"]}
-    return None
+    keys = [each["id"] for each in type_inputs["fields"] if each.get("format") == "ssh_private_key"]
+    errors = {
+        name: [f"Invalid certificate or key: {inputs[name][:100]}..."]
+        for name in keys
+        if inputs.get(name) not in (None, "", ENCRYPTED) and not _KEY.search(inputs[name])
+    }
+    return {"inputs": errors} if errors else None
 
 
 def shown_inputs(type_inputs: Json, inputs: Json) -> Json:

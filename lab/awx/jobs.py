@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.awx import credentials, surveys
+from lab.awx.kinds import KINDS
 from lab.awx.store import Refusal, Store, accepted_answers, check_answers
 
 Json = dict[str, Any]
@@ -44,6 +45,9 @@ class Outcome:
 
 Runner = Callable[[Job], Outcome]
 
+_UPDATE_SECONDS = 0.1
+_NO_PATH = "No error handling paths found, marking workflow as failed"
+
 
 @dataclass
 class _Node:
@@ -62,17 +66,23 @@ class _Node:
 class Jobs:
     """Launches and records jobs; ``runner`` runs one, in a thread of its own.
 
-    ``failing_sources`` names sources of inventories whose updates fail.
+    ``failing_sources`` names sources of inventories whose updates fail. An inventory stays for
+    ``deletion_seconds`` after its deletion.
     """
 
     def __init__(
-        self, store: Store, runner: Runner, failing_sources: frozenset[str] = frozenset()
+        self,
+        store: Store,
+        runner: Runner,
+        failing_sources: frozenset[str] = frozenset(),
+        deletion_seconds: float = 0.1,
     ) -> None:
+        self._deletion_seconds = deletion_seconds
         self._store = store
         self._runner = runner
         self._failing_sources = failing_sources
         self.records: dict[str, dict[int, Json]] = {
-            kind: {} for kind in ("jobs", "workflow_jobs", "workflow_approvals")
+            kind: {} for kind in ("jobs", "workflow_jobs", "workflow_approvals", "project_updates")
         }
         self.nodes: dict[int, list[_Node]] = {}
         self._decided: dict[int, asyncio.Future[str]] = {}
@@ -107,6 +117,65 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
+    def refuse_while_active(self, endpoint: str, number: int) -> None:
+        """Refuse to delete an object that unfinished jobs use."""
+        name = KINDS[endpoint].type
+        active = [
+            {"id": record["id"], "type": record["type"]}
+            for kind in ("jobs", "workflow_jobs", "project_updates")
+            for record in self.records[kind].values()
+            if record["finished"] is None and record.get(name) == number
+        ]
+        if active:
+            told = "Resource is being used by running jobs."
+            raise Refusal(409, {"error": told, "active_jobs": active})
+
+    def delete_inventory(self, number: int) -> None:
+        """Delete it in the background, as AWX does."""
+        self._store.begin_deletion(number)
+
+        async def deletion() -> None:
+            await asyncio.sleep(self._deletion_seconds)
+            self._store.delete("inventories", number)
+
+        self._start(deletion())
+
+    def update_project(self, number: int) -> Json:
+        """Read the project; its playbooks are known afterwards."""
+        item = self._store.get("projects", number)
+        record = self._record(
+            "project_updates",
+            name=item["name"],
+            project=number,
+            organization=item["organization"],
+            scm_revision="",
+        )
+
+        async def update() -> None:
+            record["status"] = "running"
+            await asyncio.sleep(_UPDATE_SECONDS)
+            self._store.updated.add(number)
+            record["scm_revision"] = "0" * 40
+            self._store.get("projects", number)["scm_revision"] = record["scm_revision"]
+            _finish(record, "successful")
+
+        self._start(update())
+        return record
+
+    def updates_of(self, project: int) -> Json:
+        """The summary of a project's updates."""
+        found = [
+            record
+            for record in self.records["project_updates"].values()
+            if record["project"] == project
+        ]
+        return {
+            "last_update" if record["finished"] else "current_update": {
+                key: record[key] for key in ("id", "name", "status", "failed")
+            }
+            for record in found[-1:]
+        }
+
     def launch(self, template: int, answers: Json) -> Json:
         """Start a job; answers must respect the survey's limits, other variables are ignored."""
         accepted, others = accepted_answers(self._store, template, answers)
@@ -118,7 +187,12 @@ class Jobs:
         check_answers(self._store, template, answers)
         item = self._store.get("workflow_job_templates", template)
         record = self._record(
-            "workflow_jobs", name=item["name"], workflow_job_template=template, extra_vars=answers
+            "workflow_jobs",
+            name=item["name"],
+            workflow_job_template=template,
+            organization=item["organization"],
+            extra_vars=answers,
+            job_explanation="",
         )
         nodes = [
             _Node(
@@ -154,6 +228,7 @@ class Jobs:
             playbook=item["playbook"],
             job_tags=tags,
             job_template=template,
+            **{name: item[name] for name in ("project", "inventory", "organization")},
             extra_vars=json.dumps(merged),
             artifacts={},
             job_explanation="",
@@ -219,9 +294,19 @@ class Jobs:
             unhandled |= node.status != "successful" and not followers
             handed = {**artifacts, **node.artifacts}
             ready += [(waiting[number], handed) for number in followers if number in waiting]
+        record["job_explanation"] = _NO_PATH if unhandled else ""
         _finish(record, "failed" if unhandled else "successful")
 
+    def deny_approvals_of(self, template: int) -> None:
+        """Deny the waiting approvals of a template that is deleted."""
+        for number, record in self.records["workflow_approvals"].items():
+            if record["workflow_approval_template"] == template and not record["finished"]:
+                self.decide(number, "deny")
+
     async def _run_node(self, node: _Node, artifacts: Json, workflow: Json) -> None:
+        if not any(node.template in objects for objects in self._store.objects.values()):
+            node.status = "failed"
+            return
         endpoint = self._store.endpoint_of(node.template)
         if endpoint == "workflow_approval_templates":
             await self._wait_for_approval(node, workflow)
@@ -238,6 +323,7 @@ class Jobs:
             "workflow_approvals",
             name=template["name"],
             timed_out=False,
+            workflow_approval_template=node.template,
             workflow_job_template=workflow["workflow_job_template"],
         )
         node.job = record["id"]

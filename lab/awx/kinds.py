@@ -45,12 +45,32 @@ def _named(**fields: Any) -> Json:
 
 
 _ORGANIZATION = {"organization": "organizations"}
+# Fields of nodes and schedules, by the fields of templates that permit them.
+PROMPTS = {
+    "ask_diff_mode_on_launch": "diff_mode",
+    "ask_job_type_on_launch": "job_type",
+    "ask_limit_on_launch": "limit",
+    "ask_scm_branch_on_launch": "scm_branch",
+    "ask_skip_tags_on_launch": "skip_tags",
+    "ask_tags_on_launch": "job_tags",
+}
+_PROMPTS: Json = {"extra_data": {}, **dict.fromkeys(PROMPTS.values())}
 
 KINDS: dict[str, Kind] = {
     "organizations": Kind(
-        "organization", _named(max_hosts=0), associations=_APPROVALS, unique=("name",)
+        "organization",
+        _named(max_hosts=0),
+        associations=_APPROVALS,
+        unique=("name",),
+        roles=("admin",),
     ),
-    "users": Kind("user", {"username": ""}, unique=("username",), name="username", required=()),
+    "users": Kind(
+        "user",
+        {"username": "", "password": "", "is_superuser": False},
+        unique=("username",),
+        name="username",
+        required=("username", "password"),
+    ),
     "teams": Kind("team", _named(organization=None), _ORGANIZATION),
     "execution_environments": Kind(
         "execution_environment",
@@ -154,6 +174,7 @@ KINDS: dict[str, Kind] = {
         },
         associations={**_EVENTS, "credentials": "credentials", "labels": "labels"},
         required=("name", "project"),
+        roles=("admin", "execute", "read"),
         is_template=True,
     ),
     "workflow_job_templates": Kind(
@@ -180,8 +201,7 @@ KINDS: dict[str, Kind] = {
             "identifier": "",
             "workflow_job_template": None,
             "unified_job_template": None,
-            "extra_data": {},
-            "job_tags": None,
+            **_PROMPTS,
             "all_parents_must_converge": False,
         },
         {
@@ -201,7 +221,7 @@ KINDS: dict[str, Kind] = {
     ),
     "schedules": Kind(
         "schedule",
-        _named(unified_job_template=None, rrule="", enabled=True, extra_data={}),
+        _named(unified_job_template=None, rrule="", enabled=True, **_PROMPTS),
         {"unified_job_template": "unified_job_templates"},
         unique=("name", "unified_job_template"),
         required=("name", "unified_job_template", "rrule"),

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.awx import credentials, surveys
-from lab.awx.kinds import KINDS, TEMPLATES, Kind
+from lab.awx import credentials, notifications, schedules, surveys
+from lab.awx.kinds import KINDS, PROMPTS, TEMPLATES, Kind
 
 Json = dict[str, Any]
 
@@ -23,6 +23,11 @@ _CASCADES = {
     ("schedules", "unified_job_template"),
     ("workflow_job_template_nodes", "workflow_job_template"),
 }
+
+
+# AWX's answers to an object without a field, other than the usual one.
+_MISSING = {"password": "Password required for new User."}
+_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 
 
 class Refusal(Exception):
@@ -43,6 +48,9 @@ class Store:
         self.surveys: dict[int, Json] = {}
         self.roles: dict[int, dict[str, list[int]]] = {}
         self.role_ids: dict[tuple[int, str], int] = {}
+        # Inventories that are deleted in the background, and projects with a finished update.
+        self.pending_deletion: set[int] = set()
+        self.updated: set[int] = set()
         self.playbooks = playbooks
         self.lacking = lacking
         self.numbers = itertools.count(1)
@@ -66,7 +74,12 @@ class Store:
         kind = KINDS[endpoint]
         missing = [name for name in kind.required if given.get(name) in (None, "")]
         if missing:
-            raise Refusal(400, {name: ["This field is required."] for name in missing})
+            told = {name: [_MISSING.get(name, "This field is required.")] for name in missing}
+            raise Refusal(400, told)
+        if endpoint == "credentials" and not any(
+            given.get(owner) for owner in ("user", "team", "organization")
+        ):
+            raise Refusal(400, {"detail": ["Missing 'user', 'team', or 'organization'."]})
         values = {**copy.deepcopy(dict(self.fields(endpoint))), **self._known(endpoint, given)}
         self._check(endpoint, values, None)
         number = next(self.numbers)
@@ -85,8 +98,24 @@ class Store:
                 key: kept.get(key) if value == credentials.ENCRYPTED else value
                 for key, value in values["inputs"].items()
             }
+        if endpoint == "notification_templates":
+            kept = present["notification_configuration"]
+            values["notification_configuration"] = {
+                key: kept.get(key) if value == credentials.ENCRYPTED else value
+                for key, value in values["notification_configuration"].items()
+            }
         self._check(endpoint, values, number)
         self.objects[endpoint][number] = values
+
+    def begin_deletion(self, number: int) -> None:
+        """Take an inventory from its job templates; its name stays taken until it is deleted."""
+        self.get("inventories", number)
+        if number in self.pending_deletion:
+            raise Refusal(400, {"error": "Inventory is already pending deletion."})
+        self.pending_deletion.add(number)
+        for template in self.objects["job_templates"].values():
+            if template["inventory"] == number:
+                template["inventory"] = None
 
     def delete(self, endpoint: str, number: int) -> None:
         self.get(endpoint, number)
@@ -95,6 +124,8 @@ class Store:
         ):
             detail = "Credential types that are in use cannot be deleted."
             raise Refusal(403, {"detail": detail})
+        if endpoint == "workflow_job_template_nodes":
+            self.drop_approval(number)
         del self.objects[endpoint][number]
         for ids in self.associations.values():
             if number in ids:
@@ -106,6 +137,39 @@ class Store:
                         del self.objects[other][each]
                     elif item.get(name) == number:
                         item[name] = None
+
+    def drop_approval(self, node: int) -> int | None:
+        """Delete the approval template of a node, as AWX does when the node gets another one."""
+        template = self.get("workflow_job_template_nodes", node)["unified_job_template"]
+        if self.objects["workflow_approval_templates"].pop(template, None) is None:
+            return None
+        return int(template)
+
+    def organization_of(self, endpoint: str, values: Json) -> int | None:
+        """The organization whose administrators may change the object; None for a global one."""
+        for name in ("organization", "inventory", "workflow_job_template", "unified_job_template"):
+            number = values.get(name)
+            if name == "organization" and number:
+                return int(number)
+            if name in KINDS[endpoint].references and number:
+                there = self.endpoint_of(int(number))
+                return self.organization_of(there, self.objects[there][int(number)])
+        return None
+
+    def refuse_link(self, name: str, parent: int, child: int) -> None:
+        """Refuse a link that AWX refuses: in two ways to one node, or in a circle."""
+        others = [link for link in _LINKS if link != name]
+        if any(child in self.associations.get((parent, link), []) for link in others):
+            raise Refusal(400, {"Error": "Relationship not allowed."})
+        reached, waiting = {child}, [child]
+        while waiting:
+            node = waiting.pop()
+            for link in _LINKS:
+                new = set(self.associations.get((node, link), [])) - reached
+                reached |= new
+                waiting += new
+        if parent in reached:
+            raise Refusal(400, {"Error": "Cycle detected."})
 
     def _known(self, endpoint: str, given: Json) -> Json:
         """The fields that this AWX has; it ignores others."""
@@ -123,9 +187,10 @@ class Store:
             if other != number and all(item.get(n) == values.get(n) for n in kind.unique)
         ]
         if kind.unique and same:
-            told = ", ".join(kind.unique)
-            raise Refusal(400, {"__all__": [f"{kind.type} with this ({told}) already exists."]})
-        if checked := _CHECKS.get(endpoint):
+            names = [each.replace("_", " ").capitalize() for each in (kind.type, *kind.unique)]
+            told = f"{names[0]} with this {' and '.join(names[1:])} already exists."
+            raise Refusal(400, {"__all__": [told]})
+        for checked in _CHECKS.get(endpoint, ()):
             checked(self, values)
 
     def _exists(self, endpoint: str, number: int) -> bool:
@@ -147,15 +212,19 @@ class Store:
             related["unified_job_template"] = f"/api/v2/{there}/{item['unified_job_template']}/"
         if endpoint == "projects":
             related["update"] = f"{url}update/"
-            summary["current_update"] = {"id": number, "status": "successful"}
+        if endpoint == "inventories":
+            item["pending_deletion"] = number in self.pending_deletion
+        if endpoint == "users":
+            item["password"] = credentials.ENCRYPTED
+        if endpoint == "workflow_job_template_nodes":
+            item |= {link: list(self.associations.get((number, link), [])) for link in _LINKS}
         if endpoint == "credentials":
             types = self.get("credential_types", item["credential_type"])
             item["inputs"] = credentials.shown_inputs(types["inputs"], item["inputs"])
         if endpoint == "notification_templates":
-            item["notification_configuration"] = {
-                key: credentials.ENCRYPTED if key in ("password", "token") and value else value
-                for key, value in item["notification_configuration"].items()
-            }
+            item["notification_configuration"] = notifications.shown(
+                item["notification_type"], item["notification_configuration"]
+            )
         summary["object_roles"] = {
             f"{role}_role": {"id": self.role_ids[number, role], "name": role.title()}
             for role in kind.roles
@@ -179,6 +248,7 @@ class Store:
         terms = {k: v for k, v in query.items() if k not in ("page", "page_size", "order_by")}
         either = {k[4:]: v for k, v in terms.items() if k.startswith("or__")}
         every = {k: v for k, v in terms.items() if not k.startswith("or__")}
+        refuse_empty_lists(terms)
         return [
             self.shown(name, number)
             for name, number in self._all(endpoint)
@@ -205,7 +275,14 @@ class Store:
         value = str(number if name == "id" else item[name])
         if rest == "in":
             return value in wanted.split(",")
-        return value.endswith(wanted) if rest == "endswith" else value == wanted
+        if rest in ("startswith", "endswith"):
+            return bool(getattr(value, rest)(wanted))
+        return value == wanted
+
+
+def refuse_empty_lists(query: Mapping[str, str]) -> None:
+    if any(term.endswith("__in") and not value for term, value in query.items()):
+        raise Refusal(400, {"detail": "cannot provide empty value for __in"})
 
 
 def _check_type(_store: Store, values: Json) -> None:
@@ -221,9 +298,9 @@ def _check_credential(store: Store, values: Json) -> None:
 
 def _check_template(store: Store, values: Json) -> None:
     project = store.objects["projects"].get(values["project"] or 0)
-    if project and not project.get("allow_override") and values["playbook"] not in store.playbooks:
+    playbooks = store.playbooks if values["project"] in store.updated else frozenset()
+    if project and not project.get("allow_override") and values["playbook"] not in playbooks:
         raise Refusal(400, {"playbook": ["Playbook not found for project."]})
-    _check_json(store, values)
 
 
 def _check_json(_store: Store, values: Json) -> None:
@@ -234,15 +311,37 @@ def _check_json(_store: Store, values: Json) -> None:
 
 
 def _check_node(store: Store, values: Json) -> None:
-    """Variables and tags of a node must be prompted for by its template."""
+    """Variables, tags, limits of a node or schedule must be prompted for by its template."""
     number = values.get("unified_job_template")
-    if number and values.get("job_tags"):
-        template = store.get(store.endpoint_of(number), number)
-        if not template.get("ask_tags_on_launch"):
-            told = "Field is not configured to prompt on launch."
-            raise Refusal(400, {"job_tags": [told]})
-    if number and values.get("extra_data"):
-        check_answers(store, number, values["extra_data"], need_all=False)
+    if not number:
+        return
+    endpoint = store.endpoint_of(number)
+    template = store.get(endpoint, number)
+    can_prompt = endpoint in ("job_templates", "workflow_job_templates")
+    told = f"Field is not {'configured to prompt' if can_prompt else 'allowed'} on launch."
+    refused = [
+        field
+        for ask, field in PROMPTS.items()
+        if values.get(field) not in (None, "", template.get(field)) and not template.get(ask)
+    ]
+    if refused:
+        raise Refusal(400, {field: [told] for field in refused})
+    if values.get("extra_data"):
+        check_answers(store, number, values["extra_data"], of_launch=False)
+
+
+def _check_recurrence(_store: Store, values: Json) -> None:
+    if problems := schedules.problems_of_recurrence(values["rrule"]):
+        raise Refusal(400, {"rrule": problems})
+
+
+def _check_notification(_store: Store, values: Json) -> None:
+    kind, given = values["notification_type"], values["notification_configuration"]
+    values["notification_configuration"] = notifications.completed(kind, given)
+    if problem := notifications.problem_of(
+        kind, values["notification_configuration"], values["messages"]
+    ):
+        raise Refusal(400, problem)
 
 
 def accepted_answers(
@@ -268,19 +367,24 @@ def accepted_answers(
     )
 
 
-def check_answers(store: Store, number: int, answers: Json, *, need_all: bool = True) -> None:
+def check_answers(store: Store, number: int, answers: Json, *, of_launch: bool = True) -> None:
     """Refuse variables that the template does not prompt for, as workflows and schedules do."""
-    _accepted, others = accepted_answers(store, number, answers, need_all=need_all)
+    _accepted, others = accepted_answers(store, number, answers, need_all=of_launch)
     if others:
-        told = f"Variables {', '.join(sorted(others))} are not allowed on launch."
-        raise Refusal(400, {"extra_vars": [told]})
+        kind = KINDS[store.endpoint_of(number)].type.replace("_", " ").title()
+        told = (
+            f"Variables {', '.join(sorted(others))} are not allowed on launch. Check the Prompt on "
+            f"Launch setting on the {kind} to include Extra Variables."
+        )
+        raise Refusal(400, {"extra_vars" if of_launch else "extra_data": [told]})
 
 
 _CHECKS = {
-    "credential_types": _check_type,
-    "credentials": _check_credential,
-    "job_templates": _check_template,
-    "workflow_job_templates": _check_json,
-    "workflow_job_template_nodes": _check_node,
-    "schedules": _check_node,
+    "credential_types": (_check_type,),
+    "credentials": (_check_credential,),
+    "notification_templates": (_check_notification,),
+    "job_templates": (_check_template, _check_json),
+    "workflow_job_templates": (_check_json,),
+    "workflow_job_template_nodes": (_check_node,),
+    "schedules": (_check_recurrence, _check_node),
 }

@@ -158,14 +158,15 @@ def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOpera
 
 def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path) -> int:
     """Start the watcher and the metrics endpoint from a folder of entry points; return its port."""
-    port = free_port()
+    port, health = free_port(), free_port()
     # As in the image, where Python finds the collection without Ansible.
     variables = _environment(state, settings)
     variables["PYTHONPATH"] = variables["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]
     endpoint = (str(entrypoints / METRICS), "--address=127.0.0.1", f"--port={port}")
+    endpoint += (f"--health-port={health}",)
     services = [
         Service(WATCHER, (str(entrypoints / WATCHER),), lambda: True, variables),
-        Service(METRICS, endpoint, lambda: _answers(port, "/healthz"), variables),
+        Service(METRICS, endpoint, lambda: _answers(health, "/healthz"), variables),
     ]
     process.start(services, state)
     return port

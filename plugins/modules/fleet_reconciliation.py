@@ -364,6 +364,15 @@ options:
         description:
           - Name that the certificates must have. The host of the endpoint by default.
         type: str
+      client_cert:
+        description:
+          - Path of the client certificate, in PEM, for Keplers with C(mtls).
+        type: path
+      client_key:
+        description:
+          - Path of the client's private key, in PEM. Without it the key is read from
+            O(meter.client_cert).
+        type: path
       energy_period_seconds:
         description:
           - Length in seconds of the period before the run for which the document and the report

@@ -155,13 +155,15 @@ rapl_zones:
       type: str
       sample: ""
 hwmon_sensors:
-  description: Power and energy sensors; null if C(/sys/class/hwmon) is not visible.
+  description:
+    - Sensors of power and energy, and pairs of voltage and current, which Kepler multiplies; null
+      if C(/sys/class/hwmon) is not visible. Disabled sensors are left out.
   returned: success
   type: list
   elements: dict
   contains:
     path:
-      description: File of the sensor in C(/sys/class/hwmon).
+      description: File of the sensor, of a pair that of the voltage, in C(/sys/class/hwmon).
       type: str
       sample: hwmon0/power1_average
     chip:
@@ -173,7 +175,7 @@ hwmon_sensors:
       type: str
       sample: ""
     type:
-      description: V(power) or V(energy).
+      description: V(power), V(energy), or V(voltage_current) for a pair of voltage and current.
       type: str
       sample: power
     scope:
@@ -181,11 +183,11 @@ hwmon_sensors:
       type: str
       sample: machine
     readable:
-      description: Whether the sensor can be read.
+      description: Whether the sensor can be read, and its reading is plausible.
       type: bool
       sample: true
     problem:
-      description: Reason why it cannot be read; empty if it can.
+      description: Reason why it cannot be used; empty if it can.
       type: str
       sample: ""
 kernel_headers:

@@ -140,7 +140,8 @@ options:
             default: 500ms
           metric_levels:
             description:
-              - Objects with metrics of their own.
+              - Objects with metrics of their own; V(node), V(container), V(vm), and in scope
+                V(cluster) V(pod) by default.
             type: list
             elements: str
             choices:
@@ -149,11 +150,6 @@ options:
               - container
               - vm
               - pod
-            default:
-              - node
-              - container
-              - pod
-              - vm
           log_level:
             description:
               - Lowest level of the collectors' log messages.
@@ -200,8 +196,9 @@ options:
             type: int
           pod_informer:
             description:
-              - Source of pods for collectors in scope V(cluster). V(kubelet) needs the right
-                to get C(nodes/proxy), which also permits commands in pods.
+              - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4),
+                needs the right to get C(nodes) and C(nodes/proxy), which also permits commands in
+                pods.
             type: str
             choices:
               - apiserver

@@ -104,6 +104,8 @@ options:
         C(token), or C(username) and C(password), and optionally C(ca.crt).
       - The credential is sent only to the scheme, host and port of C(url), because the writer of a
         spec chooses the Prometheus. Keplers get none.
+      - Keplers that ask for a client certificate are shown C(tls.crt) with C(tls.key), and
+        C(ca.crt) verifies them if the spec names no authority.
     type: path
   rmd_client:
     description:

@@ -19,6 +19,7 @@ import typing as t
 from pathlib import Path
 
 from ansible import constants
+from ansible.module_utils.common import json as ansible_json
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
@@ -110,7 +111,7 @@ def start_module(
         check=False,
     )
     try:
-        result = json.loads(ended.stdout)
+        result = json.loads(ended.stdout, cls=_decoder())
     except ValueError:
         result = None
     if isinstance(result, dict):
@@ -124,3 +125,13 @@ def start_module(
         "module_stdout": ended.stdout,
         "module_stderr": ended.stderr,
     }
+
+
+def _decoder() -> type[json.JSONDecoder]:
+    """The decoder of results; from ansible-core 2.19 on, warnings are objects in them."""
+    try:
+        profiled, direction = ansible_json.get_module_decoder, ansible_json.Direction
+    except AttributeError:
+        return json.JSONDecoder
+    found: type[json.JSONDecoder] = profiled("legacy", direction.MODULE_TO_CONTROLLER)
+    return found

@@ -10,13 +10,17 @@ these tests. tests/unit/lab/test_awx.py runs the modules in one process, with al
 from __future__ import annotations
 
 import json
+import threading
 import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lab.awx.api import ADMINISTRATOR, running_awx
-from support.awx import ORGANIZATION, PLAYBOOKS, Server, an_awx, configure_awx
+from lab.awx.jobs import Job, Outcome
+from lab.process import wait_until
+from support.awx import ORGANIZATION, PLAYBOOKS, PREFIX, ROOT, Server, an_awx, configure_awx
 from support.playbook import PlaybookRun
 
 Json = dict[str, t.Any]
@@ -79,7 +83,7 @@ def test_check_mode_makes_no_object_and_a_run_makes_them(tmp_path: Path) -> None
         assert changed(run("--check")) == 1
         assert names(server, "projects") == before
         assert changed(run()) > 3
-        assert names(server, "job_templates") == {"wattwise.kube.place"}
+        assert names(server, "job_templates") == {f"{PREFIX}.place"}
 
 
 @pytest.mark.slow  # The modules of four runs take a minute.
@@ -100,11 +104,11 @@ def test_objects_are_made_once_and_go_with_their_variables_and_nothing_else_goes
         by_hand = {"name": "by hand", "organization": organization["id"], "description": "Mine."}
         server.post("inventories/", by_hand)
         assert changed(run(NOTHING, "--check")) > 0
-        assert names(server, "job_templates") == {"wattwise.kube.place"}
+        assert names(server, "job_templates") == {f"{PREFIX}.place"}
         assert changed(run(NOTHING)) > 0
         assert names(server, "job_templates") == names(server, "workflow_job_templates") == set()
         assert names(server, "credentials") == set()
-        assert names(server, "projects") == {"wattwise.kube"}
+        assert names(server, "projects") == {PREFIX}
         assert server.get("inventories/", name="by hand")["count"] == 1
 
 
@@ -115,15 +119,90 @@ def test_nothing_is_touched_where_names_belong_to_others_or_nobody_may_log_in(
         token = awx.token_of(ADMINISTRATOR[0])
         awx.store.create("organizations", {"name": ORGANIZATION})
         number, _item = awx.find("organizations", ORGANIZATION)
-        theirs = {"name": "wattwise.kube", "organization": number, "description": "By hand."}
+        theirs = {"name": PREFIX, "organization": number, "description": "By hand."}
         awx.store.create("projects", theirs)
         refused = configure_awx(tmp_path, awx.endpoint, token, SMALL)
-        assert "project wattwise.kube" in refused.failures()["localhost"]
+        assert f"project {PREFIX}" in refused.failures()["localhost"]
         wrong = {"awx_username": "admin", "awx_password": "hunter2"}
         failed = configure_awx(tmp_path, awx.endpoint, "", {**SMALL, **wrong})
         assert "Cannot log in to AWX" in failed.failures()["localhost"]
         assert "hunter2" not in failed.output
+        failed = configure_awx(tmp_path, awx.endpoint, "hunter2", SMALL)
+        told = f"Cannot log in to AWX at {awx.endpoint} with its token; check"
+        assert failed.failures()["localhost"].startswith(told)
+        assert "hunter2" not in failed.output
+        assert "HTTP 401" in failed.output
         assert awx.requests == []
+
+
+def test_a_recurrence_that_awx_refuses_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    case = ROOT / "tests" / "conformance" / "cases" / "24-awx-rrule" / "vars.yml"
+    variables = {**FEW, **yaml.safe_load(case.read_text())}
+    with running_awx(PLAYBOOKS) as awx:
+        login = {"awx_username": ADMINISTRATOR[0], "awx_password": ADMINISTRATOR[1]}
+        refused = configure_awx(tmp_path, awx.endpoint, "", {**variables, **login})
+        assert "rrule of schedule 'weekly' has no rule" in refused.failures()["localhost"]
+        assert awx.requests == []
+        assert awx.tokens == {}
+
+
+@pytest.mark.slow  # Three runs take half a minute.
+def test_objects_that_a_job_uses_are_removed_at_its_end_or_named(tmp_path: Path) -> None:
+    ends = threading.Event()
+
+    def blocked(_job: Job) -> Outcome:
+        ends.wait(120)
+        return Outcome()
+
+    with running_awx(PLAYBOOKS, blocked) as awx:
+        server = Server(awx.endpoint, awx.token_of(ADMINISTRATOR[0]), {})
+
+        def run(variables: Json) -> PlaybookRun:
+            return configure_awx(tmp_path, awx.endpoint, server.token, variables)
+
+        assert changed(run(FEW)) > 3
+        number, _item = awx.find("job_templates", f"{PREFIX}.place")
+        server.post(f"job_templates/{number}/launch/", {})
+        try:
+            other = {**NOTHING, "awx_name_prefix": f"{PREFIX} 2"}
+            told = run({**other, "awx_removal_timeout": 0}).failures()["localhost"]
+            assert told.startswith("AWX did not remove ")
+            assert f"inventory {PREFIX}, job template {PREFIX}.place. If jobs use" in told
+            assert "Resource is being used by running jobs" in told
+            asked = len(awx.requests)
+
+            def release() -> None:
+                refused = f"DELETE /api/v2/job_templates/{number}/"
+                wait_until(lambda: refused in awx.requests[asked:], 60.0, "a refused removal")
+                ends.set()
+
+            releasing = threading.Thread(target=release)
+            releasing.start()
+            assert changed(run(other)) > 0
+            releasing.join()
+        finally:
+            ends.set()
+        assert awx.names("job_templates") == []
+        wait_until(lambda: awx.names("inventories") == [f"{PREFIX} 2"], 20.0, "the deletion")
+
+
+@pytest.mark.slow  # Three runs take half a minute.
+def test_the_name_of_an_inventory_that_awx_still_deletes_is_waited_for(tmp_path: Path) -> None:
+    few = {**NOTHING, "awx_project_url": "https://git.example.com/ours.git"}
+    with running_awx(PLAYBOOKS, deletion_seconds=3600.0) as awx:
+        server = Server(awx.endpoint, awx.token_of(ADMINISTRATOR[0]), {})
+
+        def run(**variables: t.Any) -> PlaybookRun:
+            return configure_awx(tmp_path, awx.endpoint, server.token, {**few, **variables})
+
+        assert changed(run()) > 3
+        number, _item = awx.find("inventories", PREFIX)
+        server.ask("DELETE", f"inventories/{number}/")
+        told = run(awx_removal_timeout=3).failures()["localhost"]
+        assert told.startswith(f"AWX did not delete inventory {PREFIX} within 3 seconds")
+        awx.store.delete("inventories", number)
+        assert changed(run()) == 1
+        assert awx.find("inventories", PREFIX)[0] != number
 
 
 @pytest.mark.slow  # All objects take a minute; tests in one process cover the same.

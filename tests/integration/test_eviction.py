@@ -284,6 +284,36 @@ def allow(kube: Kube, namespace: str, number: int) -> None:
     wait_until(lambda: allowed(kube, namespace) == number, 60.0, f"{number} allowed evictions")
 
 
+@pytest.mark.usefixtures("deployed")
+def test_the_api_evicts_an_unready_pod_as_its_budget_says(
+    kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
+) -> None:
+    """No disruption is allowed. Only AlwaysAllow lets the pod go that is not ready."""
+    cheap, dear = nodes
+    forbid = {"spec": {"maxUnavailable": 0}}
+    kube.request("PATCH", budget_path(namespace), forbid, MERGE_CONTENT_TYPE)
+    name = pods(kube, namespace)[0]["metadata"]["name"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    kube.request("PATCH", f"{path}/status", unready, MERGE_CONTENT_TYPE)
+    wait_until(lambda: healthy(kube, namespace, "web") == 2, 30.0, "the budget to see the pod")
+    move = {"namespace": namespace, "pod": name, "from_node": dear, "to_node": cheap}
+    options = {
+        "kubeconfig": kubeconfig,
+        "steps": [{"moves": [move]}],
+        "scheduler_name": namespace,
+    }
+    assert planned(kubeconfig, namespace, nodes, tmp_path)["steps"] == []
+    assert fates(move_pods(options, Context(check_mode=True))) == ["refused"]
+    always = {"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}
+    kube.request("PATCH", budget_path(namespace), always, MERGE_CONTENT_TYPE)
+    (proposed,) = moves_of(planned(kubeconfig, namespace, nodes, tmp_path))
+    assert proposed["pod"] == name
+    assert fates(move_pods(options, Context(check_mode=True))) == ["moved"]
+    assert fates(move_pods(options)) == ["moved"]
+    assert where(kube, namespace) == {cheap: 1, dear: 2}
+
+
 def test_a_node_is_emptied_only_if_all_evictions_of_the_step_would_be_allowed(
     kube: Kube, kubeconfig: str, namespace: str, nodes: list[str], tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import datetime
 import typing as t
 from pathlib import Path
 
+import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
@@ -27,11 +28,21 @@ JOBS = ((r"hall \"1\"", "a", 1), (r"hall \"1\"", "b", 1), ("hall 2", "a", 7))
 Expected = dict[tuple[tuple[str, str], ...], float]
 
 
+def energy(*, is_old: bool = False) -> str:
+    """The query for the joules of a day."""
+    return QUERIES.energy(86_400.0, is_old=is_old)
+
+
 def labelled(value: float, **labels: str) -> tuple[tuple[tuple[str, str], ...], float]:
     return tuple(sorted(labels.items())), value
 
 
-def unmet(series: t.Mapping[str, str], expected: t.Mapping[str, Expected], folder: Path) -> str:
+def unmet(
+    series: t.Mapping[str, str],
+    expected: t.Mapping[str, Expected],
+    folder: Path,
+    interval: str = "1m",
+) -> str:
     """promtool's contradictions to the results of queries over an hour of these series."""
     tests = [
         {
@@ -48,7 +59,7 @@ def unmet(series: t.Mapping[str, str], expected: t.Mapping[str, Expected], folde
         for query, samples_ in expected.items()
     ]
     given = [{"series": name, "values": values} for name, values in series.items()]
-    group = {"interval": "1m", "input_series": given, "promql_expr_test": tests}
+    group = {"interval": interval, "input_series": given, "promql_expr_test": tests}
     path = folder / "metering.test.yml"
     path.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [group]}))
     done = promtool("test", "rules", str(path))
@@ -68,11 +79,12 @@ def of_pods(names: tuple[str, str, str], *, with_uid: bool) -> Expected:
     return found
 
 
-def of_nodes(name: str) -> Expected:
+def of_nodes(name: str, *zones: str) -> Expected:
     return dict(
-        labelled(node.zones()[zone], zone=zone, **{name: node.name})
+        labelled(watts, zone=zone, **{name: node.name})
         for node in NODES
-        for zone in ("package", "dram")
+        for zone, watts in node.zones().items()
+        if not zones or zone in zones
     )
 
 
@@ -127,7 +139,7 @@ def test_pods_and_nodes_have_their_watts_however_many_jobs_scrape_them(tmp_path:
         QUERIES.pods: of_pods(names, with_uid=True),
         QUERIES.cores: cores,
         # Two zones.
-        f"round({QUERIES.energy}, 1e-6)": of_energy(names, 4.0, with_uid=True),
+        f"round({energy()}, 1e-6)": of_energy(names, 4.0, with_uid=True),
         QUERIES.covered: dict([labelled(3600.0)]),
     }
     assert unmet(series, expected, tmp_path) == ""
@@ -151,12 +163,48 @@ def test_counters_of_older_versions_give_the_same_watts(tmp_path: Path) -> None:
         series.update(scraped(early, late))
     names = ("instance", "container_namespace", "pod_name")
     expected = {
-        QUERIES.old_nodes: of_nodes("instance"),
+        QUERIES.old_nodes: of_nodes("instance", "package", "dram"),
         QUERIES.old_pods: of_pods(names, with_uid=False),
         # Two zones of two containers.
-        QUERIES.old_energy: of_energy(names, 12.0, with_uid=False),
+        energy(is_old=True): of_energy(names, 12.0, with_uid=False),
         QUERIES.old_covered: dict([labelled(3600.0)]),
     }
     # Sums of counters that grow by tenths are inexact.
     rounded = {f"round({query}, 1e-6)": samples_ for query, samples_ in expected.items()}
     assert unmet(series, rounded, tmp_path) == ""
+
+
+@pytest.mark.parametrize("period", [3600.0, 86_400.0])
+@pytest.mark.parametrize("has", [60, 300, 3000])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_joules_are_those_of_the_seconds_that_are_told(
+    tmp_path: Path, is_old: bool, has: int, period: float
+) -> None:
+    """Scrapes of every 15 s began this many seconds ago; Kepler had counted for a while."""
+    node, before = NODES[0], 5000.0
+    late, early = (
+        samples((node.old_text if is_old else node.text)(before + seconds))
+        for seconds in (15.0, 0.0)
+    )
+    counts = has // 15
+    series = {
+        (name if "instance=" in name else name.replace("{", '{instance="n1",')).replace(
+            "{", '{cluster="hall \\"1\\"",'
+        ): f"_x{240 - counts} {value!r}+{late[name] - value!r}x{counts}"
+        for name, value in early.items()
+    }
+    asked = queries({"cluster": 'hall "1"'}, period)
+    covered = asked.old_covered if is_old else asked.covered
+    step = period / 96
+    watts = (node.package + node.dram) * sum(map(node.share, node.loads))
+    # The longest and the shortest time that may be told.
+    told = {has, max(45, has - step)}
+    one: Expected = {(): 1.0}
+    expected = {
+        f"vector(scalar({covered}) <= bool {has})": one,
+        f"vector(scalar({covered}) >= bool {has - step})": one,
+    }
+    for seconds in told:
+        per_second = f"scalar(sum({asked.energy(seconds, is_old=is_old)})) / {int(seconds)}"
+        expected[f"abs(vector({per_second} - {watts!r})) < bool {watts * 0.01}"] = one
+    assert unmet(series, expected, tmp_path, "15s") == ""

@@ -47,6 +47,7 @@ Json = dict[str, t.Any]
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILES = ROOT / "roles" / "observe" / "files"
 RULES = FILES / "prometheus-rules.yml"
+REAL_KEPLER = (ROOT / "tests" / "conformance" / "kepler" / "metrics.txt").read_text()
 DASHBOARD: Json = json.loads((FILES / "grafana-dashboard.json").read_text())
 PANELS: list[Json] = DASHBOARD["panels"]
 QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
@@ -154,12 +155,12 @@ def served(runs: Path) -> str:
 
 @pytest.fixture(scope="module")
 def everything(textfile: str) -> str:
-    """The same, and the metrics of one of the lab's Keplers."""
+    """The same, and the metrics of one of the lab's Keplers and of a real one with more families."""
     [machine] = build_machines(1, 1, seed=1)
     meter = kepler.Meter(machine, 0.0)
     pod = BoundPod("u1", machine.name, 4.0, "shop", "web-7d4b9c-x2x4z")
     meter.sample(10.0, Truth(20.0, 5.0, 300.0, pod.cores), [pod])
-    return textfile + meter.text()
+    return textfile + meter.text() + REAL_KEPLER
 
 
 def on_everything(query: str) -> str:
@@ -297,6 +298,33 @@ def test_the_dashboard_s_figures_are_right(
     [query] = [query for name, query in QUERIES if name == title]
     found = [Expectation(on_everything(query), [value])]
     assert unmet(samples(textfile), found, tmp_path) == ""
+
+
+def test_the_dashboard_shows_containers_virtual_machines_and_zones_of_kepler(
+    tmp_path: Path,
+) -> None:
+    found = samples(REAL_KEPLER)
+
+    def watts(family: str, *zones: str) -> float:
+        return sum(
+            value
+            for series, value in found.items()
+            if series.startswith(f"{family}{{")
+            and any(f'zone="{zone}"' in series for zone in zones)
+        )
+
+    by_title = dict(QUERIES)
+    expected = {
+        "Containers that draw most": watts("kepler_container_cpu_watts", "package", "dram"),
+        "Virtual machines that draw most": watts("kepler_vm_cpu_watts", "package", "dram"),
+        "Zones of the meters": watts("kepler_node_cpu_watts", "package", "dram"),
+    }
+    assert min(expected.values()) > 1
+    queries = [
+        Expectation(f"sum({on_everything(by_title[title])})", [value])
+        for title, value in expected.items()
+    ]
+    assert unmet(found, queries, tmp_path) == ""
 
 
 def test_the_failing_step_is_in_the_table(textfile: str, tmp_path: Path) -> None:

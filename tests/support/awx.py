@@ -4,8 +4,9 @@
 """Playbook awx, and modules of awx.awx in this process, against the simulated AWX or a real one.
 
 AWX_HOST names a real AWX and AWX_TOKEN an administrator's token. Tests that use ``an_awx`` then
-have an organization of their own there, and the project of AWX_PROJECT_URL, which must have the
-playbooks. They start no job, and remove all objects that they created.
+have an organization and a prefix of names of their own there, and the project of AWX_PROJECT_URL,
+which must have the playbooks. They start no job, and remove all objects that they created. They
+touch nothing if an object of somebody else has one of their names.
 """
 
 from __future__ import annotations
@@ -28,8 +29,13 @@ from unittest import mock
 
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    LINKS,
+    Configuration,
+    marker,
+)
 from lab.awx.api import ADMINISTRATOR, running_awx
+from lab.process import wait_until
 from support.awx_settings import default_configuration
 from support.playbook import PlaybookRun, run_playbook
 
@@ -38,6 +44,8 @@ Json = dict[str, t.Any]
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = frozenset(f"playbooks/{path.name}" for path in (ROOT / "playbooks").glob("*.yml"))
 ORGANIZATION = "wattwise tests"
+# The beginning of all names that are unique in the whole AWX.
+PREFIX = "wattwise tests"
 
 # The module of each list.
 _MODULES = {
@@ -53,7 +61,6 @@ _MODULES = {
     "controller_workflows": "workflow_job_template",
     "controller_schedules": "schedule",
 }
-_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 # Endpoints of the created objects; those that refer to others come first.
 _MADE = (
     *("schedules", "workflow_job_templates", "job_templates", "inventory_sources", "inventories"),
@@ -68,6 +75,11 @@ class Refused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"HTTP {status}: {text}")
         self.status = status
+        self.text = text
+
+
+class ForeignObjects(Exception):
+    """Objects of somebody else have names of the tests."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +92,27 @@ class Server:
 
     def get(self, path: str, **query: str) -> Json:
         """An answer of the API."""
-        return self._ask("GET", f"{path}?{urllib.parse.urlencode(query)}")
+        return self.ask("GET", f"{path}?{urllib.parse.urlencode(query)}")
 
     def post(self, path: str, body: Json, token: str | None = None) -> Json:
-        return self._ask("POST", path, body, token)
+        return self.ask("POST", path, body, token)
 
     def delete(self, path: str) -> None:
-        self._ask("DELETE", path)
+        """Delete an object, if necessary after the end of jobs that use it."""
+        wait_until(lambda: self._is_deleted(path), 120.0, f"the deletion of {path}")
 
-    def _ask(
+    def _is_deleted(self, path: str) -> bool:
+        try:
+            self.ask("DELETE", path)
+        except Refused as refused:
+            if "running jobs" in str(refused) or "pending deletion" in str(refused):
+                return False
+            if refused.status != 404:
+                raise
+            return True
+        return not path.startswith("inventories/")
+
+    def ask(
         self, method: str, path: str, body: Json | None = None, token: str | None = None
     ) -> Json:
         request = urllib.request.Request(
@@ -127,9 +151,10 @@ def an_awx() -> Iterator[Server]:
 
 
 def _remove_made(server: Server) -> None:
-    """Remove the organization of the tests, and all objects of role awx that name it."""
+    """Remove the organization of the tests, its inventories, and all objects that name it."""
+    _refuse_foreign(server)
     for endpoint in _MADE:
-        ours = {"description__endswith": f"organization {ORGANIZATION}.", "page_size": "200"}
+        ours = {"description__endswith": marker(ORGANIZATION), "page_size": "200"}
         for item in server.get(f"{endpoint}/", **ours)["results"]:
             server.delete(f"{endpoint}/{item['id']}/")
     for organization in server.get("organizations/", name=ORGANIZATION)["results"]:
@@ -138,10 +163,26 @@ def _remove_made(server: Server) -> None:
         server.delete(f"organizations/{organization['id']}/")
 
 
+def _refuse_foreign(server: Server) -> None:
+    """Fail if an object of somebody else has a name of the tests."""
+    queries = {endpoint: {"name__startswith": PREFIX} for endpoint in _MADE}
+    queries["organizations"] = {"name": ORGANIZATION}
+    foreign = [
+        f"{endpoint}/{item['id']} {item['name']}"
+        for endpoint, query in queries.items()
+        for item in server.get(f"{endpoint}/", page_size="200", **query)["results"]
+        if not item["description"].endswith(marker(ORGANIZATION))
+    ]
+    if foreign:
+        raise ForeignObjects(
+            f"AWX has objects with names of the tests that they did not make: {', '.join(foreign)}"
+        )
+
+
 def configuration_of(server: Server, **settings: t.Any) -> Configuration:
     """The role's default objects in the organization of the tests."""
     url = server.variables.get("awx_project_url")
-    given = {"organization": ORGANIZATION, **settings}
+    given = {"organization": ORGANIZATION, "name_prefix": PREFIX, **settings}
     return default_configuration(**given, **({"project_url": url} if url else {}))
 
 
@@ -149,7 +190,12 @@ def configure_awx(
     folder: Path, host: str, token: str, variables: Json, *arguments: str
 ) -> PlaybookRun:
     """Run playbook awx with these variables, as a user would."""
-    given = {"awx_host": host, "awx_oauth_token": token, "awx_organization": ORGANIZATION}
+    given = {
+        "awx_host": host,
+        "awx_oauth_token": token,
+        "awx_organization": ORGANIZATION,
+        "awx_name_prefix": PREFIX,
+    }
     path = folder / "variables.json"
     path.write_text(json.dumps({**given, **variables}))
     kept = ("CONTROLLER_", "TOWER_")
@@ -203,14 +249,17 @@ def apply_in_process(lists: Configuration, server: Server) -> list[str]:
             if module == "credential":
                 given["update_secrets"] = False
             changed += _run(module, given, server)
+    for node in lists.get("replace", []):
+        gone = {**node, "organization": lists["aap_organizations"][0]["name"], "state": "absent"}
+        changed += _run("workflow_job_template_node", gone, server)
     for workflow in lists["controller_workflows"]:
         place = {"workflow": workflow["name"], "organization": workflow["organization"]}
         nodes = workflow["simplified_workflow_nodes"]
         for node in nodes:
-            own = {key: value for key, value in node.items() if key not in _LINKS and value}
+            own = {key: value for key, value in node.items() if key not in LINKS and value}
             changed += _run("workflow_job_template_node", {**own, **place}, server)
-        for node in nodes:
-            links = {key: node[key] for key in ("identifier", *_LINKS)}
+        for node in [*lists.get("cut", []), *nodes]:
+            links = {key: node[key] for key in ("identifier", *LINKS)}
             changed += _run("workflow_job_template_node", {**links, **place}, server)
     return changed
 

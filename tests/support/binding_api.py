@@ -55,7 +55,7 @@ def pod(name: str, cpu: str = "1", labels: Json | None = None, **spec: t.Any) ->
 def _node_of(pod: Json) -> object:
     """The pod's node; None of a pod with an odd spec, as in the API's field selector."""
     spec = pod.get("spec")
-    return spec.get("nodeName") if isinstance(spec, dict) else None
+    return (spec.get("nodeName") or "") if isinstance(spec, dict) else None
 
 
 @dataclass
@@ -125,6 +125,8 @@ class Cluster:
     def _pods_of(self, selector: str) -> Reply:
         name = selector.split(",")[0].removeprefix("spec.nodeName=")
         items = [item for item in self.pods.values() if _node_of(item) == name]
+        if "status.nominatedNodeName!=" in selector:
+            items = [item for item in items if item.get("status", {}).get("nominatedNodeName")]
         return Reply({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
 
     def _bind(self, item: Json, asked: Asked) -> Reply:

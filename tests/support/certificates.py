@@ -45,6 +45,11 @@ class Certificate:
         return self.certificate.public_bytes(Encoding.DER)
 
     @property
+    def key_pem(self) -> str:
+        private = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return private.decode()
+
+    @property
     def fingerprint(self) -> str:
         return hashlib.sha256(self.der).hexdigest()
 
@@ -55,11 +60,23 @@ class Certificate:
 
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        private = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         with tempfile.NamedTemporaryFile() as file:
-            file.write(private + self.pem.encode())
+            file.write((self.key_pem + self.pem).encode())
             file.flush()
             context.load_cert_chain(file.name)
+        return context
+
+
+@dataclass(frozen=True)
+class Mutual(Certificate):
+    """A server's certificate; it asks clients for the certificate ``client``."""
+
+    client: Certificate
+
+    def server_context(self) -> ssl.SSLContext:
+        context = super().server_context()
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self.client.pem)
         return context
 
 

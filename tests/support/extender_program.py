@@ -39,7 +39,7 @@ from support.dockerfile import ROOT
 
 Json = dict[str, t.Any]
 
-_SAID = re.compile(r"serving kube-scheduler on port (\d+), health and metrics on port (\d+)")
+_SAID = re.compile(r"kube-scheduler on port (\d+), metrics on port (\d+), health on port (\d+)")
 _CONFIGURATION = ROOT / "operator" / "config" / "extender" / "kube-scheduler.yaml"
 
 
@@ -77,8 +77,7 @@ class ExtenderClient(abc.ABC):
     """A client that behaves like kube-scheduler."""
 
     certificates: Certificates
-    port: int
-    plain_port: int
+    ports: serving.Ports
 
     def context(self, *, with_certificate: bool = True) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.certificates.authority)
@@ -89,7 +88,7 @@ class ExtenderClient(abc.ABC):
 
     def connection(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(
-            "127.0.0.1", self.port, context=self.context(), timeout=20
+            "127.0.0.1", self.ports.calls, context=self.context(), timeout=20
         )
 
     def post(self, path: str, body: bytes) -> tuple[int, t.Any]:
@@ -99,8 +98,9 @@ class ExtenderClient(abc.ABC):
             return answer.status, json.loads(answer.read())
 
     def get(self, path: str) -> tuple[int, str]:
-        """GET from the port for health and metrics."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.plain_port, timeout=20)
+        """GET from the port for metrics or for health."""
+        port = self.ports.metrics if path == "/metrics" else self.ports.health
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         with contextlib.closing(connection):
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -140,13 +140,14 @@ class ExtenderThread(ExtenderClient):
         files = (str(server.certificate), str(server.key), str(self.certificates.authority))
         self._loop = asyncio.get_running_loop()
         self._server = serving.Server(self._extender, self._feed, self._lines.append)
-        await self._server.run("127.0.0.1", (0, 0), serving.Certificates(*files))
+        ports = serving.Ports(0, 0, 0)
+        await self._server.run("127.0.0.1", ports, serving.Certificates(*files))
 
     def __enter__(self) -> t.Self:
         self._thread.start()
         wait_until(lambda: bool(_SAID.search(self.said)), 60.0, "the extender", interval=0.02)
         assert self._server is not None
-        self.port, self.plain_port = self._server.ports
+        self.ports = self._server.ports
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -169,7 +170,8 @@ class ExtenderProgram(ExtenderClient):
         server = self.certificates.server
         command = [
             *(sys.executable, "-m", serving.__name__, "--address=127.0.0.1", "--port=0"),
-            *("--plain-port=0", f"--certificate={server.certificate}", f"--key={server.key}"),
+            *("--metrics-port=0", "--health-port=0"),
+            *(f"--certificate={server.certificate}", f"--key={server.key}"),
             *(f"--client-ca={self.certificates.authority}", *options),
         ]
         environment = {**os.environ, KUBECONFIG_VARIABLE: str(folder / "kubeconfig")}
@@ -184,7 +186,7 @@ class ExtenderProgram(ExtenderClient):
             raise
         found = _SAID.search(self.said)
         assert found is not None
-        self.port, self.plain_port = map(int, found.groups())
+        self.ports = serving.Ports(*map(int, found.groups()))
 
     def __enter__(self) -> t.Self:
         return self
@@ -209,7 +211,7 @@ def scheduler_configuration(program: ExtenderProgram, kubeconfig: Path, profile:
     given["leaderElection"] = {"leaderElect": False}
     given["profiles"] = [{"schedulerName": profile}]
     [extender] = given["extenders"]
-    extender["urlPrefix"] = f"https://127.0.0.1:{program.port}"
+    extender["urlPrefix"] = f"https://127.0.0.1:{program.ports.calls}"
     extender["tlsConfig"].update(
         caFile=str(program.certificates.authority),
         certFile=str(program.certificates.client.certificate),

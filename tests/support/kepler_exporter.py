@@ -11,11 +11,15 @@ too, because they overlap package.
 from __future__ import annotations
 
 import contextlib
+import re
 import typing as t
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
+    ADDED_ZONES,
+)
 from support.scripted_api import Asked, Reply, ScriptedApi
 
 Json = dict[str, t.Any]
@@ -77,12 +81,15 @@ class MeteredNode:
     cores: float = 10.0
     package: float = 100.0
     dram: float = 10.0
+    # Names of the zones that make up package and memory.
+    packages: tuple[str, ...] = ("package",)
+    drams: tuple[str, ...] = ("dram",)
 
     def zones(self) -> dict[str, float]:
         """Watts by zone; only package and dram may be added up."""
         return {
-            "package": self.package,
-            "dram": self.dram,
+            **{name: self.package / len(self.packages) for name in self.packages},
+            **{name: self.dram / len(self.drams) for name in self.drams},
             "core": self.package * 0.7,
             "psys": self.package * 1.4,
         }
@@ -182,6 +189,8 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
     It has metrics of the last ``covered`` seconds.
     """
     series: list[tuple[Json, float]] = []
+    window = re.search(r"\[([0-9]+)s\]", query)
+    seconds = min(float(window[1]), covered) if window else covered
     if "kepler_node_cpu_joules_total" in query:
         series.append(({}, covered))
     for node in nodes:
@@ -194,7 +203,7 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
                         "pod_name": load.name,
                         "pod_namespace": load.namespace,
                     },
-                    (node.package + node.dram) * node.share(load) * covered,
+                    (node.package + node.dram) * node.share(load) * seconds,
                 )
                 for load in node.loads
             ]
@@ -202,11 +211,11 @@ def vectors(query: str, nodes: t.Iterable[MeteredNode], covered: float = 7200.0)
             series += [
                 ({"node_name": node.name, "pod_id": load.uid}, load.cores) for load in node.loads
             ]
-        for zone in ("package", "dram"):
-            watts, labels = node.zones()[zone], {"node_name": node.name, "zone": zone}
+        for zone, watts in node.zones().items():
+            labels = {"node_name": node.name, "zone": zone}
             if "kepler_node_cpu_watts" in query:
                 series.append((labels, watts))
-            if "kepler_pod_cpu_watts" in query:
+            if "kepler_pod_cpu_watts" in query and re.fullmatch(ADDED_ZONES, zone):
                 for load in node.loads:
                     of_pod = {
                         "pod_id": load.uid,

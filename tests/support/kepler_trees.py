@@ -163,6 +163,16 @@ TREES: dict[str, Tree] = {
             power2_label="IO power",
         ),
     ),
+    "rails": host(
+        ARM_CPU,
+        CGROUP_V2,
+        hwmon(1, "ina3221", in1_input="5000", in1_label="VDD_CPU_CV", curr1_input="960"),
+        # A battery: the voltage has no current of its number.
+        hwmon(2, "BAT0", in0_input="12000", curr1_input="700"),
+    ),
+    "negative rail": host(
+        ARM_CPU, CGROUP_V2, hwmon(1, "ina226", in1_input="5000", curr1_input="-20")
+    ),
     "s390x": host(IBM_CPU, {"proc/sysinfo": SYSINFO}, CGROUP_V2),
     "virtual": host(VIRTUAL_CPU, dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)"), CGROUP_V2),
     "old": host(INTEL_CPU, DELL, rapl(("intel-rapl:0", "package-0")), HYBRID, btf=False),

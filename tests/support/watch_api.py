@@ -44,6 +44,7 @@ class Served:
     items: list[Json] = field(default_factory=list)
     version: int = 1
     status: int = 200
+    message: str = "no"
     # Answers to the next watches in place of a stream, by HTTP status.
     refused_watches: list[int] = field(default_factory=list)
     watches: list[queue.Queue[t.Any]] = field(default_factory=list)
@@ -149,7 +150,8 @@ class WatchApi:
         self.asked.append(asked)
         served = self.collections.get(parts.path)
         if served is None or served.status != 200:
-            _answer(handler, served.status if served else 404, {"kind": "Status", "message": "no"})
+            refusal = {"kind": "Status", "message": served.message if served else "no"}
+            _answer(handler, served.status if served else 404, refusal)
         elif not asked.is_watch:
             with self._lock:
                 metadata = {"resourceVersion": str(served.version)}

@@ -339,7 +339,8 @@ def test_the_extender_serves_kube_scheduler_until_it_is_told_to_end(image: Path)
     (folder / "kubeconfig").write_text(plain_kubeconfig("http://127.0.0.1:1"))
     command = [
         *(str(image / "entrypoints/scheduler-extender"), "--address=127.0.0.1", "--port=0"),
-        *("--plain-port=0", f"--certificate={files.certificate}", f"--key={files.key}"),
+        *("--metrics-port=0", "--health-port=0"),
+        *(f"--certificate={files.certificate}", f"--key={files.key}"),
     ]
     given = environment(image, WATTWISE_KUBECONFIG=str(folder / "kubeconfig"))
     with log.open("w") as output:

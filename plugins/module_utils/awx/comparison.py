@@ -13,8 +13,10 @@ import typing as t
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    LINKS,
     Configuration,
     Json,
+    item_name,
     marker,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
@@ -65,13 +67,12 @@ _ENCRYPTED = "$encrypted$"
 def queries(wanted: Configuration) -> dict[str, Json]:
     """The query for each endpoint that finds our objects, and foreign ones with such names."""
     [organization] = (item["name"] for item in wanted["aap_organizations"])
-    found: dict[str, Json] = {
-        endpoint: {
-            "or__description__endswith": marker(organization),
-            "or__name__in": ",".join(item["name"] for item in wanted[kind]),
-        }
-        for kind, endpoint in ENDPOINTS.items()
-    }
+    found: dict[str, Json] = {}
+    for kind, endpoint in ENDPOINTS.items():
+        found[endpoint] = {"or__description__endswith": marker(organization)}
+        # AWX answers 400 to an empty list.
+        if names := [item["name"] for item in wanted[kind]]:
+            found[endpoint]["or__name__in"] = ",".join(names)
     found[NODES] = {
         "workflow_job_template__description__endswith": marker(organization),
     }
@@ -89,17 +90,23 @@ def compare(
 
     ``apply`` has the items for modules, by list; in check mode only items whose references exist,
     because modules cannot check the others. ``create`` names missing objects, ``foreign`` objects
-    of others with our names, ``remove`` has our unwanted objects, by list. ``warnings`` name the
-    options that this AWX does not know.
+    of others with our names, ``remove`` has our unwanted objects, by list, and ``unwanted`` their
+    names. ``replace`` has nodes that become approvals, ``cut`` nodes with unwanted links, with the
+    links that stay. ``deleting`` names wanted inventories that AWX still deletes. ``warnings`` name
+    the options that this AWX does not know.
     """
     comparison = _Comparison(wanted, existing, adopt)
     apply, warnings = comparison.to_apply(check_mode, update_secrets)
     return {
         "apply": apply,
         "create": comparison.missing(),
+        "cut": comparison.links_to_cut(),
+        "deleting": comparison.deleting(),
         "foreign": [] if adopt else comparison.foreign(),
         "remove": comparison.to_remove(),
+        "replace": comparison.nodes_to_replace(),
         "revoke": comparison.to_revoke(),
+        "unwanted": comparison.unwanted(),
         "warnings": warnings,
     }
 
@@ -109,7 +116,12 @@ class _Comparison:
         self, wanted: Configuration, existing: Mapping[str, Sequence[Json]], adopt: bool
     ) -> None:
         self._wanted = wanted
-        self._existing = existing
+        self._existing = {
+            endpoint: [item for item in items if not item.get("pending_deletion")]
+            for endpoint, items in existing.items()
+        }
+        inventories = existing.get("inventories", [])
+        self._deleting = [item for item in inventories if item.get("pending_deletion")]
         self._adopt = adopt
         [self._organization] = (item["name"] for item in wanted["aap_organizations"])
         self._marker = marker(self._organization)
@@ -131,6 +143,16 @@ class _Comparison:
         # Organizations, types and environments without an organization are global.
         place = _name(summary, "organization")
         return place is None or place == self._organization
+
+    def deleting(self) -> list[str]:
+        """Names of wanted inventories that AWX still deletes."""
+        return [
+            found["name"]
+            for found in self._deleting
+            for item in self._wanted["controller_inventories"]
+            if found["name"] == item["name"]
+            and self._is_here("controller_inventories", found, item)
+        ]
 
     def _is_ours(self, found: Mapping[str, t.Any]) -> bool:
         return str(found.get("description") or "").endswith(self._marker)
@@ -167,15 +189,62 @@ class _Comparison:
                 if self._is_ours(present)
                 and not any(self._found(kind, item) is present for item in self._wanted[kind])
             ]
-        workflows = {item["name"]: item for item in self._wanted["controller_workflows"]}
-        found["nodes"] = []
-        for node in self._existing.get(NODES, []):
-            workflow = workflows.get(_name(node["summary_fields"], "workflow_job_template") or "")
-            names = [item["identifier"] for item in (workflow or {}).get(_NODES_OF, [])]
-            if workflow is not None and node["identifier"] not in names:
-                found["nodes"].append(
-                    {"identifier": node["identifier"], "workflow": workflow["name"]}
-                )
+        found["nodes"] = [
+            identity for identity, _present, wanted in self._nodes() if wanted is None
+        ]
+        return found
+
+    def unwanted(self) -> list[str]:
+        """Names of our unwanted objects."""
+        return [
+            f"{_noun(kind)} {shown_text(item_name(item), 80)}"
+            for kind, items in self.to_remove().items()
+            for item in items
+        ]
+
+    def _nodes(self) -> t.Iterator[tuple[Json, Json, Json | None]]:
+        """Each existing node of our workflow: its identity, itself, and the wanted node."""
+        workflows = {item["name"]: item[_NODES_OF] for item in self._wanted["controller_workflows"]}
+        for present in self._existing.get(NODES, []):
+            workflow = _name(present["summary_fields"], "workflow_job_template") or ""
+            if workflow in workflows:
+                named = [
+                    node
+                    for node in workflows[workflow]
+                    if node["identifier"] == present["identifier"]
+                ]
+                identity = {"identifier": present["identifier"], "workflow": workflow}
+                yield identity, present, next(iter(named), None)
+
+    def nodes_to_replace(self) -> list[Json]:
+        """Nodes with a job template that shall become approvals.
+
+        The module would give the job template the name of the approval.
+        """
+        return [
+            identity
+            for identity, present, wanted in self._nodes()
+            if wanted is not None and "approval_node" in wanted and not _is_approval(present)
+        ]
+
+    def links_to_cut(self) -> list[Json]:
+        """Nodes with unwanted links, with those links that stay.
+
+        AWX refuses two links between the same nodes, and circles, so old links go before new ones.
+        """
+        names = {present["id"]: present["identifier"] for _node, present, _wanted in self._nodes()}
+        found = []
+        for identity, present, wanted in self._nodes():
+            links = {
+                link: [names[number] for number in present[link] if number in names]
+                for link in LINKS
+            }
+            kept = {
+                link: [name for name in links[link] if wanted and name in wanted[link]]
+                for link in LINKS
+            }
+            if wanted is not None and kept != links:
+                found.append({**identity, **kept})
         return found
 
     def to_apply(self, check_mode: bool, update_secrets: bool) -> tuple[Configuration, list[str]]:
@@ -251,6 +320,11 @@ class _Comparison:
 _NODES_OF = "simplified_workflow_nodes"
 
 
+def _is_approval(node: Mapping[str, t.Any]) -> bool:
+    template = node.get("related", {}).get("unified_job_template")
+    return template is None or "/workflow_approval_templates/" in template
+
+
 def _linked(node: Mapping[str, t.Any]) -> list[str]:
     return [*node["success_nodes"], *node["failure_nodes"], *node["always_nodes"]]
 
@@ -298,4 +372,6 @@ def _name(summary: Mapping[str, t.Any], of: str) -> str | None:
 
 
 def _noun(kind: str) -> str:
-    return ENDPOINTS[kind].rstrip("s").replace("_", " ").replace("inventorie", "inventory")
+    return (
+        ENDPOINTS.get(kind, kind).rstrip("s").replace("_", " ").replace("inventorie", "inventory")
+    )

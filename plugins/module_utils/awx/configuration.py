@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
     CREDENTIAL_TYPES,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.schedules import (
+    problem_of_recurrence,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
@@ -28,7 +31,8 @@ EVENTS = ("started", "success", "error", "approvals")
 # Their jobs publish a summary, which the workflow's own notification lacks.
 _TOLD_PLAYBOOKS = ("bind", "place", "site")
 _LONGEST_NAME = 512
-_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
+_KEY = re.compile(r"\s*-----BEGIN (?:(?:RSA|DSA|EC|OPENSSH|ENCRYPTED) )?PRIVATE KEY-----\s")
+LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 
 SPEC = ArgumentSpec(
     {
@@ -56,8 +60,8 @@ SPEC = ArgumentSpec(
 def configure(settings: Mapping[str, t.Any]) -> Configuration:
     """The objects for these complete settings.
 
-    Raises InvalidInput for names that AWX's modules would misinterpret, and for references to
-    objects that the settings lack.
+    Raises InvalidInput for names that AWX's modules would misinterpret, for references to objects
+    that the settings lack, and for recurrences that AWX refuses.
     """
     return _Configured(settings).lists()
 
@@ -142,6 +146,14 @@ class _Configured:
                     f"awx_credentials: credential {_shown(given['name'])} has the inputs "
                     f"{_listed(inputs)}, but type {given['type']} needs {_listed(wanted)}"
                 )
+            for field in known.fields:
+                # AWX shows the beginning of a text that is no key in its answer.
+                is_key = field.get("format") == "ssh_private_key"
+                if is_key and not _KEY.match(str(inputs[field["id"]])):
+                    raise InvalidInput(
+                        f"awx_credentials: input {field['id']} of credential "
+                        f"{_shown(given['name'])} is no private key in PEM format"
+                    )
         kind = f"{self._prefix} {known.title}" if known else given["type"]
         item = {
             "name": given["name"],
@@ -271,7 +283,7 @@ class _Configured:
         }
         nodes: list[Json] = []
         for node in given:
-            linked = [name for link in _LINKS for name in node.get(link) or []]
+            linked = [name for link in LINKS for name in node.get(link) or []]
             if unknown := [name for name in linked if name not in identifiers]:
                 raise InvalidInput(
                     f"awx_workflow_nodes: node {_shown(node['identifier'])} leads to "
@@ -290,7 +302,7 @@ class _Configured:
                     f"awx_workflow_nodes: node {_shown(node['identifier'])} needs approval, or one "
                     f"of the playbooks {_listed(templates)} of awx_job_templates"
                 )
-            nodes.append({**item, **{link: list(node.get(link) or []) for link in _LINKS}})
+            nodes.append({**item, **{link: list(node.get(link) or []) for link in LINKS}})
         return nodes
 
     def _schedule(self, given: Json, names: Sequence[str]) -> Json:
@@ -307,6 +319,11 @@ class _Configured:
                 f"awx_schedules: schedule {_shown(given['name'])} starts "
                 f"{_shown(given['playbook'])}, which is neither a playbook of awx_job_templates "
                 f"nor {WORKFLOW}"
+            )
+        if problem := problem_of_recurrence(given["rrule"]):
+            raise InvalidInput(
+                f"awx_schedules: the rrule of schedule {_shown(given['name'])} "
+                f"{shown_text(problem, 300)}"
             )
         item = {
             "name": given["name"],

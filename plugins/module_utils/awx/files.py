@@ -4,7 +4,8 @@
 """The objects of AWX as a file of variables for collection ``infra.aap_configuration``.
 
 Secrets are variables there, because the file belongs into a repository. Texts with braces are for
-AWX, so Ansible must not render them.
+AWX, so Ansible must not render them. Empty dictionaries are left out: they mean the same there, but
+the collection's role for inventories fails at them.
 """
 
 from __future__ import annotations
@@ -50,8 +51,13 @@ def as_variables_file(wanted: Configuration) -> str:
             }
             for item in wanted["controller_notifications"]
         ]
+    lists = {kind: [_without_empty(item) for item in items] for kind, items in lists.items()}
     told = _SECRETS.format(names=", ".join(secrets)) if secrets else ""
     return _HEAD + told + _dumped(lists)
+
+
+def _without_empty(item: Json) -> Json:
+    return {option: value for option, value in item.items() if value != {}}
 
 
 def _without_secrets(item: Json, secrets: list[str]) -> Json:

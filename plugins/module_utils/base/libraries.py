@@ -24,7 +24,6 @@ if t.TYPE_CHECKING:
     import urllib3
     import yaml
     import yarl
-    from aiohttp import web as aiohttp_web
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
     from cryptography import exceptions as cryptography_exceptions
@@ -87,7 +86,6 @@ def _placeholders_of(names: t.Sequence[str]) -> t.Iterator[None]:
 
 if not t.TYPE_CHECKING:
     aiohttp = LazyModule("aiohttp")
-    aiohttp_web = LazyModule("aiohttp.web")
     cel = LazyModule("cel_expr_python.cel", "cel-expr-python")
     # CP-SAT's interface names pandas only in types and in functions for series of variables, which
     # nothing here calls. Without the import it starts five times as fast, in half the memory.
@@ -116,7 +114,6 @@ if not t.TYPE_CHECKING:
 __all__ = [
     "LazyModule",
     "aiohttp",
-    "aiohttp_web",
     "cel",
     "cp_model",
     "cryptography_exceptions",

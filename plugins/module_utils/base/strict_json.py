@@ -55,6 +55,14 @@ def parse(
         raise ValueError("it is nested too deeply") from error
 
 
+def decode_at(text: str, position: int) -> tuple[t.Any, int]:
+    """The value that begins at ``position``, and its end. Raises ValueError like ``parse``."""
+    try:
+        return _DECODER.raw_decode(text, position)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def format_compact(value: t.Any, *, sort_keys: bool = False) -> str:
     """JSON without blanks, in ASCII. Raises ValueError for non-finite numbers."""
     return json.dumps(value, separators=(",", ":"), sort_keys=sort_keys, allow_nan=False)
@@ -123,3 +131,8 @@ def _finite_number(digits: str) -> float:
 
 def _refuse_constant(name: str) -> t.NoReturn:
     raise ValueError(f"it holds {name}, which is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_whole_number, parse_float=_finite_number, parse_constant=_refuse_constant
+)

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    RunningAntiAffinity,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     NOT_READY,
     UNSCHEDULABLE,
@@ -27,11 +25,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    ExistingAntiAffinity,
+    NominatedPod,
+    has_nomination,
+    with_promises,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import read_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    priority_of,
+    read_pod,
+)
 
 # Only requests count for binding.
 CURRENT_LOADS = Loads("requests", Decimal(1), {})
+_NOMINATED = {"fieldSelector": "spec.nodeName=,status.nominatedNodeName!="}
+
+
+def nominated_pods(kube: Kube) -> list[NominatedPod]:
+    """The pods of other schedulers that wait for a node which is chosen. Raises ApiError."""
+    found = kube.list("/api/v1/pods", _NOMINATED, without_bulk)
+    return Intake().nominated(pod for pod in found if has_nomination(pod))
 
 
 @dataclass
@@ -39,45 +53,61 @@ class OpenNode:
     """A node as just read, with the pods bound to it since."""
 
     node: Node
-    anti_affinity: RunningAntiAffinity
+    anti_affinity: ExistingAntiAffinity
     pods: list[t.Mapping[str, t.Any]] = field(default_factory=list)
     # The last checked pod, so that check and binding parse it only once.
     _last: tuple[Object, Shape] | None = None
 
     @classmethod
-    def read(cls, kube: Kube, name: str, without: t.Collection[str] = ()) -> OpenNode | None:
-        """The node without the pods of these uids; None if it is gone."""
+    def read(
+        cls,
+        kube: Kube,
+        name: str,
+        nominated: t.Sequence[NominatedPod],
+        without: t.Collection[str] = (),
+    ) -> OpenNode | None:
+        """The node with these nominated pods, without the pods of these uids; None if it is gone."""
         given = kube.find(f"/api/v1/nodes/{name}")
         if given is None:
             return None
         selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
         pods = [
             pod
-            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector})
+            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk)
             if pod["metadata"]["uid"] not in without
         ]
-        return cls.of(given, name, pods)
+        return cls.of(given, name, pods, nominated)
 
     @classmethod
-    def of(cls, given: Object, name: str, pods: t.Sequence[Object]) -> OpenNode:
-        """The node with these pods on it. Raises InvalidField."""
+    def of(
+        cls,
+        given: Object,
+        name: str,
+        pods: t.Sequence[Object],
+        nominated: t.Sequence[NominatedPod] = (),
+    ) -> OpenNode:
+        """The node with these pods on it, or nominated for it. Raises InvalidField."""
         allocatable = read_node(given, Occupancy(), CURRENT_LOADS, None).allocatable
-        running = Intake().running(pods, {name: allocatable}, Namespaces())
+        running = Intake().running(pods, {name: allocatable})
         occupancy = occupancies(running).get(name, Occupancy())
-        node = read_node(given, occupancy, CURRENT_LOADS, None)
-        return cls(node, RunningAntiAffinity(running, {name: node.labels}), running)
+        there = {pod["metadata"].get("uid") for pod in running}
+        waiting = [pod for pod in nominated if pod.given["metadata"].get("uid") not in there]
+        node = with_promises(read_node(given, occupancy, CURRENT_LOADS, None), waiting)
+        anti_affinity = ExistingAntiAffinity(running, waiting, {name: node.labels}, Namespaces())
+        return cls(node, anti_affinity, running)
 
     def refusal(self, pod: Object) -> str | None:
         """Reason why the node does not accept the pod now; None if it does."""
         shape, name = self._shape_of(pod), self.node.name
-        reason = obstacle(shape.constraints, self.node)
+        node = self.node.seen_by(shape.priority)
+        reason = obstacle(shape.constraints, node)
         if reason == UNSCHEDULABLE:
             return f"node {name} is cordoned"
         if reason == NOT_READY:
             return f"node {name} is not ready"
         if reason is not None:
             return reason.replace("node(s)", f"node {name}")
-        missing = shortages(shape.requests, self.node.free)
+        missing = shortages(shape.requests, node.free)
         return f"node {name} is full: {', '.join(missing)}" if missing else None
 
     def take(self, pod: Object) -> None:
@@ -95,7 +125,7 @@ class OpenNode:
         if self._last is not None and self._last[0] is pod:
             return self._last[1]
         unbound = {**pod, "spec": {**pod["spec"], "nodeName": ""}}
-        closed = self.anti_affinity.nodes_closed_to(pod)
+        closed = self.anti_affinity.nodes_closed_to(pod, priority_of(pod["spec"]))
         shape = read_pod(unbound, CURRENT_LOADS.assumption, closed).shape
         self._last = (pod, shape)
         return shape

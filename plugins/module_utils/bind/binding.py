@@ -38,7 +38,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     object_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
+    OpenNode,
+    nominated_pods,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
     VOLUME_TIMEOUT,
     Asked,
@@ -47,10 +50,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    NominatedPod,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+    identity,
+    is_finished,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
     depends_on_storage,
 )
@@ -216,8 +225,11 @@ def bind_all(
     Pods with device claims are skipped, unless the caller declares that they have devices. Pods
     whose volumes must be provisioned come last, after one wait for all of these volumes.
     """
-    listed = _waiting(kube, placements)
-    binder = _Binder(kube, context, placements, have_devices, volume_timeout, listed)
+    if not placements:
+        return []
+    listed, wanted = _waiting(kube, placements), {(each.namespace, each.pod) for each in placements}
+    nominated = [pod for pod in nominated_pods(kube) if identity(pod.given) not in wanted]
+    binder = _Binder(kube, context, placements, have_devices, volume_timeout, listed, nominated)
     outcomes = binder.bind_by_node(placements)
     outcomes.update(binder.bind_waiting())
     return [outcomes[placement] for placement in placements]
@@ -241,7 +253,9 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]
         trimmed = guarded(subject_of(pod, "Pod"), functools.partial(trim_pod, pod))
         return {} if isinstance(trimmed, Finding) else {"path": path, "pod": trimmed}
 
-    found = kube.list("/api/v1/pods", {"fieldSelector": "spec.nodeName="}, trim)
+    waiting = {"fieldSelector": "spec.nodeName="}
+    # A pod that is beyond the limits is read alone afterwards, and refused with the reason.
+    found = kube.list("/api/v1/pods", waiting, trim, refuse=lambda _finding: None)
     return {entry["path"]: entry["pod"] for entry in found if entry}
 
 
@@ -343,6 +357,7 @@ class _Binder:
     have_devices: bool
     volume_timeout: float
     listed: t.Mapping[str, Object]
+    nominated: t.Sequence[NominatedPod]
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -400,7 +415,7 @@ class _Binder:
         return [self._count(self._bind_within(item, read)) for item in placements]
 
     def _read_node(self, name: str) -> OpenNode | None:
-        return OpenNode.read(self.kube, object_name(name, "node"))
+        return OpenNode.read(self.kube, object_name(name, "node"), self.nominated)
 
     def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
         """Outcome of one pod; its defects affect no other pod."""

@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
     Object,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
     NO_VOLUME,
@@ -181,7 +182,7 @@ class VolumeBinding:
         selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
         found = {}
         path = f"/api/v1/namespaces/{namespace}/pods"
-        for pod in self._kube.list(path, {"fieldSelector": selector}):
+        for pod in self._kube.list(path, {"fieldSelector": selector}, without_bulk):
             names = guarded(subject_of(pod, "Pod"), functools.partial(claim_names, pod))
             for name in () if isinstance(names, Finding) else names:
                 found[name.key] = pod["metadata"]["uid"]

@@ -22,7 +22,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import OpenNode
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
+    OpenNode,
+    nominated_pods,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
     Placement,
     bind_all,
@@ -30,8 +33,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import surely_movable
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    NominatedPod,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
 
@@ -182,7 +189,7 @@ class Mover:
         except ApiError as error:
             raise _NotMade("refused", f"the budgets were not read: {error}") from error
         same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
-        reason = budgets.refusal([pod_facts(pod) for pod in same])
+        reason = budgets.refusal(same)
         if reason is not None:
             raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
 
@@ -270,7 +277,10 @@ class Mover:
         """Pods of the same controller that wait for this scheduler."""
         controller = pod_facts(pod).controller
         listed = self._kube.list(
-            f"/api/v1/namespaces/{move.namespace}/pods", {"fieldSelector": "spec.nodeName="}
+            f"/api/v1/namespaces/{move.namespace}/pods",
+            {"fieldSelector": "spec.nodeName="},
+            without_bulk,
+            refuse=lambda _finding: None,
         )
 
         def is_wanted(item: Object) -> bool:
@@ -321,6 +331,7 @@ class _Prospect:
         self._kube = kube
         self._gone: set[str] = set()
         self._arrived: dict[str, list[Object]] = {}
+        self._nominated: list[NominatedPod] | None = None
 
     def refusal(self, move: Move, pod: Object) -> str | None:
         """Why the target does not accept the pod; None if it does. Raises ApiError."""
@@ -331,7 +342,9 @@ class _Prospect:
         return str(read) if isinstance(read, Finding) else read
 
     def _refusal(self, move: Move, pod: Object) -> str | None:
-        node = OpenNode.read(self._kube, move.target, without=self._gone)
+        if self._nominated is None:
+            self._nominated = nominated_pods(self._kube)
+        node = OpenNode.read(self._kube, move.target, self._nominated, without=self._gone)
         if node is None:
             return f"node {move.target} is gone"
         for arrived in self._arrived.get(move.target, ()):

@@ -58,8 +58,9 @@ class ClusterState:
         self._measured: dict[str, Measured] = {}
         self._measured_until = float("inf")
         self._pods: dict[PodKey, PodLoad] = {}
-        # By node: its pods, and waiting pods planned there.
+        # By node: its pods, and waiting pods that kube-scheduler or the plan wants there.
         self._running: dict[str, dict[PodKey, PodLoad]] = {}
+        self._nominated: dict[str, dict[PodKey, PodLoad]] = {}
         self._reserved: dict[str, dict[PodKey, PodLoad]] = {}
         self._reserved_on: dict[PodKey, str] = {}
         self._assumed: dict[PodKey, _Assumed] = {}
@@ -84,10 +85,14 @@ class ClusterState:
             before = self._pods.pop(key, None)
             if before is not None and before.node:
                 _take(self._running, before.node, key)
+            if before is not None and before.nominated_for:
+                _take(self._nominated, before.nominated_for, key)
             if load is not None:
                 self._pods[key] = load
                 if load.node:
                     self._running.setdefault(load.node, {})[key] = load
+                if load.nominated_for:
+                    self._nominated.setdefault(load.nominated_for, {})[key] = load
             if load is None or load.node:
                 self._forget(key)
             self._reserve(key)
@@ -222,15 +227,19 @@ class ClusterState:
         allocatable = self._nodes.get(name)
         if allocatable is None:
             return True
-        reserved = [
-            load
-            for load in self._reserved.get(name, {}).values()
-            if load.priority >= pod.load.priority
-        ]
+        reserved, nominated = (
+            {
+                key: load
+                for key, load in waiting.get(name, {}).items()
+                if load.priority >= pod.load.priority and key != pod.key
+            }
+            for waiting in (self._reserved, self._nominated)
+        )
         if not reserved:
             return True
         running = self._running.get(name, {}).values()
-        taken = occupancy_of([*running, *reserved], 0.0).requests
+        promised = {**nominated, **reserved}.values()
+        taken = occupancy_of([*running, *promised], 0.0).requests
         return all(
             taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
             for resource, amount in pod.load.requests

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The extender's HTTP server: calls of kube-scheduler over TLS, and health and metrics.
+"""The extender's HTTP servers: calls of kube-scheduler over TLS, metrics, and health.
 
 Every refusal is one sentence. kube-scheduler treats any status except 200 as a failure and, if the
 extender is ``ignorable``, continues without it.
@@ -27,7 +27,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp_web as web
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
 from ansible_collections.wattwise.kube.plugins.module_utils.extender import wire
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import Extender
@@ -38,14 +37,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_sta
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.feed import Feed
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.serving import http_server
 
-PORT, PLAIN_PORT = 8443, 9090
+PORT, METRICS_PORT, HEALTH_PORT = 8443, 9090, 9091
 NAMESPACE = "wattwise-system"
 FILTER, PRIORITIZE = "filter", "prioritize"
-# Longer than kube-scheduler waits for an answer.
-_BODY_SECONDS = 2.0
-# kube-scheduler schedules one pod at a time; each further body costs memory.
-_BODIES_AT_ONCE = 16
+# kube-scheduler schedules one pod at a time. Two seconds are longer than it waits for an answer, and
+# Go's client keeps an idle connection for 90 s. A connection with TLS takes up to 0.4 MiB.
+_CALLS = http_server.Bounds(
+    connections=64,
+    request_seconds=2.0,
+    idle_seconds=120.0,
+    body=wire.LARGEST_BODY,
+    bodies=8 * wire.LARGEST_BODY,
+)
+_METRICS = http_server.Bounds(connections=8, request_seconds=5.0, idle_seconds=75.0)
+_HEALTH = http_server.Bounds(connections=64, request_seconds=1.0)
+_JSON = "application/json"
 _RELOAD_SECONDS = 30.0
 _END_SECONDS = 5.0
 _SAY_SECONDS = 10.0
@@ -94,6 +102,14 @@ class Certificates:
         )
 
 
+class Ports(t.NamedTuple):
+    """One port for each kind of client; 0 stands for a free one."""
+
+    calls: int
+    metrics: int
+    health: int
+
+
 class Server:
     """Answers until ``stop`` is called."""
 
@@ -105,33 +121,39 @@ class Server:
             PRIORITIZE: extender.prioritize,
         }
         self._stopped = asyncio.Event()
-        self._bodies = asyncio.Semaphore(_BODIES_AT_ONCE)
         self._said_at = float("-inf")
-        self.ports: tuple[int, int] = (0, 0)
+        self.ports = Ports(0, 0, 0)
 
     def stop(self) -> None:
         """Accept no new calls, and end after the running calls."""
         self._stopped.set()
 
-    async def run(
-        self, address: str | None, ports: tuple[int, int], certificates: Certificates
-    ) -> None:
-        """Serve calls on the first port and health and metrics on the second one.
+    async def run(self, address: str | None, ports: Ports, certificates: Certificates) -> None:
+        """Serve on these ports; health has one that no client of another one can occupy.
 
         Raises InvalidInput, and the error of a failed thread of the feed.
         """
         context = certificates.context()
-        calls = await self._listen(self._calls(), address, ports[0], context)
-        plain = await self._listen(self._plain(), address, ports[1], None)
-        self._feed.start()
-        self.ports = calls.addresses[0][1], plain.addresses[0][1]
-        plainly = f"health and metrics on port {self.ports[1]}"
-        self._say(f"serving kube-scheduler on port {self.ports[0]}, {plainly}")
+        calls = http_server.HttpServer(self._answer, _CALLS, self._refuse)
+        others = (
+            http_server.HttpServer(self._serve_metrics, _METRICS),
+            http_server.HttpServer(self._serve_health, _HEALTH),
+        )
         try:
+            self.ports = Ports(
+                calls.start(address, ports.calls, context),
+                others[0].start(address, ports.metrics),
+                others[1].start(address, ports.health),
+            )
+            self._feed.start()
+            self._say(
+                f"serving kube-scheduler on port {self.ports.calls}, metrics on port "
+                f"{self.ports.metrics}, health on port {self.ports.health}"
+            )
             await self._until_stopped(context, certificates)
         finally:
             self._feed.stop.set()
-            await asyncio.gather(calls.cleanup(), plain.cleanup())
+            await asyncio.gather(calls.close(_END_SECONDS), *(one.close() for one in others))
         if self._feed.crash is not None:
             raise self._feed.crash
 
@@ -163,100 +185,56 @@ class Server:
             return files
         return present
 
-    async def _listen(
-        self, app: t.Any, address: str | None, port: int, context: ssl.SSLContext | None
-    ) -> t.Any:
-        runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=_END_SECONDS
-        )
-        await runner.setup()
-        site = web.TCPSite(runner, address, port, ssl_context=context)
-        try:
-            await site.start()
-        except OSError as error:
-            raise InvalidInput(
-                f"Cannot listen on port {port} ({error}); give a free one"
-            ) from error
-        return runner
+    async def _serve_health(self, request: http_server.Request) -> http_server.Reply:
+        if request.method not in ("GET", "HEAD"):
+            return http_server.sentence(405, "Send GET.")
+        if request.path == "/healthz" or (request.path == "/readyz" and self._feed.is_ready):
+            return http_server.sentence(200, "ok")
+        if request.path == "/readyz":
+            return http_server.sentence(503, "Nodes, Pods and publications are not listed yet.")
+        return http_server.sentence(404, "Health is at /healthz and /readyz.")
 
-    def _calls(self) -> t.Any:
-        app = web.Application(client_max_size=wire.LARGEST_BODY)
-        for verb in self._answers:
-            app.router.add_post(f"/{verb}", self._answer)
-        self._add_health(app)
-        return app
-
-    def _plain(self) -> t.Any:
-        app = web.Application()
-        self._add_health(app)
-        app.router.add_get("/metrics", self._serve_metrics)
-        return app
-
-    def _add_health(self, app: t.Any) -> None:
-        app.router.add_get("/healthz", self._serve_health)
-        app.router.add_get("/readyz", self._serve_readiness)
-
-    async def _serve_health(self, _request: t.Any) -> t.Any:
-        return web.Response(text="ok\n")
-
-    async def _serve_readiness(self, _request: t.Any) -> t.Any:
-        if self._feed.is_ready:
-            return web.Response(text="ok\n")
-        return web.Response(text="Nodes, Pods and publications are not listed yet.\n", status=503)
-
-    async def _serve_metrics(self, _request: t.Any) -> t.Any:
+    async def _serve_metrics(self, request: http_server.Request) -> http_server.Reply:
+        if request.method not in ("GET", "HEAD"):
+            return http_server.sentence(405, "Send GET.")
+        if request.path != "/metrics":
+            return http_server.sentence(404, "The metrics are at /metrics.")
         state = self._extender.state
         text = self._metrics.render(state.counts(), state.measured_age(), self._feed.is_ready)
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return http_server.Reply(200, text.encode(), metrics.CONTENT_TYPE)
 
-    async def _answer(self, request: t.Any) -> t.Any:
-        verb, began, status = request.path.strip("/"), time.monotonic(), 200
+    async def _answer(self, request: http_server.Request) -> http_server.Reply:
+        verb, began = request.path.strip("/"), time.monotonic()
+        if verb not in self._answers:
+            return http_server.sentence(404, "Calls are at /filter and /prioritize.")
+        if request.method != "POST":
+            return http_server.sentence(405, "Send POST.")
         try:
-            body = await self._body(request)
-            began = time.monotonic()
-            reply = self._answers[verb](body)
-        except _Refusal as error:
-            reply, status = str(error), error.status
+            reply = self._answers[verb](request.body)
         except InvalidInput as error:
-            reply, status = str(error), 400
+            return self._refuse(request.path, 400, str(error))
         except Exception as error:  # noqa: BLE001 - the boundary: one call may not stop the others
-            status = 500
-            reply = f"The call cannot be answered ({type(error).__name__}); report this as a bug"
-        outcome = "answered" if status == 200 else "refused"
-        self._metrics.count(verb, outcome, time.monotonic() - began)
-        if status != 200:
-            self._tell(f"refused {verb}: {reply}")
-            reply = wire.filter_reply([], {}, reply)
-        return web.Response(text=reply, status=status, content_type="application/json")
+            text = f"The call cannot be answered ({type(error).__name__}); report this as a bug"
+            return self._refuse(request.path, 500, text)
+        self._metrics.count(verb, "answered", time.monotonic() - began)
+        return http_server.Reply(200, reply.encode(), _JSON)
 
-    async def _body(self, request: t.Any) -> bytes:
-        """The whole body. Raises _Refusal."""
-        async with self._bodies:
-            try:
-                return t.cast("bytes", await asyncio.wait_for(request.read(), _BODY_SECONDS))
-            except web.HTTPRequestEntityTooLarge:
-                text = f"The body has more than {wire.LARGEST_BODY} bytes"
-                raise _Refusal(f"{text}; set nodeCacheCapable: true", 413) from None
-            except asyncio.TimeoutError:
-                text = f"The body did not arrive within {_BODY_SECONDS:g} s; send it faster"
-                raise _Refusal(text, 408) from None
-            except (web.RequestPayloadError, ConnectionError, ValueError):
-                text = "The body is incomplete; send as many bytes as Content-Length says"
-                raise _Refusal(text, 400) from None
+    def _refuse(self, path: str, status: int, text: str) -> http_server.Reply:
+        """A refusal in the form of kube-scheduler's answers."""
+        verb = path.strip("/")
+        if verb not in self._answers:
+            return http_server.sentence(status, text)
+        if status == 413:
+            text = f"{text}, by nodeCacheCapable: true"
+        self._metrics.count(verb, "refused", 0.0)
+        self._tell(f"refused {verb}: {text}")
+        return http_server.Reply(status, wire.filter_reply([], {}, text).encode(), _JSON)
 
     def _tell(self, text: str) -> None:
         """Log less than every pod, because a faulty client fails many times a second."""
         if time.monotonic() - self._said_at >= _SAY_SECONDS:
             self._said_at = time.monotonic()
             self._say(text)
-
-
-class _Refusal(Exception):
-    """A sentence and its HTTP status."""
-
-    def __init__(self, text: str, status: int) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def _say(text: str) -> None:
@@ -292,9 +270,10 @@ def _arguments(given: t.Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--address", default=None, help="where to listen (everywhere)")
     parser.add_argument("--port", type=_port, default=PORT, help="for kube-scheduler (%(default)s)")
-    parser.add_argument(
-        "--plain-port", type=_port, default=PLAIN_PORT, help="for health and metrics (%(default)s)"
-    )
+    text = "for metrics without TLS (%(default)s)"
+    parser.add_argument("--metrics-port", type=_port, default=METRICS_PORT, help=text)
+    text = "for health without TLS (%(default)s)"
+    parser.add_argument("--health-port", type=_port, default=HEALTH_PORT, help=text)
     parser.add_argument("--certificate", required=True, metavar="FILE", help="of the server, PEM")
     parser.add_argument("--key", required=True, metavar="FILE", help="of the server, PEM")
     text = "authority of the certificates that clients must have (none needed)"
@@ -319,7 +298,8 @@ async def _serve(chosen: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop)
     certificates = Certificates(chosen.certificate, chosen.key, chosen.client_ca)
-    await server.run(chosen.address, (chosen.port, chosen.plain_port), certificates)
+    ports = Ports(chosen.port, chosen.metrics_port, chosen.health_port)
+    await server.run(chosen.address, ports, certificates)
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     Object,
     mapping,
     text,
-    whole_number,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_duration,
@@ -26,11 +25,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
     Occupancy,
     measured_use,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    has_nomination,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     effective_requests,
     identity,
     is_daemon,
     is_finished,
+    priority_of,
 )
 
 Requests = tuple[tuple[str, int], ...]
@@ -42,7 +45,8 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 class PodLoad(t.NamedTuple):
     """A pod with a node, or waiting for one (``node`` is empty).
 
-    ``started_at`` is Unix time, 0 for a pod that has not started.
+    ``nominated_for`` is the node that kube-scheduler has chosen for a waiting pod. ``started_at``
+    is Unix time, 0 for a pod that has not started.
     """
 
     uid: str
@@ -51,6 +55,7 @@ class PodLoad(t.NamedTuple):
     is_workload: bool
     priority: int = 0
     started_at: float = 0.0
+    nominated_for: str = ""
 
 
 class Measured(t.NamedTuple):
@@ -78,7 +83,7 @@ def asking_pod(pod: Object) -> AskingPod:
     """Raises InvalidField."""
     spec = mapping(pod.get("spec"), "spec")
     requests = {**effective_requests(spec), "pods": 1}
-    load = PodLoad(_uid(pod), "", _shared(requests), not is_daemon(pod), _priority(spec))
+    load = PodLoad(_uid(pod), "", _shared(requests), not is_daemon(pod), priority_of(spec))
     name = text(spec.get("schedulerName"), "spec.schedulerName") or _DEFAULT_SCHEDULER
     return AskingPod(identity(pod), load, name)
 
@@ -95,9 +100,16 @@ def view_pod(pod: Object) -> PodLoad | None:
         text(spec.get("nodeName"), "spec.nodeName"),
         _shared(occupancy.requests),
         occupancy.hosts_workload,
-        _priority(spec),
+        priority_of(spec),
         0.0 if occupancy.starting_millicores else _started_at(pod),
+        _nomination(pod),
     )
+
+
+def _nomination(pod: Object) -> str:
+    if not has_nomination(pod):
+        return ""
+    return text(pod["status"]["nominatedNodeName"], "status.nominatedNodeName")
 
 
 def view_node(node: Object) -> Allocatable:
@@ -132,11 +144,6 @@ def occupancy_of(loads: t.Iterable[PodLoad], since: float) -> Occupancy:
 
 def _uid(pod: Object) -> str:
     return text(mapping(pod.get("metadata"), "metadata").get("uid"), "metadata.uid")
-
-
-def _priority(spec: Object) -> int:
-    given = spec.get("priority")
-    return 0 if given is None else whole_number(given, "spec.priority")
 
 
 def _started_at(pod: Object) -> float:

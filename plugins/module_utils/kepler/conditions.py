@@ -22,13 +22,12 @@ class Failure:
     sentence: str
 
 
-def reconciled(failure: Failure | None) -> Condition:
-    """The condition Reconciled, of the last run."""
+def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condition:
+    """The condition Reconciled, of the last run, with remarks on the spec."""
     if failure is not None:
         return condition("Reconciled", "False", failure.reason, failure.sentence)
-    return condition(
-        "Reconciled", "True", "ReconcileSuccess", "The last run applied the whole spec."
-    )
+    text = " ".join(["The last run applied the whole spec.", *(f"Note: {one}." for one in remarks)])
+    return condition("Reconciled", "True", "ReconcileSuccess", text)
 
 
 def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:

@@ -26,7 +26,7 @@ BARE_METAL = "none"  # names of systemd-detect-virt
 SOURCES = ("host", "node")
 CGROUP_VERSIONS = ("v1", "v2", "hybrid", UNKNOWN)
 CGROUP_DRIVERS = ("systemd", "cgroupfs", UNKNOWN)
-SENSOR_TYPES = ("power", "energy")
+SENSOR_TYPES = ("power", "energy", "voltage_current")
 SENSOR_SCOPES = ("machine", "component")
 
 LONGEST_TEXT = 200
@@ -47,7 +47,10 @@ class RaplZone:
 
 @dataclass(frozen=True)
 class HwmonSensor:
-    """One power or energy sensor. ``scope`` machine is a meter of the whole machine (ACPI)."""
+    """One sensor of power or energy, or a pair of voltage and current with the path of the first.
+
+    ``scope`` machine is a meter of the whole machine (ACPI).
+    """
 
     path: str
     chip: str

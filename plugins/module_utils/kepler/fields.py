@@ -30,6 +30,8 @@ Object = t.Mapping[str, t.Any]
 
 _LONGEST_NAME = 40
 _LONGEST_DURATION_SECONDS = 86_400.0
+# Nanoseconds of Go's units.
+_UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 # A host with a dot, a port or both, before the first slash, as in role rmd.
 _REPOSITORY = re.compile(
@@ -111,12 +113,14 @@ def url(given: t.Any, where: str) -> str:
     return found
 
 
-def duration(value: t.Any, place: str, least: float = 0.0) -> float:
-    """The seconds of a duration of at most a day."""
+def duration(value: t.Any, place: str = "", least: float = 0.0) -> str:
+    """A duration of at most a day as Go reads it, in one unit and without blanks."""
     seconds = parse_duration(value, place)
     if not least <= seconds <= _LONGEST_DURATION_SECONDS:
         raise InvalidField(place, f"{shown(value)} is not from {least:g} s to 24 h")
-    return seconds
+    nanoseconds = round(seconds * 1e9)
+    unit = next(unit for unit, length in _UNITS.items() if nanoseconds % length == 0)
+    return f"{nanoseconds // _UNITS[unit]}{unit}"
 
 
 def resources(given: t.Any, where: str) -> Object:

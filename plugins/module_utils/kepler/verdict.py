@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
     BARE_METAL,
     UNKNOWN,
+    HwmonSensor,
     NodeFacts,
 )
 
@@ -37,6 +38,11 @@ _VERSION = re.compile(
 )
 _REWRITE, _REDFISH, _HWMON = (0, 10, 0), (0, 11, 0), (0, 11, 4)
 _SHOWN_NAMES = 4
+_SENSORS = {
+    "energy": "counters of energy",
+    "power": "sensors of power",
+    "voltage_current": "pairs of voltage and current",
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -69,8 +75,28 @@ class KeplerVersion:
 
     @property
     def reads_hwmon(self) -> bool:
-        """Whether hwmon sensors are a CPU meter of it."""
+        """Whether its configuration can select hwmon sensors as the CPU meter."""
         return self.numbers >= _HWMON
+
+    @property
+    def polls_kubelet(self) -> bool:
+        """Whether it can read pods from the kubelet; earlier versions ignore the setting."""
+        return self.numbers >= _HWMON
+
+    @property
+    def is_newer_than_known(self) -> bool:
+        """Whether the collection was written before it."""
+        return self.numbers > NEWEST.numbers
+
+    @property
+    def sensor_types(self) -> tuple[str, ...]:
+        """Types of hwmon sensors that meter; of each chip it reads those of the first type."""
+        if self.uses_ebpf:
+            return ("power",)
+        if not self.reads_hwmon:
+            return ()
+        with_energy = ("energy",) if self.numbers > _HWMON else ()
+        return (*with_energy, "power", "voltage_current")
 
     @property
     def reads_redfish(self) -> bool:
@@ -79,6 +105,7 @@ class KeplerVersion:
 
 
 LATEST = KeplerVersion((9999, 0, 0))
+NEWEST = KeplerVersion(_HWMON)
 
 
 @dataclass(frozen=True)
@@ -221,13 +248,42 @@ def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Found:
     if not usable:
         owner = "only GPUs have" if sensors else "the node has no"
         return _Found(False, f"{owner} hwmon power sensors")
-    if not (version.uses_ebpf or version.reads_hwmon):
+    if not version.sensor_types:
         return _Found(False, f"Kepler {version} reads no hwmon sensors; 0.11.4 and later do")
-    bad = [f"{each.path} ({each.problem})" for each in usable if not each.readable]
+    metered = _metered(usable, version.sensor_types)
+    if not metered:
+        names = _some([_name(each) for each in usable])
+        types = " and ".join(_SENSORS[kind] for kind in version.sensor_types)
+        return _Found(
+            False, f"hwmon sensors {names} do not meter, as Kepler {version} reads only {types}"
+        )
+    bad = [f"{each.path} ({each.problem})" for each in metered if not each.readable]
     if bad:
-        return _Found(False, f"hwmon sensors {_some(bad)} cannot be read; run the probe as root")
-    names = [f"{each.chip} {each.label or each.path}" for each in usable]
-    return _Found(True, f"hwmon sensors {_some(names)} can be read")
+        return _Found(
+            False,
+            f"hwmon sensors {_some(bad)} cannot be used; run the probe as root, and check the "
+            "sensors' driver",
+        )
+    return _Found(True, f"hwmon sensors {_some([_name(each) for each in metered])} can be read")
+
+
+def _metered(sensors: t.Iterable[HwmonSensor], types: t.Sequence[str]) -> list[HwmonSensor]:
+    """Of each chip the sensors of its first type."""
+    chips: dict[str, list[HwmonSensor]] = {}
+    for sensor in sensors:
+        if sensor.type in types:
+            chips.setdefault(sensor.path.partition("/")[0], []).append(sensor)
+    return [
+        sensor
+        for chip in chips.values()
+        for first in [min((each.type for each in chip), key=types.index)]
+        for sensor in chip
+        if sensor.type == first
+    ]
+
+
+def _name(sensor: HwmonSensor) -> str:
+    return f"{sensor.chip} {sensor.label or sensor.path}"
 
 
 def _redfish(bmc: Bmc | None, version: KeplerVersion, fake_cpu_meter: bool) -> _Found:

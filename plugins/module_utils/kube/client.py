@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import contextlib
 import copy
+import functools
 import time
 import typing as t
 import urllib.parse
+from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import reading
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.authorizer import Authorizer
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
     access_of,
     pool_of,
@@ -39,16 +45,34 @@ Query = t.Mapping[str, t.Union[str, int]]
 KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 MERGE_CONTENT_TYPE = "application/merge-patch+json"
-PAGE_SIZE = 500
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE_SECONDS = 2.0
 _FIRST_PATIENCE_SECONDS = 3.0
+# Objects of the first page of a list and of the longest one. In between, the size of the objects
+# so far decides, because the API server holds a page in memory as a whole.
+_FIRST_PAGE, _LONGEST_PAGE = 50, 500
+_PAGE_BYTES = 16 * 1024 * 1024
 
 # Called before each attempt of a write; returns its seconds, or raises to prevent it.
 Guard = t.Callable[[], float]
 
 Result = t.TypeVar("Result")
 Item = t.TypeVar("Item")
+Refuse = t.Callable[[Finding], None]
+# Inside of Kube, list is its method.
+_Items = list
+
+
+@dataclass(frozen=True)
+class Page(t.Generic[Result]):
+    """Some items of a collection, and the resource version of its list."""
+
+    items: list[Result]
+    version: str
+
+
+def _whole(item: Object) -> Object:
+    return item
 
 
 class Answer(t.NamedTuple):
@@ -82,6 +106,7 @@ class Kube:
         self._patience_seconds = patience_seconds
         self._sleep = sleep
         self._has_answered = False
+        self._authorizer = Authorizer()
         self._resources: dict[tuple[str, str], Resource] = {}
         self._guard: Guard | None = None
 
@@ -115,6 +140,10 @@ class Kube:
     def unrepeating(self) -> Kube:
         """The same server without repetitions, for requests with a meaningful refusal."""
         return self._altered(_patience_seconds=0.0)
+
+    def is_starting(self, error: ApiError) -> bool:
+        """Whether the error may be one of a server that has just started; see ``authorizer``."""
+        return self._authorizer.is_starting(error)
 
     def _altered(self, **attributes: t.Any) -> Kube:
         altered = copy.copy(self)
@@ -158,23 +187,33 @@ class Kube:
         All methods except POST are repeated while the server is unreachable or asks to wait. The
         caller must read the state to find out whether a POST took effect.
         """
-        waited, pause = 0.0, 0.1
         guard = None if method == "GET" else self._guard
-        while True:
+
+        def attempt() -> Answer:
             timeout = self._timeout if guard is None else min(self._timeout, guard())
+            with self._opened(method, path, query, timeout, body, content_type) as response:
+                return Answer(response.status, reading.read_object(_parts(response)))
+
+        return self._repeated(method, attempt)
+
+    def _repeated(self, method: str, attempt: t.Callable[[], Result]) -> Result:
+        waited, pause = 0.0, 0.1
+        while True:
             try:
-                answer = self._send_once(method, path, body, content_type, query, timeout)
+                result = attempt()
                 self._has_answered = True
-                return answer
+                return result
             except ApiError as error:
                 retry_after = error.fields.get("retry_after")
+                is_transient = self.is_starting(error)
                 repeatable = error.status == 429 or (
                     method != "POST" and error.status in (0, *RETRIED_STATUSES)
                 )
-                repeatable = repeatable and not error.fields.get("permanent")
+                # A refusal took no effect, so that a repeated POST is safe.
+                repeatable = (repeatable and not error.fields.get("permanent")) or is_transient
                 pause = max(pause, retry_after or 0.0)
                 patience = self._patience_seconds
-                if not self._has_answered:
+                if not self._has_answered or is_transient:
                     patience = min(patience, _FIRST_PATIENCE_SECONDS)
                 if not repeatable or waited + pause > patience:
                     raise
@@ -182,57 +221,54 @@ class Kube:
             waited += pause
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    def _send_once(
+    @contextlib.contextmanager
+    def _opened(
         self,
         method: str,
         path: str,
-        body: t.Any,
-        content_type: str | None,
         query: Query | None,
         timeout: float,
-    ) -> Answer:
+        body: t.Any = None,
+        content_type: str | None = None,
+    ) -> t.Iterator[t.Any]:
+        """A successful answer of which nothing was read. Raises ApiError, also inside."""
         headers = self._asking_headers()
-        data: bytes | None = None
+        data = None if body is None else _encoded(body, method, path)
         if body is not None:
-            try:
-                data = strict_json.format_compact(body).encode()
-            except ValueError as error:
-                raise InvalidInput(f"{method} {path}: the object is not JSON: {error}") from error
             headers["Content-Type"] = content_type or "application/json"
-        url = self._url(path, query)
         try:
             response = self._pool.request(
-                method, url, body=data, headers=headers, timeout=timeout, retries=False
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise describe_connection_failure(error, self.host) from error
-        if not 200 <= response.status < 300:
-            raise describe_status(response, method, path, self.host)
-        return Answer(response.status, _decoded(response.data, method, path))
-
-    def stream(self, path: str, query: Query, timeout: float) -> t.Iterator[bytes]:
-        """The parts of a streaming answer, as they arrive. Raises ApiError.
-
-        ``timeout`` is the longest silence. Nothing is repeated.
-        """
-        try:
-            response = self._pool.request(
-                "GET",
+                method,
                 self._url(path, query),
-                headers=self._asking_headers(),
+                body=data,
+                headers=headers,
                 timeout=timeout,
                 retries=False,
                 preload_content=False,
             )
             try:
                 if not 200 <= response.status < 300:
-                    raise describe_status(response, "GET", path, self.host)
-                yield from response.stream()
+                    raise describe_status(response, _status_of(response), method, path, self.host)
+                yield response
             finally:
                 # Unread parts would count as the answer to the next request.
                 response.close()
         except urllib3.exceptions.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error
+        except reading.Unreadable as error:
+            raise ApiError(
+                f"{method} {path} at {self.host}: the answer {error}; "
+                "is a proxy between this host and the API?"
+            ) from error
+
+    def events(self, path: str, query: Query, timeout: float) -> t.Iterator[t.Any]:
+        """The events of a watch as they arrive, an Unusable for some. Raises ApiError.
+
+        ``timeout`` is the longest silence. Nothing is repeated.
+        """
+        with self._opened("GET", path, query, timeout) as response:
+            parts = response.stream(reading.PART_SIZE, decode_content=False)
+            yield from reading.read_events(reading.plain_parts(response, parts))
 
     def _url(self, path: str, query: Query | None) -> str:
         return self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
@@ -255,16 +291,20 @@ class Kube:
         self,
         path: str,
         query: Query | None = None,
-        trim: t.Callable[[Object], Object] = lambda item: item,
+        trim: t.Callable[[Object], Object] = _whole,
+        refuse: Refuse | None = None,
     ) -> list[Object]:
         """All items of a collection, in pages. Raises ApiError if the list is incomplete.
 
-        ``trim`` reduces each item on arrival, because full lists take ten times the memory. A list
-        that expires between two pages (410) is read again.
+        ``trim`` reduces each item on arrival, because full lists take ten times the memory.
+        ``refuse`` gets a finding for each item beyond the limits of ``reading``; without it, such
+        an item is an error. A list that expires between two pages (410) is read again.
         """
         for _attempt in range(3):
             try:
-                return [trim(item) for item in self.pages(path, query)]
+                return [
+                    item for page in self.pages(path, query, trim, refuse) for item in page.items
+                ]
             except ApiError as error:
                 if error.status != 410:
                     raise
@@ -274,19 +314,52 @@ class Kube:
             410,
         )
 
-    def pages(self, path: str, query: Query | None = None) -> t.Iterator[Object]:
-        """The items of a collection as they arrive. May raise ApiError midway, including 410."""
-        page_query: dict[str, str | int] = {"limit": PAGE_SIZE, **(query or {})}
+    def pages(
+        self,
+        path: str,
+        query: Query | None,
+        trim: t.Callable[[Object], Item],
+        refuse: Refuse | None = None,
+    ) -> t.Iterator[Page[Item]]:
+        """The pages of a collection, like ``list``. May raise ApiError midway, including 410."""
+        asked: dict[str, str | int] = dict(query or {})
+        limit, number, size = _FIRST_PAGE, 0, 0
+        item_type: Object = {}
         while True:
-            page = self.get(path, page_query)
-            kind = page.get("kind", "List")[: -len("List")]
-            version = page.get("apiVersion", "v1")
-            for item in page.get("items") or []:
-                yield {"apiVersion": version, "kind": kind, **item}
-            token = page.get("metadata", {}).get("continue")
+            asked["limit"] = limit
+            once = functools.partial(self._page, path, asked, trim, item_type)
+            listed, items, findings = self._repeated("GET", once)
+            if listed.untyped and listed.item_type and not item_type:
+                # It says the kind of its items after them, and they do not say it.
+                item_type = listed.item_type
+                continue
+            for finding in findings:
+                if refuse is None:
+                    raise ApiError(
+                        f"The list {path} of {self.host} has an unusable item: {finding}"
+                    )
+                refuse(finding)
+            yield Page(items, listed.text("resourceVersion"))
+            token = listed.text("continue")
             if not token:
                 return
-            page_query["continue"] = token
+            asked["continue"] = token
+            item_type = listed.item_type
+            number, size = number + max(1, listed.number), size + listed.size
+            # Sudden growth would ask for much where small objects are followed by large ones.
+            fitting = _PAGE_BYTES * number // max(1, size)
+            limit = max(1, min(_LONGEST_PAGE, 10 * limit, fitting))
+
+    def _page(
+        self, path: str, query: Query, trim: t.Callable[[Object], Item], item_type: Object
+    ) -> tuple[reading.Listed, _Items[Item], _Items[Finding]]:
+        items: _Items[Item] = []
+        findings: _Items[Finding] = []
+        with self._opened("GET", path, query, self._timeout) as response:
+            listed = reading.read_list(
+                _parts(response), lambda item: items.append(trim(item)), findings.append, item_type
+            )
+        return listed, items, findings
 
     def resource(self, api_version: str, kind: str) -> Resource:
         """Address of a kind. Raises UnknownKind if the cluster does not serve it."""
@@ -389,10 +462,23 @@ def decode_secret(secret: t.Mapping[str, t.Any]) -> dict[str, str]:
     return decoded
 
 
-def _decoded(data: bytes, method: str, path: str) -> Object:
+def _encoded(body: t.Any, method: str, path: str) -> bytes:
+    """JSON of an object that is sent. Raises InvalidInput."""
     try:
-        return t.cast("Object", strict_json.parse(data)) if data else {}
+        return strict_json.format_compact(body).encode()
     except ValueError as error:
-        raise ApiError(
-            f"{method} {path}: the answer is not JSON; is a proxy between this host and the API?"
-        ) from error
+        raise InvalidInput(f"{method} {path}: the object is not JSON: {error}") from error
+
+
+def _parts(response: t.Any) -> reading.Parts:
+    """The parts of an answer that is sent at once."""
+    whole = functools.partial(response.read, reading.PART_SIZE, decode_content=False)
+    return reading.plain_parts(response, iter(whole, b""))
+
+
+def _status_of(response: t.Any) -> t.Any:
+    """The body of a refusal; None if it is not JSON."""
+    try:
+        return reading.read_object(_parts(response))
+    except reading.Unreadable:
+        return None

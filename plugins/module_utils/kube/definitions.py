@@ -9,10 +9,11 @@ a definition needs it for stored objects. The API server checks CEL rules.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
 
 _KEPT = (
     "type",
@@ -121,13 +122,20 @@ def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str 
         collection = f"/apis/{api_version}/{validator.plural}"
         if kube.find(collection, {"limit": 1}) is None:
             continue
-        for stored in kube.pages(collection):
-            problem = validator.problem(stored)
-            if problem:
-                metadata = stored["metadata"]
-                place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-                return (
-                    f"the stored {validator.kind} {place} does not follow the new schema "
-                    f"({problem}); change or delete it first"
-                )
+        for page in kube.pages(collection, None, functools.partial(_stored_problem, validator)):
+            for problem in filter(None, page.items):
+                return problem
     return None
+
+
+def _stored_problem(validator: DefinitionValidator, stored: Object) -> str:
+    """Message about a stored object; empty if it follows the definition."""
+    problem = validator.problem(stored)
+    if not problem:
+        return ""
+    metadata = stored["metadata"]
+    place = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    return (
+        f"the stored {validator.kind} {place} does not follow the new schema "
+        f"({problem}); change or delete it first"
+    )

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
 
 # A server that stops or starts aborts handshakes; the next one may succeed.
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+# An authorizer's refusal; that of an admission plugin names the object and its own reason. Source:
+# https://pkg.go.dev/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters, Forbidden
+_OF_AUTHORIZER = re.compile(r'\bUser "[^"]*" cannot [a-z*]+ (?:resource|path) "')
 
 
 def describe_connection_failure(error: Exception, host: str) -> ApiError:
@@ -73,10 +77,11 @@ def _root_cause(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiError:
-    """Error of an unsuccessful answer, from its Status object."""
-    status_object = _status_object(response.data)
-    message = status_object.get("message") or f"HTTP {response.status}"
+def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: str) -> ApiError:
+    """Error of an unsuccessful answer, from the Status object in its body."""
+    is_status = isinstance(body, dict) and body.get("kind") == "Status"
+    status_object = body if is_status else {}
+    message = str(status_object.get("message") or f"HTTP {response.status}")
     fields = {
         "reason": status_object.get("reason", ""),
         "causes": (status_object.get("details") or {}).get("causes") or [],
@@ -91,7 +96,8 @@ def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiEr
         # It concerns only the objects of that namespace, and no right would help.
         fields["namespace_terminating"] = True
         text = f"{method} {path} at {host}: {message}"
-    elif response.status == 403:
+    elif response.status == 403 and (not status_object or _OF_AUTHORIZER.search(message)):
+        fields["lacks_right"] = bool(status_object)
         text = f"Not allowed at {host}: {message}; grant the right in RBAC"
     else:
         text = f"{method} {path} at {host}: {message}"
@@ -101,14 +107,6 @@ def describe_status(response: t.Any, method: str, path: str, host: str) -> ApiEr
 def _is_namespace_terminating(causes: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
     """Source: https://pkg.go.dev/k8s.io/api/core/v1, NamespaceTerminatingCause."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
-
-
-def _status_object(data: bytes) -> dict[str, t.Any]:
-    try:
-        body = strict_json.parse(data)
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
 
 
 def _seconds(retry_after: str | None) -> float:

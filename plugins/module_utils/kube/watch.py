@@ -19,25 +19,16 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     guarded,
     subject_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    objects,
-    whole,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    PAGE_SIZE,
-    Kube,
-    Object,
-    Query,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.reading import Unusable
 
 # Views are compared, so they have only the relevant fields of an object.
 View = t.TypeVar("View")
@@ -46,8 +37,6 @@ Key = tuple[str, str]
 # The server ends a watch after this time; before, it sends a bookmark about every minute.
 _WATCH_SECONDS = 300
 _LONGEST_SILENCE_SECONDS = 150.0
-# More than etcd's limit of an object, with a margin for JSON.
-_LONGEST_EVENT = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 # For a kind that is not served or not readable, until it is installed or granted.
 _REFUSED = frozenset({401, 403, 404, 405})
@@ -91,6 +80,7 @@ class Collection(t.Generic[View]):
         self._was_listed = False
         self._failures = 0
         self._trouble: ApiError | None = None
+        self._is_starting = False
 
     @property
     def was_listed(self) -> bool:
@@ -110,20 +100,13 @@ class Collection(t.Generic[View]):
 
     def _list(self) -> None:
         found: dict[Key, View] = {}
-        query: dict[str, str | int] = {"limit": PAGE_SIZE, **self._query}
-        while True:
-            page = self._kube.get(self._path, query)
-            for item in objects(page.get("items")):
-                key, view = self._seen(item)
-                if view is not None:
-                    found[key] = view
-            token = member(page, "metadata", "continue")
-            if not token:
-                break
-            query["continue"] = token
+        version = ""
+        for page in self._kube.pages(self._path, self._query, self._seen, self._refuse):
+            found.update((key, view) for key, view in page.items if view is not None)
+            version = page.version
         for key in [*found, *(self._views.keys() - found.keys())]:
             self._replace(key, found.get(key))
-        self._version = _text(member(page, "metadata", "resourceVersion"))
+        self._version = version
         self._was_listed = True
 
     def _follow(self, stop: threading.Event) -> None:
@@ -136,8 +119,7 @@ class Collection(t.Generic[View]):
             "resourceVersion": self._version,
             "timeoutSeconds": _WATCH_SECONDS,
         }
-        parts = self._kube.stream(self._path, query, _LONGEST_SILENCE_SECONDS)
-        for event in _documents(parts, self._path):
+        for event in self._kube.events(self._path, query, _LONGEST_SILENCE_SECONDS):
             self._take(event)
             self._works()
             if stop.is_set():
@@ -147,6 +129,8 @@ class Collection(t.Generic[View]):
         self._works()
 
     def _take(self, event: t.Any) -> None:
+        if isinstance(event, Unusable):
+            event = self._leave_out(event)
         kind, item = member(event, "type"), member(event, "object")
         if kind == "ERROR":
             text = shown_text(_text(member(item, "message")) or "no reason given")
@@ -157,6 +141,19 @@ class Collection(t.Generic[View]):
             self._replace(key, None if kind == "DELETED" else view)
         version = _text(member(item, "metadata", "resourceVersion"))
         self._version = version or self._version
+
+    def _refuse(self, finding: Finding) -> None:
+        self._say(f"{finding}; it is left out")
+
+    def _leave_out(self, unusable: Unusable) -> Object:
+        """The event that says so of an object that does not count any more. Raises ApiError."""
+        item = member(unusable.identity, "object")
+        if not member(item, "metadata", "name"):
+            text = f"The watch of {self._path} sends an event that {unusable.problem}"
+            raise ApiError(text)
+        kind = _text(member(item, "kind")) or "object"
+        self._refuse(Finding(subject_of(item, kind), "", unusable.problem))
+        return {"type": "DELETED", "object": item}
 
     def _seen(self, item: t.Any) -> tuple[Key, View | None]:
         """Identity and view of an object; None if it cannot be read or does not count."""
@@ -183,32 +180,22 @@ class Collection(t.Generic[View]):
         self._failures += 1
         if error.status == 410 or error.status in _REFUSED:
             self._version = ""
+        self._is_starting = self._kube.is_starting(error)
+        if self._is_starting:
+            return
         if error.status != 410 and str(error) != str(self._trouble):
             self._say(str(error))
             self._trouble = error
 
     def _pause_seconds(self) -> float:
         """The pause: none after success, growing and randomised after failures."""
-        if self._trouble is not None and self._trouble.status in _REFUSED:
+        is_refused = self._trouble is not None and self._trouble.status in _REFUSED
+        if is_refused and not self._is_starting:
             return _REFUSED_PAUSE_SECONDS
         if not self._failures:
             return 0.0
         longest = self._first_pause_seconds * 2.0 ** min(self._failures - 1, 16)
         return random.uniform(0.5, 1.0) * min(longest, _LONGEST_PAUSE_SECONDS)
-
-
-def _documents(parts: t.Iterable[bytes], path: str) -> t.Iterator[t.Any]:
-    """The JSON documents of an answer with one per line. Raises ApiError."""
-    kept = b""
-    for part in parts:
-        *lines, kept = (kept + part).split(b"\n")
-        if len(kept) > _LONGEST_EVENT:
-            raise ApiError(f"The watch of {path} sends events of more than {_LONGEST_EVENT} bytes")
-        for line in filter(None, lines):
-            try:
-                yield strict_json.parse(line)
-            except ValueError as error:
-                raise ApiError(f"The watch of {path} sends invalid JSON: {error}") from error
 
 
 def _text(value: t.Any) -> str:

@@ -389,8 +389,11 @@ def _is_fake(job: Job[t.Any]) -> bool:
 def _target(job: Job[t.Any], access: Access, options: Parameters) -> Target:
     found = job.target
     try:
-        server_name = found.tls.get("server_name") or None
-        trust = replace(_trust(found.tls, access, options), server_name=server_name)
+        trust = replace(
+            _trust(found.tls, access, options),
+            server_name=found.tls.get("server_name") or None,
+            client=found.tls.get("client"),
+        )
     except InvalidInput as error:
         raise TargetFailure("tls", str(error)) from error
     allowed = options["allow_plain_http"]

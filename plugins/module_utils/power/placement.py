@@ -139,13 +139,16 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
     With ``textfile`` the predicted watts of nodes are written there. Raises InvalidInput and
     MissingLibrary.
     """
+    limits = Limits.of(parameters)
     source = source_of(given)
-    instance = instance_of(source, parameters)
+    instance = instance_of(source, parameters, limits)
     findings = [*source.findings, *instance.findings]
     warn_of(findings, context)
-    problem = build_problem(instance)
-    strategy = parameters["strategy"]
-    answer = _feasible(solve(problem, strategy, Limits.of(parameters)))
+    problem = build_problem(instance, limits.is_too_late)
+    strategy, is_late = parameters["strategy"], limits.hit
+    answer = _feasible(solve(problem, strategy, limits.begin()))
+    if is_late:
+        answer = replace(answer, proven=False, stopped_by="wall_clock")
     _warn_of_short_curves(answer.assignment, context)
     result: Result = {
         **describe_answer(answer),

@@ -18,6 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints im
     cache_runs,
     device_feasibility,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
+    OUT_OF_TIME,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
@@ -111,6 +114,12 @@ class _Explainer:
     ) -> list[str]:
         if shape.refusals:
             return list(shape.refusals)
+        if self._group.get(shape) in self._assignment.problem.unread:
+            return [f"unsupported: {OUT_OF_TIME}"]
+        held = node.promises_to(shape.priority)
+        node = node.seen_by(shape.priority)
+        for promise in held:
+            free = {**free, **{name: free.get(name, 0) - most for name, most in promise.requests}}
         reason = obstacle(replace(shape.constraints, volumes=(), disks=()), node)
         if reason is not None:
             return [reason]

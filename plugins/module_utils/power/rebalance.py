@@ -29,7 +29,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migr
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.search import search
 from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.steps import divided
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
+    build_problem,
+    hopeless,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.results import bound_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
     Parameters,
@@ -39,7 +42,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import asks_for_ways
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance, Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     POD_GROUP_LABEL,
 )
@@ -139,12 +141,13 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
         if surely_movable(pod, parameters["scheduler_name"])
         and (source.scope is None or source.scope.has_pod(pod))
         and pod["spec"]["nodeName"] in priced
-        and budgets.refusal([pod_facts(pod)]) is None
+        and budgets.refusal([pod]) is None
     }
     instance = _released(source, parameters, planned, movable)
-    not_understood = {(pod.namespace, pod.name) for pod in instance.pods if pod.shape.refusals}
-    if not_understood:
-        movable = {key: pod for key, pod in movable.items() if key not in not_understood}
+    is_hopeless = hopeless(instance)
+    staying = {(pod.namespace, pod.name) for pod in instance.pods if is_hopeless(pod.shape)}
+    if staying:
+        movable = {key: pod for key, pod in movable.items() if key not in staying}
         instance = _released(source, parameters, planned, movable)
     task = _task(instance, movable, budgets, parameters)
     return _best_steps(task)
@@ -222,7 +225,7 @@ def _task(
             given = movable[pod.namespace, pod.name]
             node = index_of[given["spec"]["nodeName"]]
             home[group, node] += 1
-            budget = budgets.budget_of(pod_facts(given))
+            budget = budgets.budget_of(given)
             pods.setdefault((group, node), []).append(MovablePod(pod, budget))
     return Migration(
         # A pod may stay on a node that would not admit it any more.

@@ -35,9 +35,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use i
     measured_shares,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    RunningAntiAffinity,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
     NodeCaches,
@@ -62,6 +59,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
     occupancies,
     read_node,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    ExistingAntiAffinity,
+    NominatedPod,
+    has_nomination,
+    with_promises,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
     read_namespace,
@@ -76,6 +79,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.o
     VolumeObjects,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 Parameters = t.Mapping[str, t.Any]
 
@@ -119,6 +123,7 @@ class Source:
     nodes: t.Mapping[str, SoundNode]
     pods: t.Sequence[Object]
     running: t.Sequence[Object]
+    nominated: t.Sequence[NominatedPod] = ()
     curves: t.Mapping[str, Curve] = field(default_factory=dict)
     measured: t.Mapping[str, int] = field(default_factory=dict)
     namespaces: Namespaces = field(default_factory=Namespaces)
@@ -138,8 +143,11 @@ def read_instance(parameters: Parameters) -> Instance:
     return instance_of(source_of(read_given(parameters)), parameters)
 
 
-def instance_of(source: Source, parameters: Parameters) -> Instance:
-    """The task in neutral terms."""
+def instance_of(source: Source, parameters: Parameters, limits: Limits | None = None) -> Instance:
+    """The task in neutral terms.
+
+    After the patience of the limits, pods with rules about others are left as unsupported.
+    """
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     loads = Loads(parameters["usage_source"], assumption, source.measured)
     volumes = None
@@ -152,8 +160,9 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         Surroundings(
             source.running, list(labels_of.values()), source.namespaces, source.replica_sets
         ),
-        RunningAntiAffinity(source.running, labels_of, source.namespaces),
+        ExistingAntiAffinity(source.running, source.nominated, labels_of, source.namespaces),
         PodUse(assumption, source.shares),
+        limits.is_too_late if limits is not None else lambda: False,
     )
     waiting.read_volumes(volumes)
     waiting.read_claims(
@@ -167,11 +176,12 @@ def instance_of(source: Source, parameters: Parameters) -> Instance:
         nodes,
         pods,
         _rules(parameters),
-        peers,
+        peers.running,
         waiting.claims,
         source.previous,
         tuple(waiting.findings),
         volumes.static_claims if volumes is not None else (),
+        peers.nominated,
     )
 
 
@@ -187,6 +197,7 @@ def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tupl
             cache_pools=pools.get(name),
             eligible=source.scope is None or name in source.scope.nodes,
         )
+        node = with_promises(node, source.nominated)
         found.append(node if volumes is None else with_attachable(node, volumes))
     return tuple(found)
 
@@ -208,10 +219,10 @@ def source_of(given: Given) -> Source:
     if given.namespaces is not None:
         listed = intake.each(given.namespaces, "Namespace", "namespaces", read_namespace)
         namespaces = Namespaces(dict(listed))
+    there = intake.pods(given.running, "running")
     running = intake.running(
-        intake.pods(given.running, "running"),
+        [pod for pod in there if not has_nomination(pod)],
         {name: node.allocatable for name, node in nodes.items()},
-        namespaces,
     )
     measured = intake.each(given.node_metrics, "NodeMetrics", "node_metrics", measured_use)
     states = intake.each(given.rmd_node_states, "RmdNodeState", "rmd_node_states", read_caches)
@@ -226,6 +237,7 @@ def source_of(given: Given) -> Source:
         nodes=nodes,
         pods=intake.pods(given.pods, "pods"),
         running=running,
+        nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
         curves=intake.curves(given.curves),
         measured=dict(measured),
         namespaces=namespaces,
@@ -284,24 +296,16 @@ def given_of(
 
     Raises InvalidInput if the snapshot lacks parts that the completed parameters need.
     """
-    pods = snapshot.get("pods", [])
     if parameters["rebalance"] and "pod_disruption_budgets" not in snapshot:
         raise InvalidInput(
             "rebalance: the snapshot has no pod_disruption_budgets, which say what may be moved; "
             "include them in fleet_snapshot_info"
         )
-    pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
+    waiting, there = _divided(snapshot.get("pods", []), parameters, scope)
     return Given(
         nodes=snapshot["nodes"],
-        # An unreadable pod counts as waiting, and is found to be invalid later.
-        pods=[
-            pod
-            for pod in pods
-            if not has_node(pod)
-            and (scope is None or scope.has_pod(pod))
-            and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
-        ],
-        running=[pod for pod in pods if has_node(pod)],
+        pods=waiting,
+        running=there,
         curves=curves,
         node_metrics=snapshot.get("node_metrics", []),
         namespaces=snapshot.get("namespaces"),
@@ -313,6 +317,27 @@ def given_of(
         previous=previous,
         scope=scope,
     )
+
+
+def _divided(
+    pods: t.Sequence[t.Any], parameters: Parameters, scope: Scope | None
+) -> tuple[list[t.Any], list[t.Any]]:
+    """The pods to place, and the pods with a node or nominated for one."""
+    pending = functools.partial(is_pending, scheduler_name=parameters["scheduler_name"])
+    waiting: list[t.Any] = []
+    there: list[t.Any] = []
+    for pod in pods:
+        if has_node(pod):
+            there.append(pod)
+        elif (
+            # An unreadable pod counts as waiting, and is found to be invalid later.
+            (scope is None or scope.has_pod(pod))
+            and guarded(subject_of(pod, "Pod"), functools.partial(pending, pod)) is not False
+        ):
+            waiting.append(pod)
+        elif has_nomination(pod):
+            there.append(pod)
+    return waiting, there
 
 
 def _previous_placements(parameters: Parameters) -> t.Sequence[t.Any]:

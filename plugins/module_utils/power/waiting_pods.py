@@ -33,25 +33,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     gang_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use import PodUse
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    RunningAntiAffinity,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import runs_of_pod
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    NominatedMember,
     Pod,
     PodRelations,
     Shape,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import is_copy
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    ExistingAntiAffinity,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CLAIM_FIELDS,
     VOLUME_FIELDS,
+    excesses,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     identity,
     read_pod,
     refused_pod,
+    unread_pod,
     without_claims,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
@@ -63,6 +66,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.p
 
 _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()
+
+
+class Peers(t.NamedTuple):
+    """Pods that the rules of waiting pods are about: running ones of each set by node, and
+    nominated ones."""
+
+    running: tuple[t.Mapping[str, int], ...]
+    nominated: tuple[NominatedMember, ...]
 
 
 @dataclass
@@ -81,14 +92,16 @@ class WaitingPods:
         self,
         given: t.Sequence[Object],
         surroundings: Surroundings,
-        anti_affinity: RunningAntiAffinity,
+        anti_affinity: ExistingAntiAffinity,
         use: PodUse,
+        is_over: t.Callable[[], bool] = lambda: False,
     ) -> None:
         self.findings: list[Finding] = []
         self.claims = ClaimBook()
         self._surroundings = surroundings
         self._anti_affinity = anti_affinity
         self._use = use
+        self._is_over = is_over
         self._drafts = self._read_each(given)
 
     def read_claims(
@@ -139,17 +152,22 @@ class WaitingPods:
             else:
                 draft.pod, draft.former = replace(draft.pod, shape=read), None
 
-    def pods(self) -> tuple[tuple[Pod, ...], tuple[t.Mapping[str, int], ...]]:
-        """The pods in their order, and the number of running pods of each set on each node."""
+    def pods(self) -> tuple[tuple[Pod, ...], Peers]:
+        """The pods in their order, and the other pods that their rules are about."""
         accepted = [draft for draft in self._drafts if not draft.pod.shape.refusals]
-        reader = RelationReader([draft.given for draft in accepted], self._surroundings)
+        given = [draft.given for draft in accepted]
+        reader = RelationReader(given, self._surroundings, self._is_over)
+        nominated = self._anti_affinity.members_of(reader.sets_of)
         done: dict[int, tuple[t.Any, Shape]] = {}
         for draft, rules in zip(accepted, reader.relations()):
             if isinstance(rules, Finding):
                 self._refuse(draft, rules)
                 continue
             relations, unsupported = rules
-            closed = self._anti_affinity.nodes_closed_to(draft.given)
+            priority = draft.pod.shape.priority
+            closed = self._anti_affinity.nodes_closed_to(draft.given, priority)
+            if nominated:
+                closed |= self._anti_affinity.nodes_refused_by(relations, nominated, priority)
             demands = (relations, unsupported, closed)
             known = done.get(id(draft.former)) if draft.former is not None else None
             if known is not None and known[0] == demands:
@@ -163,7 +181,9 @@ class WaitingPods:
                 self._keep_gang(draft)
         pods = [draft.pod for draft in self._drafts]
         pods.sort(key=lambda pod: (-pod.shape.priority, pod.namespace, pod.name))
-        return tuple(pods), reader.peers()
+        return tuple(pods), Peers(
+            reader.peers(), tuple(each for each in nominated if each.member_of)
+        )
 
     def _read_each(self, given: t.Sequence[Object]) -> list[_Draft]:
         taken = {identity(pod) for pod in self._surroundings.running}
@@ -199,6 +219,9 @@ class WaitingPods:
     def _read(self, pod: Object) -> Pod:
         pod_facts(pod)
         mapping(pod.get("status"), "status")
+        too_many = excesses(pod)
+        if too_many:
+            return unread_pod(pod, Shape(requests=(), use_microcores=0, unsupported=too_many))
         return read_pod(pod, self._use.of(pod), _NO_NODES, runs_of_pod(pod))
 
     def _has_sound_rules(self, pod: Object) -> bool:

@@ -9,108 +9,89 @@ ansible-operator's own endpoint has no custom labels, so its metrics cannot name
 from __future__ import annotations
 
 import argparse
-import http.server
+import asyncio
+import concurrent.futures
 import os
 import signal
-import socket
-import socketserver
 import sys
-import threading
 import time
 import typing as t
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition
+from ansible_collections.wattwise.kube.plugins.module_utils.serving import http_server
 
-PORT = 9090
+PORT, HEALTH_PORT = 9090, 9091
 RUNS_VARIABLE = "WATTWISE_RUNS"
-# Prometheus uses one connection; further clients are refused before they cost memory.
-_CONNECTIONS = 8
-_CLIENT_SECONDS = 10.0
+# Prometheus uses one connection, and waits ten seconds.
+_METRICS = http_server.Bounds(connections=8, request_seconds=10.0, idle_seconds=75.0)
+_HEALTH = http_server.Bounds(connections=64, request_seconds=1.0)
 
 
-class MetricsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Listens when it is made; ``serve_forever`` answers until ``shutdown``."""
+class MetricsServer:
+    """Serves metrics and health until ``stop`` is called, in one thread with an event loop."""
 
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
+    def __init__(self, runs: Path, max_age_seconds: float) -> None:
+        self._runs, self._max_age_seconds = runs, max_age_seconds
+        self._stopped = asyncio.Event()
+        # The run folders are read once for all clients that wait, and health does not wait for it.
+        self._reader = concurrent.futures.ThreadPoolExecutor(max_workers=1)
+        self._collecting: asyncio.Future[bytes] | None = None
 
-    def __init__(self, address: str, port: int, runs: Path, max_age_seconds: float) -> None:
-        self.runs, self.max_age_seconds = runs, max_age_seconds
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
-        listens_on_both = not address and socket.has_dualstack_ipv6()
-        if listens_on_both or ":" in address:
-            self.address_family = socket.AF_INET6
-        super().__init__((address, port), _Handler, bind_and_activate=False)
+    def stop(self) -> None:
+        """Accept nothing more, and end."""
+        self._stopped.set()
+
+    async def run(
+        self, address: str, ports: tuple[int, int], began: t.Callable[[int, int], None]
+    ) -> None:
+        """Serve metrics on the first port and health on the second one. Raises InvalidInput.
+
+        ``began`` gets both ports.
+        """
+        servers = (
+            http_server.HttpServer(self._serve_metrics, _METRICS),
+            http_server.HttpServer(self._serve_health, _HEALTH),
+        )
         try:
-            if listens_on_both:
-                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            self.server_bind()
-            self.server_activate()
-        except BaseException:
-            self.server_close()
-            raise
-
-    @property
-    def port(self) -> int:
-        return int(self.server_address[1])
-
-    def process_request(self, request: t.Any, client_address: t.Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: t.Any, client_address: t.Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
+            began(servers[0].start(address, ports[0]), servers[1].start(address, ports[1]))
+            await self._stopped.wait()
         finally:
-            self._free.release()
+            await asyncio.gather(*(server.close() for server in servers))
+            self._reader.shutdown(wait=False)
 
-    def handle_error(self, request: t.Any, client_address: t.Any) -> None:
-        """Log nothing about clients that disconnect or send nonsense."""
+    async def _serve_metrics(self, request: http_server.Request) -> http_server.Reply:
+        if request.method not in ("GET", "HEAD"):
+            return http_server.sentence(405, "Send GET.")
+        if request.path != "/metrics":
+            return http_server.sentence(404, "There is nothing here; the metrics are at /metrics.")
+        if self._collecting is None or self._collecting.done():
+            loop = asyncio.get_running_loop()
+            self._collecting = loop.run_in_executor(self._reader, self._collect)
+        content = await asyncio.shield(self._collecting)
+        return http_server.Reply(200, content, metrics.CONTENT_TYPE)
 
-    def metrics(self) -> bytes:
-        """The served content."""
-        return exposition.collect(self.runs, time.time(), self.max_age_seconds).encode()
+    def _collect(self) -> bytes:
+        return exposition.collect(self._runs, time.time(), self._max_age_seconds).encode()
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: MetricsServer
-    timeout = _CLIENT_SECONDS
-    server_version, sys_version = "wattwise", ""
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            self._answer(200, self.server.metrics(), metrics.CONTENT_TYPE)
-        elif path == "/healthz":
-            self._answer(200, b"ok\n")
-        else:
-            self._answer(404, b"There is nothing here; the metrics are at /metrics.\n")
-
-    do_HEAD = do_GET
-
-    def _answer(self, status: int, body: bytes, content_type: str = "text/plain") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: t.Any) -> None:  # noqa: A002 - its signature
-        """Log nothing for each scrape."""
+    async def _serve_health(self, request: http_server.Request) -> http_server.Reply:
+        if request.method not in ("GET", "HEAD"):
+            return http_server.sentence(405, "Send GET.")
+        if request.path != "/healthz":
+            return http_server.sentence(404, "There is nothing here; health is at /healthz.")
+        return http_server.sentence(200, "ok")
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:
     """The container's program: 0 after a signal to end, 1 if it cannot listen."""
     parser = argparse.ArgumentParser(prog="metrics", description=str(__doc__).partition("\n")[0])
     parser.add_argument("--address", default="", help="where to listen (everywhere)")
-    parser.add_argument("--port", type=int, default=PORT, help="%(default)s")
+    parser.add_argument("--port", type=int, default=PORT, help="for metrics (%(default)s)")
+    parser.add_argument(
+        "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
+    )
     text = "leave out files that are older (%(default)s)"
     parser.add_argument(
         "--max-age", type=float, default=exposition.MAX_AGE_SECONDS, metavar="SECONDS", help=text
@@ -120,22 +101,23 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
         return _complain(f"${RUNS_VARIABLE} does not say where the run folders are; set it")
     runs = Path(os.environ[RUNS_VARIABLE])
     try:
-        server = MetricsServer(chosen.address, chosen.port, runs, chosen.max_age)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        return _complain(f"Cannot listen on port {chosen.port} of {chosen.address!r}: {reason}")
-
-    def end(_number: int, _frame: t.Any) -> None:
-        # In a thread, because it waits for the loop that this signal interrupts.
-        threading.Thread(target=server.shutdown).start()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    sys.stdout.write(f"serving the metrics of {runs} on port {server.port}\n")
-    sys.stdout.flush()
-    with server:
-        server.serve_forever()
+        asyncio.run(_serve(chosen, runs))
+    except InvalidInput as error:
+        return _complain(str(error))
     return 0
+
+
+async def _serve(chosen: argparse.Namespace, runs: Path) -> None:
+    server = MetricsServer(runs, chosen.max_age)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+
+    def began(port: int, health_port: int) -> None:
+        text = f"serving the metrics of {runs} on port {port}, health on port {health_port}"
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    await server.run(chosen.address, (chosen.port, chosen.health_port), began)
 
 
 def _complain(text: str) -> int:

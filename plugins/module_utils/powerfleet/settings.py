@@ -241,14 +241,30 @@ def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> 
     taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
     taken["concurrency"] = observe["concurrency"]
     taken["allow_plain_http"] = observe["allowPlainHttp"]
-    entry = _mounted(
-        options["metering_credential_dir"], "metering_credential_dir", _METERING_CREDENTIAL
-    )
+    folder = options["metering_credential_dir"]
+    taken.update(_client_certificate(folder, taken))
+    entry = _mounted(folder, "metering_credential_dir", _METERING_CREDENTIAL)
     origin = origin_of(entry.pop("url", "").strip())
     is_meant = origin is not None and origin == origin_of(taken.get("url") or "")
     if taken["source"] != "prometheus" or not is_meant:
         return {**taken, "credential": None, "credentials": None}
     return {**taken, "credential": _METERING_KEY, "credentials": {_METERING_KEY: entry}}
+
+
+def _client_certificate(folder: str | None, taken: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Files of a mounted Secret for Keplers that ask for a client certificate.
+
+    A server cannot use a certificate that it is shown, unlike a password. The authority in the
+    Secret, which issued both sides' certificates, verifies the Keplers if the spec names none.
+    """
+    certificate = Path(folder or "") / "tls.crt"
+    if not folder or taken["source"] != "kepler" or not certificate.exists():
+        return {"client_cert": None, "client_key": None}
+    found = {"client_cert": str(certificate), "client_key": str(certificate.with_name("tls.key"))}
+    authority = certificate.with_name("ca.crt")
+    if not taken.get("ca_path") and authority.exists():
+        found["ca_path"] = str(authority)
+    return found
 
 
 def _default_credential(folder: str | None) -> dict[str, t.Any] | None:

@@ -42,9 +42,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.no
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     System,
+    in_words_of_resource,
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
     Failed,
@@ -125,6 +127,8 @@ class _Run:
         self.system = _KIND.read(
             self.resource, self.given["spec"], lambda spec: read_system(*place, spec)
         )
+        if self.resource is not None:
+            self.system = in_words_of_resource(self.system)
 
     def _refuse_rivals(self, wanted: System) -> None:
         if self.given["force"]:
@@ -158,6 +162,8 @@ class _Run:
         nodes = self.kube.list("/api/v1/nodes", trim=_node)
         self.nodes, self.findings = judge_all(wanted, nodes)
         warn_of(self.findings, self.context)
+        for remark in status.remarks(status.Seen(wanted, self.nodes)):
+            self.context.warn(remark)
         self.groups = group(wanted, self.nodes)
         if not self.groups and self.context.check_mode:
             # A task before this one may label nodes.
@@ -228,7 +234,9 @@ class _Run:
             own = {"labelSelector": f"{names.INSTANCE_LABEL}={self.system.name}"}
             try:
                 daemon_sets = self.kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
-                pods = self.kube.list(f"/api/v1/{place}/pods", {"labelSelector": selector})
+                pods = self.kube.list(
+                    f"/api/v1/{place}/pods", {"labelSelector": selector}, without_bulk
+                )
             except ApiError as error:
                 self.context.warn(f"The state of the collectors could not be read: {error}")
         return status.Seen(self.system, self.nodes, self.groups, daemon_sets, pods, failure)

@@ -46,6 +46,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     delete_object,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
     Condition,
     stored_condition,
@@ -148,8 +149,10 @@ class _Asking:
             _check_identity(pod)
             return True
 
-        found = cls(kube.list("/api/v1/pods", {"fieldSelector": selector}))
-        found.pods = [pod for pod, meant in found.each(found.pods, is_meant) if meant]
+        found = cls([])
+        query = {"fieldSelector": selector}
+        pods = kube.list("/api/v1/pods", query, without_bulk, found.findings.append)
+        found.pods = [pod for pod, meant in found.each(pods, is_meant) if meant]
         return found
 
     @property

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass, field
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
 from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
     Object,
     mapping,
@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
+    PeerIndex,
     PodFacts,
     Selection,
     UnknownNamespaces,
@@ -32,19 +33,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
 _NOBODY: frozenset[str] = frozenset()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = f"spec.affinity.podAntiAffinity.{_REQUIRED}"
+_EVERY_POD = LabelSelector(())
 
 
-@dataclass
-class _Term:
-    """One anti-affinity term with the domains of its topology key in which pods have it."""
+class _Term(t.NamedTuple):
+    """One anti-affinity term."""
 
     selection: Selection
     topology_key: str
-    domains: set[str] = field(default_factory=set)
 
 
 class RunningAntiAffinity:
-    """Required anti-affinity of running pods to others; ``labels_of`` are the nodes' labels."""
+    """Required anti-affinity of running pods to others; ``labels_of`` are the nodes' labels.
+
+    Tenants decide the number of terms. A pod whose terms are about the same pods as very many other
+    terms keeps all pods of the namespaces that its terms name out of its domains. That is more than
+    it asks for, and never less.
+    """
 
     def __init__(
         self,
@@ -54,46 +59,74 @@ class RunningAntiAffinity:
     ) -> None:
         self._labels_of = labels_of
         self._namespaces = namespaces or Namespaces()
-        self._terms: dict[str, _Term] = {}
+        # The domains in which pods have a term, by its topology key and selection.
+        self._domains: dict[_Term, set[str]] = {}
+        self._index: PeerIndex[_Term] = PeerIndex()
+        self._read: dict[str, _Term] = {}
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[str]] = {}
-        for pod in running:
-            required = anti_affinity_terms(pod)
+        holders = [(anti_affinity_terms(pod), pod) for pod in running]
+        # The pods with the fewest terms first, because they are served exactly.
+        for required, pod in sorted(holders, key=lambda holder: len(holder[0])):
             if required and not is_finished(pod):
                 self._add(pod, required)
 
     def nodes_closed_to(self, pod: Object) -> frozenset[str]:
         """Names of the nodes that running pods' terms close to this pod."""
-        if not self._terms:
+        if not self._domains:
             return _NOBODY
         facts = pod_facts(pod)
         key = (facts.namespace, facts.labels)
         if key not in self._known:
             labels = dict(facts.labels)
-            concerned = [
-                term
-                for term in self._terms.values()
-                if term.selection.holds(facts.namespace, labels)
-            ]
+            closed: dict[str, set[str]] = {}
+            for term in self._index.of(facts):
+                if term.selection.holds(facts.namespace, labels):
+                    closed.setdefault(term.topology_key, set()).update(self._domains[term])
             self._known[key] = frozenset(
                 node
                 for node, node_labels in self._labels_of.items()
-                if any(node_labels.get(term.topology_key) in term.domains for term in concerned)
+                if any(node_labels.get(name) in domains for name, domains in closed.items())
             )
         return self._known[key]
 
     def _add(self, pod: Object, required: t.Sequence[Object]) -> None:
         node_labels = self._labels_of.get(pod["spec"].get("nodeName") or "", {})
         facts = pod_facts(pod)
-        for term in required:
-            domain = node_labels.get(term.get("topologyKey") or "")
-            if domain is None:
-                continue
-            keys = [*(term.get("matchLabelKeys") or ()), *(term.get("mismatchLabelKeys") or ())]
-            own = [dict(facts.labels).get(key) for key in keys]
-            known = json.dumps([facts.namespace, term, own], sort_keys=True)
-            if known not in self._terms:
-                self._terms[known] = _Term(*_selection(term, facts, self._namespaces, _PATH))
-            self._terms[known].domains.add(domain)
+        binding = [term for term in required if (term.get("topologyKey") or "") in node_labels]
+        if not all(self._note(self._term(term, facts), node_labels) for term in binding):
+            for term in _widened(binding, facts):
+                self._note(term, node_labels, is_wide=True)
+
+    def _term(self, term: Object, facts: PodFacts) -> _Term:
+        own = dict(facts.labels)
+        keys = [*(term.get("matchLabelKeys") or ()), *(term.get("mismatchLabelKeys") or ())]
+        known = json.dumps([facts.namespace, term, [own.get(key) for key in keys]], sort_keys=True)
+        if known not in self._read:
+            self._read[known] = _Term(*_selection(term, facts, self._namespaces, _PATH))
+        return self._read[known]
+
+    def _note(self, term: _Term, node_labels: t.Mapping[str, str], is_wide: bool = False) -> bool:
+        """Note a term of a pod on a node; False if there are too many like it."""
+        if term not in self._domains:
+            if not self._index.add(term, term.selection.index_keys(), is_bounded=not is_wide):
+                return False
+            self._domains[term] = set()
+        self._domains[term].add(node_labels[term.topology_key])
+        return True
+
+
+def _widened(required: t.Sequence[Object], facts: PodFacts) -> list[_Term]:
+    """A term for each topology key: for the pod's own namespace, or for all namespaces."""
+    keys: dict[str, bool] = {}
+    for term in required:
+        key = term["topologyKey"]
+        named = {facts.namespace, *(term.get("namespaces") or ())}
+        is_own = named == {facts.namespace} and term.get("namespaceSelector") is None
+        keys[key] = keys.get(key, True) and is_own
+    return [
+        _Term(Selection(frozenset({facts.namespace}) if is_own else None, _EVERY_POD), key)
+        for key, is_own in keys.items()
+    ]
 
 
 def anti_affinity_terms(pod: Object) -> t.Sequence[Object]:
@@ -104,8 +137,9 @@ def anti_affinity_terms(pod: Object) -> t.Sequence[Object]:
     return mappings(anti_affinity.get(_REQUIRED), _PATH)
 
 
-def check_anti_affinity(pod: Object, facts: PodFacts, namespaces: Namespaces) -> None:
+def check_anti_affinity(pod: Object, facts: PodFacts) -> None:
     """Raise InvalidField if the required anti-affinity of a running pod cannot be read."""
+    namespaces = Namespaces()
     for index, term in enumerate(anti_affinity_terms(pod)):
         path = f"{_PATH}[{index}]"
         _selection(term, facts, namespaces, path)

@@ -67,7 +67,11 @@ def obstacle(constraints: Constraints, node: Node) -> str | None:
         return NOT_READY
     if not is_selected(constraints, node):
         return "node(s) didn't match Pod's node affinity/selector"
-    if any(in_each_others_way(port, taken) for port in constraints.ports for taken in node.ports):
+    if any(
+        in_each_others_way(port, taken)
+        for port in constraints.ports
+        for taken in node.ports_by_number.get(port[:2], ())
+    ):
         return PORTS_TAKEN
     if constraints.device_nodes is not None and node.name not in constraints.device_nodes:
         return CLAIM_ELSEWHERE
@@ -147,7 +151,7 @@ def matches(expression: Expression, labels: Labels) -> bool:
         return value is None
     if value is None or len(values) != 1:
         return False
-    found, wanted = _int64(value), _int64(values[0])
+    found, wanted = _int64(value), _int64(next(iter(values)))
     if found is None or wanted is None:
         return False
     return found > wanted if operator == "Gt" else found < wanted

@@ -10,7 +10,8 @@ pods, devices). CPU *use* is in microcores, because 80 % of 33m is not a whole m
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
@@ -28,6 +29,8 @@ Quantities = t.Mapping[str, int]
 Labels = t.Mapping[str, str]
 
 MICROCORES_PER_CORE = 1_000_000
+# More than any machine has; sums of microcores over a fleet stay within 64 bits.
+MOST_CORES = 1_000_000
 UNLIMITED = 1 << 60
 
 
@@ -52,11 +55,14 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Expression:
-    """One requirement on a label, or on a field within ``NodeTerm.fields``."""
+    """One requirement on a label, or on a field within ``NodeTerm.fields``.
+
+    ``values`` is hashable; a pod's may be many, and are a set.
+    """
 
     key: str
     operator: str
-    values: tuple[str, ...] = ()
+    values: t.Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,13 @@ class Constraints:
     device_nodes: frozenset[str] | None = None
     volumes: tuple[VolumeDemand, ...] = ()
     disks: tuple[DiskUse, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of the requirements and tolerations."""
+        terms = self.node_terms or ()
+        required = sum(len(term.labels) + len(term.fields) for term in terms)
+        return len(self.node_selector) + len(self.tolerations) + required
 
 
 class PodAntiAffinity(t.NamedTuple):
@@ -297,6 +310,24 @@ class Pod:
     peer_view: PeerPod = field(default_factory=PeerPod)
 
 
+class Promise(t.NamedTuple):
+    """What a pod will take that is nominated for a node; for pods of at most its priority it is
+    there already."""
+
+    priority: int
+    requests: tuple[tuple[str, int], ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    disks: frozenset[DiskUse] = frozenset()
+
+
+class NominatedMember(t.NamedTuple):
+    """A nominated pod's node, its priority, and the sets of pods to which it belongs."""
+
+    node: str
+    priority: int
+    member_of: frozenset[int]
+
+
 @dataclass(frozen=True)
 class Node:
     """A node before anything is placed.
@@ -322,6 +353,36 @@ class Node:
     cache_pools: CachePools | None = None
     eligible: bool = True
     attachable: Attachable | None = None
+    promised: tuple[Promise, ...] = ()
+
+    @cached_property
+    def ports_by_number(self) -> dict[tuple[str, int], list[HostPort]]:
+        """The host ports by protocol and number, because a node may have very many."""
+        found: dict[tuple[str, int], list[HostPort]] = {}
+        for port in self.ports:
+            found.setdefault(port[:2], []).append(port)
+        return found
+
+    def seen_by(self, priority: int) -> Node:
+        """The node as pods of a priority find it, beside the pods that are nominated for it."""
+        held = self.promises_to(priority)
+        if not held:
+            return self
+        free = dict(self.free)
+        for promise in held:
+            for name, amount in promise.requests:
+                free[name] = free.get(name, 0) - amount
+        return replace(
+            self,
+            free=free,
+            ports=self.ports.union(*(promise.ports for promise in held)),
+            disks=self.disks.union(*(promise.disks for promise in held)),
+            promised=(),
+        )
+
+    def promises_to(self, priority: int) -> list[Promise]:
+        """The nominated pods that count for pods of a priority."""
+        return [promise for promise in self.promised if promise.priority >= priority]
 
 
 @dataclass(frozen=True)
@@ -341,7 +402,8 @@ class Instance:
 
     ``peers`` are the sets of pods in rules, as numbers of running pods on each node. ``previous``
     is the node of a pod in the last plan, by namespace and name. ``findings`` are the unreadable
-    parts of pods. ``static_claims`` are claims that existing volumes can serve.
+    parts of pods. ``static_claims`` are claims that existing volumes can serve. ``nominated`` are
+    nominated pods with a membership in ``peers``.
     """
 
     nodes: tuple[Node, ...]
@@ -352,3 +414,4 @@ class Instance:
     previous: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     static_claims: tuple[StaticClaim, ...] = ()
+    nominated: tuple[NominatedMember, ...] = ()

@@ -48,10 +48,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
     node_name,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
-    Namespaces,
-    pod_facts,
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+    NominatedPod,
+    read_nominated,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     from_short_form,
     identity,
@@ -119,7 +120,6 @@ class Intake:
         self,
         given: t.Sequence[t.Any],
         allocatable: t.Mapping[str, Quantities],
-        namespaces: Namespaces,
     ) -> list[Object]:
         """Pods with a node, as given or replaced by the room that they take at most.
 
@@ -133,24 +133,27 @@ class Intake:
             if former is not None and is_copy(pod, former):
                 read = guarded(subject, functools.partial(identity, pod))
             else:
-                read = guarded(subject, functools.partial(check_running, pod, namespaces))
+                read = guarded(subject, functools.partial(check_running, pod))
             former = None if isinstance(read, Finding) else pod
             if read in seen:
                 read = Finding(subject, "metadata.name", "another pod has this name")
             counted: Object | None = pod
             if isinstance(read, Finding):
-                counted = self._counted(pod, read, allocatable, namespaces)
+                counted = self._counted(pod, read, allocatable)
             if counted is not None:
                 seen.add(identity(counted))
                 found.append(counted)
         return found
+
+    def nominated(self, given: t.Iterable[t.Any]) -> list[NominatedPod]:
+        """Pods that wait for a node that kube-scheduler has chosen."""
+        return self.each(given, "Pod", "nominated", read_nominated)
 
     def _counted(
         self,
         pod: Object,
         problem: Finding,
         allocatable: t.Mapping[str, Quantities],
-        namespaces: Namespaces,
     ) -> Object | None:
         """A replacement of an unreadable pod; None if its node is unknown."""
         spec = pod.get("spec") if isinstance(pod, dict) else None
@@ -159,7 +162,7 @@ class Intake:
             self.findings.append(problem)
             return None
         whole = allocatable[node]
-        repair = functools.partial(_with_whole_amounts, pod, whole, namespaces)
+        repair = functools.partial(_with_whole_amounts, pod, whole)
         repaired = guarded(problem.subject, repair)
         if isinstance(repaired, Finding) or not repaired.fields:
             text = f"{problem.problem}{_WHOLE_NODE}"
@@ -222,17 +225,17 @@ def is_copy(pod: Object, other: Object) -> bool:
     )
 
 
-def check_running(pod: Object, namespaces: Namespaces) -> tuple[str, str]:
+def check_running(pod: Object) -> tuple[str, str]:
     """Identity of a running pod. Raises InvalidField for a defect that affects other pods."""
     facts = pod_facts(pod)
     required_text(mapping(pod.get("spec"), "spec").get("nodeName"), "spec.nodeName")
     Occupancy().add(pod)
     runs_of_pod(pod)
-    check_anti_affinity(pod, facts, namespaces)
+    check_anti_affinity(pod, facts)
     return identity(pod)
 
 
-def _with_whole_amounts(pod: Object, whole: Quantities, namespaces: Namespaces) -> _Repaired:
+def _with_whole_amounts(pod: Object, whole: Quantities) -> _Repaired:
     """The pod with its node's whole resource in each unreadable amount.
 
     Raises InvalidField if it is still unreadable.
@@ -259,7 +262,7 @@ def _with_whole_amounts(pod: Object, whole: Quantities, namespaces: Namespaces) 
                 metadata["annotations"] = annotations
                 container["resources"]["requests"][CACHE_WAYS] = _quantity(CACHE_WAYS, whole)
     repaired = {**pod, "metadata": metadata, "spec": spec}
-    check_running(repaired, namespaces)
+    check_running(repaired)
     return _Repaired(repaired, fields)
 
 

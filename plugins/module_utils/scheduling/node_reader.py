@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     MICROCORES_PER_CORE,
+    MOST_CORES,
     UNLIMITED,
     DiskUse,
     HostPort,
@@ -53,8 +54,8 @@ UsageSource = t.Literal["auto", "metrics", "requests"]
 _SHORT_KEYS = frozenset(
     "name allocatable used usage_cores labels taints unschedulable ready curve".split()
 )
-# More than any machine has; sums of microcores stay within 64 bits.
-_MOST_CORES = 1_000_000
+# Each is compared with the tolerations of each pod.
+_MOST_TAINTS = 500
 
 
 @dataclass
@@ -67,8 +68,8 @@ class Occupancy:
     requests: dict[str, int] = field(default_factory=dict)
     starting_millicores: int = 0
     hosts_workload: bool = False
-    ports: frozenset[HostPort] = frozenset()
-    disks: frozenset[DiskUse] = frozenset()
+    ports: set[HostPort] = field(default_factory=set)
+    disks: set[DiskUse] = field(default_factory=set)
     counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, pod: Object) -> None:
@@ -77,14 +78,14 @@ class Occupancy:
         requests = {**held_requests(pod), "pods": 1}
         counted = held_requests(pod, COUNTED_IF_MISSING) if lacks_requests(spec) else requests
         starts = mapping(pod.get("status"), "status").get("phase") == "Pending"
-        is_workload, ports = not is_daemon(pod), frozenset(host_ports(spec))
-        disks = frozenset(disk_uses(spec))
-        self.requests = _sum(self.requests, requests)
-        self.counted = _sum(self.counted, counted)
+        is_workload, ports, disks = not is_daemon(pod), host_ports(spec), disk_uses(spec)
+        for total, amounts in ((self.requests, requests), (self.counted, counted)):
+            for name, amount in amounts.items():
+                total[name] = total.get(name, 0) + amount
         self.starting_millicores += requests.get("cpu", 0) if starts else 0
         self.hosts_workload = self.hosts_workload or is_workload
-        self.ports |= ports
-        self.disks |= disks
+        self.ports.update(ports)
+        self.disks.update(disks)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Loads:
             return None
         else:
             use = assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
-        return min(use, _MOST_CORES * MICROCORES_PER_CORE)
+        return min(use, MOST_CORES * MICROCORES_PER_CORE)
 
 
 def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
@@ -129,9 +130,9 @@ def measured_use(metrics: Object) -> tuple[str, int]:
 
 def _cores(value: t.Any, path: str) -> int:
     cores = parse_quantity(value, path)
-    if not 0 <= cores <= _MOST_CORES:
+    if not 0 <= cores <= MOST_CORES:
         problem = (
-            f"{shown(value)} is negative or implausible; CPU use is from 0 to {_MOST_CORES} cores"
+            f"{shown(value)} is negative or implausible; CPU use is from 0 to {MOST_CORES} cores"
         )
         raise InvalidField(path, problem)
     return round(cores * MICROCORES_PER_CORE)
@@ -172,8 +173,8 @@ def _from_kubernetes(
             item.get("status") == "True" for item in conditions if item.get("type") == "Ready"
         ),
         hosts_workload=occupancy.hosts_workload,
-        ports=occupancy.ports,
-        disks=occupancy.disks,
+        ports=frozenset(occupancy.ports),
+        disks=frozenset(occupancy.disks),
         peer_view=_peer_view(
             quantities(status.get("capacity"), "status.capacity"), allocatable, occupancy
         ),
@@ -208,8 +209,8 @@ def _from_short_form(
         unschedulable=bool(given.get("unschedulable")),
         ready=given.get("ready") is not False,
         hosts_workload=occupied.hosts_workload or any(used.values()),
-        ports=occupied.ports,
-        disks=occupied.disks,
+        ports=frozenset(occupied.ports),
+        disks=frozenset(occupied.disks),
         peer_view=_peer_view({}, allocatable, occupied),
     )
 
@@ -243,11 +244,16 @@ def _sum(first: t.Mapping[str, int], second: t.Mapping[str, int]) -> dict[str, i
 
 
 def _taints(given: t.Any, path: str) -> tuple[Taint, ...]:
+    taints = mappings(given, path)
+    if len(taints) > _MOST_TAINTS:
+        raise InvalidField(
+            path, f"{len(taints)} taints are too many; at most {_MOST_TAINTS} are read"
+        )
     return tuple(
         Taint(
             required_text(item.get("key"), f"{path}[{index}].key"),
             text(item.get("value"), f"{path}[{index}].value"),
             text(item.get("effect"), f"{path}[{index}].effect"),
         )
-        for index, item in enumerate(mappings(given, path))
+        for index, item in enumerate(taints)
     )

@@ -35,6 +35,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reade
     labels_of,
 )
 
+T = t.TypeVar("T", bound=t.Hashable)
+
+# Namespace, label and value; an empty label stands for every pod of the namespace.
+_Key = tuple[str, str, str]
+_EVERYWHERE = "*"  # no name of a namespace
+_MOST_NAMESPACES_INDEXED = 10
+# Different selectors of the pods of one namespace; each is compared with all namespaces.
+_MOST_NAMESPACE_SELECTORS = 100
+# Different selections with one key. Those of a whole namespace or cluster have the same.
+_MOST_OF_A_KEY = 100
 # The API server puts it on every namespace.
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -47,9 +57,13 @@ class PodFacts(t.NamedTuple):
     controller: str
     is_leaving: bool
 
-    def marks(self) -> t.Iterable[tuple[str, str]]:
-        """Index keys of a set."""
-        return (*self.labels, ("", self.controller))
+    def index_keys(self) -> t.Iterator[_Key]:
+        """The keys under which an index has what may concern the pod."""
+        for space in (self.namespace, _EVERYWHERE):
+            yield (space, "", "")
+            for label, value in self.labels:
+                yield (space, label, value)
+        yield ("", "", self.controller)
 
 
 def pod_facts(pod: Object) -> PodFacts:
@@ -71,6 +85,20 @@ class Selection:
     namespaces: frozenset[str] | None
     selector: LabelSelector | None
 
+    def index_keys(self) -> list[list[_Key]]:
+        """Choices of index keys; a selected pod has a key of each choice."""
+        spaces = [_EVERYWHERE]
+        if self.namespaces is not None and len(self.namespaces) <= _MOST_NAMESPACES_INDEXED:
+            spaces = sorted(self.namespaces)
+        pairs = [
+            [(requirement.key, value) for value in sorted(requirement.values)]
+            for requirement in (self.selector.requirements if self.selector else ())
+            if requirement.operator == "In"
+        ]
+        return [[(space, *pair) for space in spaces for pair in each] for each in pairs] or [
+            [(space, "", "") for space in spaces]
+        ]
+
     def holds(self, namespace: str, labels: Labels) -> bool:
         if self.namespaces is not None and namespace not in self.namespaces:
             return False
@@ -85,27 +113,56 @@ class PeerSet:
     controller: str = ""
     counts_leaving: bool = True
 
-    def marks(self) -> list[tuple[str, str]]:
-        """Keys of which a member has one; without keys every pod must be checked."""
+    def index_keys(self) -> list[list[_Key]]:
+        """Choices of index keys; of each choice a member has one key."""
         if self.controller:
-            return [("", self.controller)]
-        for selection in self.selections:
-            for requirement in selection.selector.requirements if selection.selector else ():
-                if requirement.operator == "In":
-                    return [(requirement.key, value) for value in sorted(requirement.values)]
-        return []
+            return [[("", "", self.controller)]]
+        found = [keys for selection in self.selections for keys in selection.index_keys()]
+        return found or [[(_EVERYWHERE, "", "")]]
 
-    def contains(self, pod: PodFacts) -> bool:
+    def contains(self, pod: PodFacts, labels: Labels) -> bool:
+        """Whether a pod with these facts, and with its labels as a mapping, is a member."""
         if pod.is_leaving and not self.counts_leaving:
             return False
         if self.controller:
             return pod.controller == self.controller
-        labels = dict(pod.labels)
         return all(each.holds(pod.namespace, labels) for each in self.selections)
 
 
+class PeerIndex(t.Generic[T]):
+    """Items by the pods that they may concern, so that few must be compared with each pod."""
+
+    def __init__(self) -> None:
+        self._items: dict[_Key, dict[T, None]] = {}
+
+    def add(
+        self, item: T, choices: t.Sequence[t.Sequence[_Key]], *, is_bounded: bool = True
+    ) -> bool:
+        """Add an item under the keys that have the fewest items; False if these have too many."""
+        most, keys = min(
+            (max((len(self._items.get(key, ())) for key in keys), default=0), keys)
+            for keys in choices
+        )
+        if is_bounded and most >= _MOST_OF_A_KEY:
+            return False
+        for key in keys:
+            self._items.setdefault(key, {})[item] = None
+        return True
+
+    def remove(self, item: T, choices: t.Sequence[t.Sequence[_Key]]) -> None:
+        """Undo ``add``."""
+        for key in (key for keys in choices for key in keys):
+            self._items.get(key, {}).pop(item, None)
+
+    def of(self, facts: PodFacts) -> t.Iterator[T]:
+        """The items that may concern a pod."""
+        for key in facts.index_keys():
+            yield from self._items.get(key, ())
+
+
 class UnknownNamespaces(Exception):
-    """A namespace selector needs labels, but those of the namespaces are unknown."""
+    """The namespaces of a selector are unknown: it needs their labels, or the pods of one namespace
+    have too many selectors."""
 
 
 class Namespaces:
@@ -114,14 +171,21 @@ class Namespaces:
     def __init__(self, labels: t.Mapping[str, Labels] | None = None) -> None:
         self._labels = labels
         self._found: dict[LabelSelector, frozenset[str]] = {}
+        self._number: dict[str, int] = {}
 
-    def matching(self, selector: LabelSelector) -> frozenset[str] | None:
-        """Names of the namespaces; None for all. Raises UnknownNamespaces."""
+    def matching(self, selector: LabelSelector, asking: str) -> frozenset[str] | None:
+        """Names of the namespaces; None for all. Raises UnknownNamespaces.
+
+        ``asking`` is the namespace of the selector's pod.
+        """
         if not selector.requirements:
             return None
         if self._labels is None:
             return self._by_name(selector)
         if selector not in self._found:
+            self._number[asking] = self._number.get(asking, 0) + 1
+            if self._number[asking] > _MOST_NAMESPACE_SELECTORS:
+                raise UnknownNamespaces
             self._found[selector] = frozenset(
                 name
                 for name, labels in self._labels.items()
@@ -154,7 +218,7 @@ def read_selection(
     chosen: frozenset[str] | None = frozenset(texts(term.get("namespaces"), f"{path}.namespaces"))
     if term.get("namespaceSelector") is not None:
         wanted = label_selector(term["namespaceSelector"], f"{path}.namespaceSelector")
-        found = namespaces.matching(wanted)
+        found = namespaces.matching(wanted, pod.namespace)
         chosen = None if found is None or chosen is None else chosen | found
     elif not chosen:
         chosen = frozenset({pod.namespace})

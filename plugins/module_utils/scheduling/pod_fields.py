@@ -128,6 +128,36 @@ CLAIM_FIELDS = frozenset(
 # the limit of a driver.
 VOLUME_FIELDS = frozenset(f"spec.volumes.{name}" for name in VOLUME.refused)
 
+# Tenants decide these numbers, and the work of placing all pods grows with them. Each is many times
+# what pods have in practice.
+MOST: t.Mapping[str, int] = {
+    "containers": 200,
+    "host ports": 500,
+    "labels of the node selector": 100,
+    "listed namespaces of pod affinity": 1000,
+    "overheads": 50,
+    "preferred terms of node affinity": 50,
+    "preferred terms of pod affinity": 50,
+    "required terms of node affinity": 50,
+    "required terms of pod affinity": 20,
+    "required terms of pod anti-affinity": 20,
+    "requirements of selectors": 200,
+    "resources": 50,
+    "tolerations": 100,
+    "topology spread constraints": 20,
+    "values of requirements": 5000,
+    "volumes": 200,
+}
+
+_MATCH_KEYS = ("matchLabelKeys", "mismatchLabelKeys")
+# Parts of MOST that are one list or mapping of the PodSpec.
+_LISTS = {
+    "labels of the node selector": "nodeSelector",
+    "overheads": "overhead",
+    "tolerations": "tolerations",
+    "volumes": "volumes",
+}
+
 # Rules about groups of pods in metadata: gangs, and WAO's spreading.
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 # Claims of the k8srm prototype, which device_reconciliation serves.
@@ -142,6 +172,94 @@ def is_set(value: t.Any) -> bool:
     return value not in (None, False, 0, "", [])
 
 
+def excesses(pod: Object) -> tuple[str, ...]:
+    """What a pod has more of than MOST, with both numbers; nothing for values of other types."""
+    spec = _part(pod, "spec")
+    containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
+    numbers = {
+        "containers": len(containers),
+        "host ports": sum(_host_ports(each, spec) for each in containers if each.get("ports")),
+        "resources": _resources([*containers, spec]),
+    }
+    for what, name in _LISTS.items():
+        if spec.get(name):
+            numbers[what] = _length(spec[name])
+    if spec.get("affinity") or spec.get("topologySpreadConstraints"):
+        numbers.update(_numbers_of_rules(spec))
+    beyond = sorted(what for what, number in numbers.items() if number > MOST[what])
+    return tuple(f"too many {what} ({numbers[what]}; at most {MOST[what]})" for what in beyond)
+
+
+def _host_ports(container: Object, spec: Object) -> int:
+    ports = _mappings(container.get("ports"))
+    return sum(bool(port.get("hostPort") or spec.get("hostNetwork")) for port in ports)
+
+
+def _resources(holders: t.Iterable[Object]) -> int:
+    """Number of different resources, or of all amounts if these are few."""
+    amounts = [
+        _part(holder["resources"], part)
+        for holder in holders
+        if isinstance(holder.get("resources"), dict)
+        for part in ("requests", "limits")
+    ]
+    number = sum(map(len, amounts))
+    return number if number <= MOST["resources"] else len(set().union(*amounts))
+
+
+def _numbers_of_rules(spec: Object) -> dict[str, int]:
+    """How much the pod has of the parts of MOST about nodes and other pods."""
+    affinity = _part(spec, "affinity")
+    node, near, away = (_part(affinity, f"{part}Affinity") for part in ("node", "pod", "podAnti"))
+    preferred = [*_mappings(near.get(_PREFERRED)), *_mappings(away.get(_PREFERRED))]
+    near_terms, away_terms = _mappings(near.get(_REQUIRED)), _mappings(away.get(_REQUIRED))
+    terms = [*near_terms, *away_terms, *(_part(each, "podAffinityTerm") for each in preferred)]
+    spreads = _mappings(spec.get("topologySpreadConstraints"))
+    node_terms = _mappings(_part(node, _REQUIRED).get("nodeSelectorTerms"))
+    preferred_nodes = _mappings(node.get(_PREFERRED))
+    selecting = [*terms, *spreads]
+    selectors = [
+        *(
+            _part(each, part)
+            for each in selecting
+            for part in ("labelSelector", "namespaceSelector")
+        ),
+        *node_terms,
+        *(_part(each, "preference") for each in preferred_nodes),
+    ]
+    keys = [_length(each.get(part)) for each in selecting for part in _MATCH_KEYS]
+    values = [number for selector in selectors for number in _values(selector)]
+    labels = sum(len(_part(selector, "matchLabels")) for selector in selectors)
+    return {
+        "listed namespaces of pod affinity": sum(_length(each.get("namespaces")) for each in terms),
+        "preferred terms of node affinity": len(preferred_nodes),
+        "preferred terms of pod affinity": len(preferred),
+        "required terms of node affinity": len(node_terms),
+        "required terms of pod affinity": len(near_terms),
+        "required terms of pod anti-affinity": len(away_terms),
+        "requirements of selectors": len(values) + labels + sum(keys),
+        "topology spread constraints": len(spreads),
+        "values of requirements": sum(values),
+    }
+
+
+def _values(selector: Object) -> t.Iterator[int]:
+    """The number of values of each requirement."""
+    for part in ("matchExpressions", "matchFields"):
+        for requirement in _mappings(selector.get(part)):
+            yield _length(requirement.get("values"))
+
+
+def _part(holder: Object, name: str) -> Object:
+    """A mapping within another; an empty one if it is none."""
+    given = holder.get(name)
+    return given if isinstance(given, dict) else {}
+
+
+def _length(items: t.Any) -> int:
+    return len(items) if isinstance(items, (list, tuple, dict)) else 0
+
+
 def unsupported_fields(pod: Object) -> tuple[str, ...]:
     """Dotted paths of all unsupported fields of the pod, each once."""
     spec = pod.get("spec") or {}
@@ -152,7 +270,7 @@ def unsupported_fields(pod: Object) -> tuple[str, ...]:
         *_container_fields(spec),
         *_each(VOLUME, spec.get("volumes"), "spec.volumes"),
         *_toleration_fields(spec),
-        *_affinity_fields(spec.get("affinity") or {}),
+        *(_affinity_fields(spec["affinity"]) if spec.get("affinity") else ()),
         *_spread_fields(spec.get("topologySpreadConstraints")),
     ]
     return tuple(dict.fromkeys(found))
@@ -244,7 +362,8 @@ def _spread_fields(constraints: t.Any) -> t.Iterator[str]:
 
 
 def _mappings(items: t.Any) -> list[Object]:
-    return [item for item in items or () if isinstance(item, dict)]
+    given = items if isinstance(items, (list, tuple)) else ()
+    return [item for item in given if isinstance(item, dict)]
 
 
 def _requirement_fields(

@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     EVERY_ADDRESS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    MOST_CORES,
     CacheRun,
     Constraints,
     Expression,
@@ -64,6 +65,7 @@ _LARGEST_PORT = 65_535
 # A weight of 1 to 100 in the API.
 LARGEST_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
+_MILLICORES_PER_CORE = 1000
 _CONTAINER_STATUSES = {
     "containers": "containerStatuses",
     "initContainers": "initContainerStatuses",
@@ -112,6 +114,12 @@ def is_finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
+def priority_of(spec: Object) -> int:
+    """The priority of a pod, 0 by default. Raises InvalidField."""
+    given = spec.get("priority")
+    return 0 if given is None else whole_number(given, "spec.priority")
+
+
 def is_daemon(pod: Object) -> bool:
     """Whether a DaemonSet owns the pod, so that it is no workload."""
     return any(owner.get("kind") == "DaemonSet" for owner in owners_of(pod))
@@ -144,11 +152,10 @@ def read_pod(
     namespace, name = identity(pod)
     metadata, spec = pod["metadata"], required_mapping(pod.get("spec"), "spec")
     requests = effective_requests(spec)
-    priority = spec.get("priority")
     shape = Shape(
         requests=tuple(sorted({**requests, "pods": 1}.items())),
         use_microcores=assumed_use(requests.get("cpu", 0), usage_assumption),
-        priority=0 if priority is None else whole_number(priority, "spec.priority"),
+        priority=priority_of(spec),
         constraints=_constraints(spec, anti_affinity_nodes),
         is_daemon=is_daemon(pod),
         unsupported=unsupported_fields(pod),
@@ -167,15 +174,20 @@ def read_pod(
 
 def refused_pod(pod: Object, field: str) -> Pod:
     """A pod that is unreadable by this field. Raises InvalidField if its name is unreadable too."""
+    return unread_pod(pod, Shape(requests=(), use_microcores=0, invalid=field or "spec"))
+
+
+def unread_pod(pod: Object, shape: Shape) -> Pod:
+    """A pod with a shape that refuses it. Raises InvalidField if its name is unreadable."""
     namespace, name = identity(pod)
     uid = pod["metadata"].get("uid")
-    shape = Shape(requests=(), use_microcores=0, invalid=field or "spec")
     return Pod(namespace, name, shape, uid if isinstance(uid, str) and uid else None)
 
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
-    """Assumed use in microcores of pods with this request."""
-    use = millicores * usage_assumption * _MICROCORES_PER_MILLICORE
+    """Assumed use in microcores of pods with this request, at most that of a whole machine."""
+    counted = min(millicores, MOST_CORES * _MILLICORES_PER_CORE)
+    use = counted * usage_assumption * _MICROCORES_PER_MILLICORE
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
 
@@ -191,12 +203,23 @@ def effective_requests(
 ) -> dict[str, int]:
     """Effective requests of a pod: the maximum of starting and running.
 
-    A container without a resource counts with the amount in ``if_missing``.
+    A container without a resource counts with the amount in ``if_missing``. Pod-level requests
+    replace those of containers. Source:
+    https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/.
+    """
+    requests = _of_containers(spec, if_missing)
+    requests.update(_pod_level_requests(spec, requests))
+    _add(requests, quantities(spec.get("overhead"), "spec.overhead"))
+    return requests
+
+
+def _of_containers(spec: Object, if_missing: t.Mapping[str, int]) -> dict[str, int]:
+    """Requests of all containers together.
 
     Sidecars (init containers that restart always) run beside the init containers after them and
-    beside all containers. Pod-level requests replace those of its containers. Source:
+    beside all containers. Source:
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
-    #resource-sharing-within-containers, and concepts/configuration/manage-resources-containers/.
+    #resource-sharing-within-containers.
     """
     running: dict[str, int] = {}
     for path, container in containers_of(spec, "containers"):
@@ -213,27 +236,60 @@ def effective_requests(
             _raise_to(starting, requests)
     _add(running, sidecars)
     _raise_to(running, starting)
-    running.update(_pod_level_requests(spec, running))
-    _add(running, quantities(spec.get("overhead"), "spec.overhead"))
     return running
 
 
 def held_requests(
     pod: Object, if_missing: t.Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """Resources that a pod holds: the maximum of its requested, allocated and actual amounts.
+    """Resources that a pod holds on its node, as kube-scheduler counts them.
 
-    The three differ during an in-place resize. A resize that the kubelet calls infeasible counts
-    too, because another node of the pod must have room for it. Source: PodRequests of
-    k8s.io/component-helpers/resource, v0.37.
+    Requested, allocated and actual amounts differ during an in-place resize, and the maximum
+    counts. The request does not count while the kubelet calls the resize infeasible. Source:
+    PodRequests of k8s.io/component-helpers/resource, v0.37, with the gates of Kubernetes 1.37.
     """
     spec, status = mapping(pod.get("spec"), "spec"), mapping(pod.get("status"), "status")
-    if not status.keys() & _RESOURCE_STATUSES:
+    if not status.keys() & _RESOURCE_STATUSES and not resize_is_infeasible(status):
         return effective_requests(spec, if_missing)
-    held = effective_requests(spec, if_missing)
-    for in_force in (False, True):
-        _raise_to(held, effective_requests(_as_told(spec, status, in_force), if_missing))
+    requested = _of_containers(spec, if_missing)
+    allocated, actual = _told(status, "status")
+    views = [allocated, actual]
+    if allocated is None or actual is None:
+        views = [
+            _of_containers(_as_told(spec, status, in_force), if_missing)
+            for in_force in (False, True)
+        ]
+    held: dict[str, int] = {}
+    for view in views if resize_is_infeasible(status) else [requested, *views]:
+        _raise_to(held, view or {})
+    held.update(_held_by_the_whole(spec, status, requested))
+    _add(held, quantities(spec.get("overhead"), "spec.overhead"))
     return held
+
+
+def resize_is_infeasible(status: Object) -> bool:
+    """Whether the kubelet says that the node can never have the pod's new requests."""
+    conditions = mappings(status.get("conditions"), "status.conditions")
+    pending = (each for each in conditions if each.get("type") == "PodResizePending")
+    return next(pending, {}).get("reason") == "Infeasible"
+
+
+def _held_by_the_whole(
+    spec: Object, status: Object, of_containers: t.Mapping[str, int]
+) -> dict[str, int]:
+    """Resources that a pod with pod-level requests holds, and its containers do not decide."""
+    requested = _pod_level_requests(spec, of_containers)
+    if not requested or status.get("resources") is None:
+        return requested
+    held = {} if resize_is_infeasible(status) else dict(requested)
+    for view in _told(status, "status"):
+        _raise_to(held, view or {})
+    return {name: value for name, value in held.items() if _is_of_the_whole(name)}
+
+
+def _is_of_the_whole(resource: str) -> bool:
+    """Whether pods as a whole can request this resource."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
 def _as_told(spec: Object, status: Object, in_force: bool) -> Object:
@@ -245,21 +301,37 @@ def _as_told(spec: Object, status: Object, in_force: bool) -> Object:
         view[part] = [
             {
                 **container,
-                **_told_resources(statuses.get(str(container.get("name"))), path, in_force),
+                **_resources_in(
+                    statuses.get(str(container.get("name"))) or {},
+                    path,
+                    in_force,
+                    counts_spec=not resize_is_infeasible(status),
+                ),
             }
             for container in mappings(spec.get(part), f"spec.{part}")
         ]
-    return {**view, **_told_resources(status, "status", in_force)}
+    return view
 
 
-def _told_resources(status: Object | None, path: str, in_force: bool) -> Object:
-    """Nothing if the status of a container or pod lacks them."""
-    given = status or {}
-    resources = mapping(given.get("resources"), f"{path}.resources")
-    told = given.get("allocatedResources")
+def _resources_in(status: Object, path: str, in_force: bool, counts_spec: bool) -> Object:
+    """Resources of a container by its status; without any, its spec decides, or they are none."""
+    resources = mapping(status.get("resources"), f"{path}.resources")
+    told = status.get("allocatedResources")
     if in_force and resources.get("requests") is not None:
         told = resources["requests"]
-    return {} if told is None else {"resources": {"requests": told}}
+    if told is None and counts_spec:
+        return {}
+    return {"resources": {"requests": told}}
+
+
+def _told(status: Object, path: str) -> tuple[dict[str, int] | None, dict[str, int] | None]:
+    """Allocated and actual amounts of a whole pod; None if its status has none."""
+    resources = mapping(status.get("resources"), f"{path}.resources")
+    allocated, actual = status.get("allocatedResources"), resources.get("requests")
+    return (
+        None if allocated is None else quantities(allocated, f"{path}.allocatedResources"),
+        None if actual is None else quantities(actual, f"{path}.resources.requests"),
+    )
 
 
 def containers_of(spec: Object, part: str) -> t.Iterator[tuple[str, Object]]:
@@ -397,7 +469,7 @@ def _expressions(given: t.Any, path: str) -> tuple[Expression, ...]:
         Expression(
             required_text(item.get("key"), f"{path}[{index}].key"),
             text(item.get("operator"), f"{path}[{index}].operator"),
-            tuple(texts(item.get("values"), f"{path}[{index}].values")),
+            frozenset(texts(item.get("values"), f"{path}[{index}].values")),
         )
         for index, item in enumerate(mappings(given, path))
     )

@@ -38,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     CONTAINER,
+    DEVICE_CLAIMS_ANNOTATION,
     POD,
     PODSPREAD_ANNOTATIONS,
     VOLUME,
@@ -61,6 +62,8 @@ _PROTOTYPE_PLURALS = (
     "deviceprivilegedclaims",
 )
 _DEFAULT_SCHEDULER = "default-scheduler"
+# Many parts read annotations of pods, all of them short except for the claims of the prototype.
+_LONGEST_ANNOTATION = 1024
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -115,15 +118,15 @@ def trim_pod(pod: Object) -> Object:
     }
     if not spec.get("nodeName") or spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER):
         claims = _kept(status, "resourceClaimStatuses", "extendedResourceClaimStatus")
-        kept = {**_kept(status, "phase", "conditions"), **_resizing(pod)}
+        kept = {**_resizing(pod), **_kept(status, "phase", "conditions", "nominatedNodeName")}
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
-        return _identified(
+        return _identified_pod(
             pod,
             spec={**others, **containers, "volumes": mounted},
             status={**kept, **claims},
         )
-    return _identified(
+    return _identified_pod(
         pod,
         spec={
             **_kept(spec, "nodeName", "overhead", "resources", "priority", "schedulerName"),
@@ -135,25 +138,50 @@ def trim_pod(pod: Object) -> Object:
     )
 
 
+def _identified_pod(pod: Object, **parts: t.Any) -> Object:
+    identified = _identified(pod, **parts)
+    annotations = identified["metadata"].get("annotations")
+    if isinstance(annotations, dict):
+        # Those of other programs may have 256 KiB.
+        identified["metadata"]["annotations"] = {
+            key: value
+            for key, value in annotations.items()
+            if key == DEVICE_CLAIMS_ANNOTATION
+            or not isinstance(value, str)
+            or len(value) <= _LONGEST_ANNOTATION
+        }
+    return identified
+
+
 def _resizing(pod: Object) -> Object:
-    """Resources that the kubelet allocated and actuated, if they differ from the spec."""
+    """Resources that the kubelet allocated and actuated, if they differ from the spec.
+
+    With a resize that is not done, all of them and its condition.
+    """
     spec, status = pod.get("spec", {}), pod.get("status", {})
-    kept: Object = {}
+    pending = [
+        _kept(one, "type", "status", "reason")
+        for one in status.get("conditions") or []
+        if one.get("type") == "PodResizePending"
+    ]
+    kept: Object = {"conditions": pending} if pending else {}
     for part in ("containers", "initContainers"):
         asked = {str(one.get("name")): one.get("resources") for one in spec.get(part) or []}
         name = f"{part[:-1]}Statuses"
         found = [
             {**_kept(one, "name"), **told}
             for one in status.get(name) or []
-            if (told := _told_apart(one, asked.get(str(one.get("name")))))
+            if (told := _told_apart(one, None if pending else asked.get(str(one.get("name")))))
         ]
         kept.update({name: found} if found else {})
     # Without pod-level requests these are the sums over the containers.
-    return {**kept, **(_told_apart(status, spec["resources"]) if spec.get("resources") else {})}
+    if not (spec.get("resources") or pending):
+        return kept
+    return {**kept, **_told_apart(status, None if pending else spec["resources"])}
 
 
 def _told_apart(told: t.Mapping[str, t.Any], asked: t.Any) -> Object:
-    """Requests in the status of a container or pod that differ from its spec."""
+    """Requests in the status of a container or pod that differ from those in its spec."""
     wanted = (asked or {}).get("requests") or {}
     allocated = told.get("allocatedResources")
     in_force = (told.get("resources") or {}).get("requests")
@@ -496,7 +524,7 @@ def read_part(
     for path in source.paths:
         findings_before = len(findings)
         try:
-            items += filter(None, kube.list(path, query, trim))
+            items += filter(None, kube.list(path, query, trim, findings.append))
         except ApiError as error:
             # An installed but unavailable metrics server answers 503.
             if not (source.optional and error.status in (404, 503)):

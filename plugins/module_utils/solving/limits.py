@@ -59,6 +59,16 @@ class Limits:
     def __post_init__(self) -> None:
         self._start = (self.processor(), self.wall())
 
+    def begin(self) -> Limits:
+        """The same limits for work that begins now; the wall clock goes on."""
+        self._start = (self.processor(), self._start[1])
+        return self
+
+    def is_too_late(self) -> bool:
+        """Whether the wall clock ends even the preparation of the work, which is remembered."""
+        self.hit = self.hit or self._wall_left() <= 0
+        return self.hit
+
     def left(self) -> float:
         """Seconds of processor time until the end, never negative."""
         return max(0.0, min(self._processor_left(), self._wall_left()))

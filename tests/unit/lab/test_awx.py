@@ -18,6 +18,8 @@ from lab.process import wait_until
 from support.awx import (
     ORGANIZATION,
     PLAYBOOKS,
+    PREFIX,
+    ForeignObjects,
     Refused,
     Server,
     an_awx,
@@ -57,6 +59,19 @@ class Recorded:
         return [job.playbook.split("/")[-1] for job in self.jobs]
 
 
+def plan_for(lists: Configuration, server: Server, check_mode: bool = False) -> Json:
+    existing = {
+        endpoint: server.get(f"{endpoint}/", page_size="200", **query)["results"]
+        for endpoint, query in comparison.queries(lists).items()
+    }
+    return comparison.compare(lists, existing, check_mode)
+
+
+def parts(plan: Json) -> Json:
+    """The parts of a plan that a run carries out, without removals."""
+    return {**plan["apply"], "cut": plan["cut"], "replace": plan["replace"]}
+
+
 def test_all_objects_are_made_once_and_found_again() -> None:
     lists = default_configuration(
         credentials=CREDENTIALS,
@@ -75,16 +90,36 @@ def test_all_objects_are_made_once_and_found_again() -> None:
         made = apply_in_process(lists, server)
         assert len(made) > 30
         before = len(awx.requests)
-        assert apply_in_process(lists, server) == []
+        needed = {**lists, **parts(plan_for(lists, server))}
+        assert apply_in_process(needed, server) == []
         assert not [line for line in awx.requests[before:] if not line.startswith("PATCH")]
-        existing = {
-            endpoint: server.get(f"{endpoint}/", page_size="200", **query)["results"]
-            for endpoint, query in comparison.queries(lists).items()
-        }
-        plan = comparison.compare(lists, existing, check_mode=True)
+        plan = plan_for(lists, server, check_mode=True)
         assert plan["create"] == plan["foreign"] == plan["warnings"] == []
         assert not any(plan["remove"].values())
         assert len(plan["apply"]["nodes"]) == 5
+
+
+def test_a_workflow_that_turns_around_gets_its_new_links_and_keeps_its_templates() -> None:
+    """AWX refuses circles and a second link between two nodes, also for a moment."""
+    with running_awx(PLAYBOOKS) as awx:
+        server = administrator(awx)
+        apply_in_process(default_configuration(**WORKFLOW_ALONE), server)
+        templates = sorted(awx.names("job_templates"))
+        turned = default_configuration(
+            **WORKFLOW_ALONE,
+            workflow_nodes=[
+                {"identifier": "bind", "playbook": "bind", "failure_nodes": ["report"]},
+                {"identifier": "report", "playbook": "place", "always_nodes": ["place"]},
+                {"identifier": "place", "playbook": "place", "success_nodes": ["observe"]},
+                {"identifier": "observe", "approval": {"name": "Observe?"}},
+                {"identifier": "approval", "playbook": "bind", "success_nodes": ["observe"]},
+            ],
+        )
+        assert apply_in_process({**turned, **parts(plan_for(turned, server))}, server)
+        assert sorted(awx.names("job_templates")) == templates
+        plan = plan_for(turned, server)
+        assert plan["cut"] == plan["replace"] == []
+        assert apply_in_process({**turned, **parts(plan)}, server) == []
 
 
 def launched(awx: Awx, server: Server, answers: Json) -> int:
@@ -167,12 +202,12 @@ def test_answers_outside_the_limits_of_a_survey_start_no_job(
     surveyed: Server, answers: Json, sentence: str
 ) -> None:
     [template] = surveyed.get(
-        "job_templates/", name="wattwise.kube.place", organization__name=ORGANIZATION
+        "job_templates/", name=f"{PREFIX}.place", organization__name=ORGANIZATION
     )["results"]
     with pytest.raises(Refused, match=sentence) as refused:
         surveyed.post(f"job_templates/{template['id']}/launch/", {"extra_vars": answers})
     assert refused.value.status == 400
-    assert surveyed.get("jobs/", name="wattwise.kube.place")["count"] == 0
+    assert surveyed.get("jobs/", name=f"{PREFIX}.place")["count"] == 0
 
 
 def test_a_job_gets_no_variable_that_its_survey_does_not_ask_for() -> None:
@@ -232,36 +267,61 @@ def test_modules_tell_what_awx_refuses(surveyed: Server) -> None:
     told = run_module("organization", {"name": "x"}, nobody)
     assert "Invalid authentication credentials" in told["msg"]
     new = {"name": "x", "organization": ORGANIZATION}
-    template = {**new, "project": "wattwise.kube", "playbook": "playbooks/absent.yml"}
+    template = {**new, "project": PREFIX, "playbook": "playbooks/absent.yml"}
     assert "Playbook not found" in str(run_module("job_template", template, surveyed))
     survey = {"name": "", "description": "", "spec": [{"type": "text"}]}
-    surveyed_template = {"name": "wattwise.kube.place", "survey_spec": survey}
+    surveyed_template = {"name": f"{PREFIX}.place", "survey_spec": survey}
     assert "missing" in str(run_module("job_template", surveyed_template, surveyed))
     inputs = {"kubeconfig": "k", "surprise": "s"}
-    unknown = {**new, "credential_type": "wattwise.kube cluster", "inputs": inputs}
+    unknown = {**new, "credential_type": f"{PREFIX} cluster", "inputs": inputs}
     assert "surprise" in str(run_module("credential", unknown, surveyed))
     assert surveyed.get("credentials/", name="x")["count"] == 0
 
 
-def test_the_objects_of_tests_are_removed_from_an_awx_that_a_person_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A simulated AWX in place of a real one, with another user's object."""
+@pytest.fixture
+def as_real(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Awx]:
+    """A simulated AWX in place of a real one, with objects that another user of the role made."""
     with running_awx(PLAYBOOKS) as awx:
-        theirs = awx.store.create("organizations", {"name": "Default"})
-        awx.store.create("inventories", {"name": "theirs", "organization": theirs})
+        apply_in_process(
+            default_configuration(organization="Default", **WORKFLOW_ALONE), administrator(awx)
+        )
         monkeypatch.setenv("AWX_HOST", awx.endpoint)
         monkeypatch.setenv("AWX_TOKEN", awx.token_of(ADMINISTRATOR[0]))
         monkeypatch.setenv("AWX_PROJECT_URL", "https://git.example.com/ours.git")
-        with an_awx() as server:
-            only = {"job_templates": [{"playbook": "observe"}], "workflow_nodes": []}
-            lists = configuration_of(server, credentials=CREDENTIALS, **only)
-            assert lists["controller_projects"][0]["scm_url"] == "https://git.example.com/ours.git"
-            apply_in_process(lists, server)
-            assert awx.names("schedules") and awx.names("inventory_sources")
-        left = {kind: awx.names(kind) for kind in awx.store.objects if awx.names(kind)}
-        assert left == {
-            "organizations": ["Default"],
-            "inventories": ["theirs"],
-            "users": [ADMINISTRATOR[0]],
-        }
+        yield awx
+
+
+def test_tests_leave_an_awx_that_a_person_names_as_it_was(as_real: Awx) -> None:
+    before = {kind: list(items) for kind, items in as_real.store.objects.items()}
+    asked = len(as_real.requests)
+    with an_awx() as server:
+        only = {"job_templates": [{"playbook": "observe"}], "workflow_nodes": []}
+        lists = configuration_of(server, credentials=CREDENTIALS, **only)
+        assert lists["controller_projects"][0]["scm_url"] == "https://git.example.com/ours.git"
+        apply_in_process(lists, server)
+        assert as_real.names("schedules") and as_real.names("inventory_sources")
+        # A project that is read when the tests end delays its removal.
+        [project] = server.get("projects/", name=PREFIX)["results"]
+        server.post(f"projects/{project['id']}/update/", {})
+    assert {kind: list(items) for kind, items in as_real.store.objects.items()} == before
+    theirs = {str(number) for numbers in before.values() for number in numbers}
+    writes = [line.split("/") for line in as_real.requests[asked:]]
+    assert not [parts for parts in writes if parts[4] in theirs]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "given"),
+    [
+        ("organizations", {"name": ORGANIZATION, "description": "Ours."}),
+        ("credential_types", {"name": f"{PREFIX} cluster", "kind": "cloud"}),
+        ("execution_environments", {"name": PREFIX, "image": "example.com/theirs:1"}),
+    ],
+)
+def test_tests_touch_nothing_where_an_object_of_somebody_else_has_their_name(
+    as_real: Awx, endpoint: str, given: Json
+) -> None:
+    as_real.store.create(endpoint, given)
+    before = list(as_real.requests)
+    with pytest.raises(ForeignObjects, match=given["name"]), an_awx():
+        pass
+    assert as_real.requests == before

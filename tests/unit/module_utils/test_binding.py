@@ -462,3 +462,42 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
     wrong.write_text(json.dumps({"document": "wattwise.kube/curves/v1"}))
     with pytest.raises(InvalidInput, match="is not a plan document"):
         run(Cluster(), plan=str(wrong))
+
+
+def nominated(priority: int, **spec: t.Any) -> Json:
+    """A pod of kube-scheduler that waits for n1, and takes most of it."""
+    made = pod("urgent", cpu="3", priority=priority, **spec)
+    made["spec"]["schedulerName"] = "default-scheduler"
+    made["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    return made
+
+
+def test_the_room_of_a_nominated_pod_is_left_to_it() -> None:
+    cluster = Cluster().add(node("n1"), pod("a", cpu="2"), nominated(0))
+    assert reason(run(cluster, placements=to("n1", "a"))) == "node n1 is full: Insufficient cpu"
+
+
+def test_a_pod_of_higher_priority_takes_the_room_of_a_nominated_one() -> None:
+    cluster = Cluster().add(node("n1"), pod("a", cpu="2", priority=1), nominated(0))
+    assert [each["pod"] for each in run(cluster, placements=to("n1", "a"))["bound"]] == ["a"]
+
+
+def test_a_nominated_pod_that_is_bound_counts_once_and_for_itself_never() -> None:
+    bound = nominated(0, nodeName="n1")
+    cluster = Cluster().add(node("n1"), pod("a", cpu="1"), bound)
+    assert [each["pod"] for each in run(cluster, placements=to("n1", "a"))["bound"]] == ["a"]
+    alone = Cluster().add(node("n1"), nominated(0))
+    assert [each["pod"] for each in run(alone, placements=to("n1", "urgent"))["bound"]] == [
+        "urgent"
+    ]
+
+
+def test_an_infeasible_resize_leaves_room_at_bind_time_too() -> None:
+    resized = pod("big", cpu="4", nodeName="n1")
+    resized["status"] = {
+        "phase": "Running",
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "1"}}],
+    }
+    cluster = Cluster().add(node("n1"), pod("a", cpu="2"), resized)
+    assert [each["pod"] for each in run(cluster, placements=to("n1", "a"))["bound"]] == ["a"]

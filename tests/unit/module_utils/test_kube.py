@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 import typing as t
 from pathlib import Path
 
@@ -19,9 +20,19 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.authorizer import (
+    STARTING_SECONDS,
+    Authorizer,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.scripted_api import Asked, Reply, ScriptedApi, in_turn, status_reply
+
+# Messages of a kube-apiserver: from its authorizer, and from an admission plugin.
+LACKS_RIGHT = (
+    'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope'
+)
+OVER_QUOTA = 'pods "a" is forbidden: exceeded quota: small, requested: pods=1, limited: pods=0'
 
 
 def connect(api: ScriptedApi, **options: t.Any) -> tuple[Kube, list[float]]:
@@ -102,10 +113,11 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again() -> None:
     ("reply", "message"),
     [
         (status_reply(401, "Unauthorized"), "does not accept the credentials .* expired"),
-        (status_reply(403, 'User "x" cannot list pods'), "Not allowed .* cannot list pods; grant"),
+        (status_reply(403, LACKS_RIGHT), 'Not allowed .* cannot list resource "pods".*; grant'),
+        (status_reply(403, OVER_QUOTA), 'GET /x at .*: pods "a" is forbidden: exceeded quota'),
         (status_reply(422, "spec.x: Invalid value"), "GET /x at .*: spec.x: Invalid value"),
         (Reply(b"<html>", 200), "the answer is not JSON; is a proxy"),
-        (Reply(b'{"spec": NaN}', 200), "the answer is not JSON; is a proxy"),
+        (Reply(b'{"spec": NaN}', 200), "the answer is not JSON.* holds NaN.*; is a proxy"),
         (Reply(b"<html>", 500), "GET /x at .*: HTTP 500"),
     ],
 )
@@ -295,3 +307,65 @@ def test_a_kubeconfig_that_is_none_is_named_by_its_path_and_not_quoted(
 def test_a_missing_certificate_is_named_by_its_option_and_path(option: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^{option}: .* /nowhere/a\.pem"):
         Kube.connect({"host": "https://127.0.0.1:1", option: "/nowhere/a.pem"})
+
+
+def starting(seconds: float) -> t.Callable[[Asked], Reply]:
+    """A server whose authorizer refuses everything until this time has passed."""
+    ends = time.monotonic() + seconds
+
+    def script(_asked: Asked) -> Reply:
+        if time.monotonic() < ends:
+            return status_reply(403, LACKS_RIGHT)
+        return Reply({"kind": "PodList", "items": []})
+
+    return script
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+def test_a_refusal_of_a_server_that_just_started_is_repeated(method: str) -> None:
+    with ScriptedApi(starting(0.5)) as api:
+        kube = Kube.connect({"host": api.url})
+        kube.request(method, "/api/v1/pods", {} if method != "GET" else None)
+    assert len(api.asked) >= 3
+
+
+def test_a_right_that_is_missing_is_waited_for_once_a_run() -> None:
+    with ScriptedApi(starting(3600)) as api:
+        kube = Kube.connect({"host": api.url})
+        began = time.monotonic()
+        for _request in range(20):
+            with pytest.raises(ApiError, match="grant the right in RBAC"):
+                kube.metadata_only().get("/api/v1/pods")
+        assert time.monotonic() - began < 6
+
+
+def test_after_a_restart_refusals_are_repeated_once_more() -> None:
+    authorizer = Authorizer(clock=lambda: now[0])
+    now, lacks = [0.0], ApiError("", 403, lacks_right=True)
+    assert authorizer.is_starting(lacks)
+    now[0] = STARTING_SECONDS + 1
+    assert not authorizer.is_starting(lacks)
+    for status in (0, 502, 503, 504):
+        assert not authorizer.is_starting(ApiError("", status))
+        assert authorizer.is_starting(lacks)
+        now[0] += STARTING_SECONDS + 1
+        assert not authorizer.is_starting(lacks)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        OVER_QUOTA,
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged',
+        'pods "a" is forbidden: ValidatingAdmissionPolicy "p" with binding "b" denied request: no',
+        'admission webhook "w.example.org" denied the request: no',
+        'clusterroles.rbac.authorization.k8s.io "a" is forbidden: user "x" (groups=["g"]) is '
+        "attempting to grant RBAC permissions not currently held",
+    ],
+)
+def test_a_refusal_of_an_admission_plugin_is_final_and_asks_for_no_right(message: str) -> None:
+    with ScriptedApi(lambda _asked: status_reply(403, message)) as api:
+        with pytest.raises(ApiError) as caught:
+            Kube.connect({"host": api.url}).request("POST", "/api/v1/pods", {})
+        assert len(api.asked) == 1
+    assert "grant" not in str(caught.value).replace("to grant RBAC", "")

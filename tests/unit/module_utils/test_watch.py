@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import watch
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import reading, watch
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change, Collection
 from support.watch_api import WatchApi
 
@@ -207,7 +207,7 @@ def test_an_object_that_cannot_be_read_does_not_stop_the_others(api: WatchApi, i
 
 
 def test_an_event_without_end_is_not_kept(api: WatchApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_LONGEST_EVENT", 1000)
+    monkeypatch.setattr(reading, "LARGEST_OBJECT", 1000)
     api.serve(PATH)
     told = Told(api)
     api.wait_for_watch(PATH)
@@ -257,3 +257,37 @@ def test_pauses_grow_and_have_an_end(api: WatchApi) -> None:
         pauses.append(collection._pause_seconds())
     assert 0.25 <= pauses[0] <= 0.5
     assert all(15 <= pause <= 30 for pause in pauses[10:])
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (b"[" * 900 + b"]" * 900, "nested more than 250 deep"),
+        (b"9" * 5000, "5000 digits"),
+        (b"[" + b"{}," * 450_000 + b"1]", "more than 400000 members"),
+    ],
+)
+def test_an_object_beyond_the_limits_does_not_count_and_the_watch_goes_on(
+    api: WatchApi, spec: bytes, problem: str
+) -> None:
+    api.serve(PATH, thing("bad"))
+    told = Told(api)
+    api.wait_for_watch(PATH)
+    identity = b'{"kind":"Thing","metadata":{"name":"bad","namespace":"n","resourceVersion":"50"}'
+    api.send_bytes(PATH, b'{"type":"MODIFIED","object":' + identity + b',"s":' + spec + b"}}\n")
+    api.send(PATH, "ADDED", thing("good", 3))
+    assert told.wait(3) == [("bad", None, 1), ("bad", 1, None), ("good", None, 3)]
+    assert problem in told.said[0] and "Thing n/bad" in told.said[0]
+    assert told.lists() == 1
+    told.stop()
+
+
+def test_a_refusal_right_after_a_restart_is_not_told_and_soon_repeated(api: WatchApi) -> None:
+    served = api.serve(PATH)
+    served.status, served.message = 403, 'User "x" cannot list resource "things" in API group ""'
+    told = Told(api)
+    api.wait(lambda: told.lists() >= 3, "three lists")
+    served.status = 200
+    api.wait_for_watch(PATH)
+    assert told.said == []
+    told.stop()

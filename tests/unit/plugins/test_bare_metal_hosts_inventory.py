@@ -141,7 +141,8 @@ def test_an_account_without_the_right_to_what_agents_wrote_gets_the_inspected_fa
         if asked.path.partition("?")[0] == FACTS_API:
             return Reply(FACTS)
         if asked.path.startswith(FACTS_API):
-            return status_reply(403, "hosthardwares.bpa.akraino.org is forbidden")
+            reason = 'User "x" cannot list resource "hosthardwares" in API group "bpa.akraino.org"'
+            return status_reply(403, f"hosthardwares.bpa.akraino.org is forbidden: {reason}")
         return serving(bare_metal_host("a"))(asked)
 
     with ScriptedApi(script) as api:

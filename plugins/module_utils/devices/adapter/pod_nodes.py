@@ -64,7 +64,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_read
     occupancies,
     read_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
     DEVICE_CLAIMS_ANNOTATION,
     POD_GROUP_LABEL,
@@ -151,7 +150,7 @@ class Room:
         sound = intake.nodes(nodes)
         allocatable = {name: node.allocatable for name, node in sound.items()}
         on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
-        running = intake.running(on_nodes, allocatable, Namespaces())
+        running = intake.running(on_nodes, allocatable)
         occupied = occupancies(running)
         self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
         self._pods = pods

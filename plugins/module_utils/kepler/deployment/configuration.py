@@ -74,7 +74,8 @@ def _settings(system: System, collector: Collector, meter: str) -> dict[str, t.A
         "exporter.prometheus.metricsLevel": list(collector.metric_levels),
         "web.configFile": f"{FOLDER}/web.yaml" if system.has_tls else "",
         "web.listenAddresses": [f":{system.port}"],
-        "kube.enabled": system.is_cluster_wide,
+        # A flag enables it: Kepler checks the file before flags, one of which names the node.
+        "kube.enabled": False,
         "kube.podInformer.mode": system.pod_informer,
         "dev.fake-cpu-meter.enabled": is_fake,
         "experimental.platform.redfish.enabled": bool(system.redfish_secret),

@@ -98,6 +98,7 @@ def _container(system: System, group: Group) -> Object:
         "command": ["/usr/bin/kepler"],
         "args": [
             f"--config.file={configuration.FOLDER}/config.yaml",
+            *(["--kube.enable"] if system.is_cluster_wide else []),
             "--kube.node-name=$(NODE_NAME)",
         ],
         "securityContext": {
@@ -111,8 +112,8 @@ def _container(system: System, group: Group) -> Object:
             # The profiles of container runtimes forbid reading /proc of outer processes.
             "appArmorProfile": {"type": "Unconfined"},
         },
-        "livenessProbe": {**_probe(system, "/"), "initialDelaySeconds": 10, "periodSeconds": 60},
-        "readinessProbe": {**_probe(system, "/"), "periodSeconds": 10},
+        # Kepler answers / while its metrics fail.
+        **_probes(system, "/metrics"),
         "volumeMounts": mounts,
     }
 
@@ -144,12 +145,7 @@ def _old_container(system: System, group: Group) -> Object:
         "args": flags,
         "env": environment,
         "securityContext": {"privileged": True, "runAsUser": 0},
-        "livenessProbe": {
-            **_probe(system, "/healthz"),
-            "initialDelaySeconds": 10,
-            "periodSeconds": 60,
-        },
-        "readinessProbe": {**_probe(system, "/healthz"), "periodSeconds": 10},
+        **_probes(system, "/healthz"),
         "volumeMounts": mounts,
     }
 
@@ -171,6 +167,14 @@ def _common(system: System, group: Group) -> Object:
         "resources": dict(group.collector.resources),
         # The status shows it as the reason of an ended collector.
         "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _probes(system: System, path: str) -> Object:
+    asked = _probe(system, path)
+    return {
+        "livenessProbe": {**asked, "initialDelaySeconds": 10, "periodSeconds": 60},
+        "readinessProbe": {**asked, "periodSeconds": 10},
     }
 
 

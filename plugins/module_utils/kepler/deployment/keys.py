@@ -35,6 +35,12 @@ _REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0,
 _LARGEST_COUNT = 1_000_000
 _LONGEST_TEXT = 1024
 _ZONES = ("package", "core", "uncore", "dram", "psys")
+# The kernel names packages of several dies so, and Kepler keeps these names.
+_DIE = re.compile(r"package-[0-9]{1,4}-die-[0-9]{1,4}", re.ASCII)
+_NO_GPU = (
+    "none: a pod of Kepler has neither the GPU's devices nor the driver's libraries of its host "
+    "(/run/nvidia/driver, LD_LIBRARY_PATH), and the policy of its namespace forbids them"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ KEYS: t.Mapping[str, Key] = {
     "monitor.maxTerminated": Key("integer", 500, "collector.max_terminated"),
     "monitor.minTerminatedEnergyThreshold": Key("count", 10),
     "cpu.preferredMeters": Key("texts", ["rapl", "hwmon"], "collector.meter", _PREFERRED),
-    "rapl.zones": Key("texts", [], choices=_ZONES),
+    "rapl.zones": Key("zones", []),
     "exporter.stdout.enabled": Key("flag", False),
     "exporter.prometheus.enabled": Key("flag", True),
     "exporter.prometheus.debugCollectors": Key(
@@ -72,7 +78,6 @@ KEYS: t.Mapping[str, Key] = {
     "exporter.prometheus.metricsLevel": Key(
         "texts", list(METRIC_LEVELS), "collector.metric_levels", choices=METRIC_LEVELS
     ),
-    # Kepler's own default is true, which exposes profiles of the process at the port.
     "debug.pprof.enabled": Key("flag", False),
     "web.configFile": Key("text", "", "security.mode"),
     "web.listenAddresses": Key("texts", [":28282"], "collector.port"),
@@ -95,9 +100,9 @@ KEYS: t.Mapping[str, Key] = {
     "experimental.hwmon.forceEnabled": Key("flag", False, "collector.meter", _PREFERRED),
     "experimental.hwmon.zones": Key("texts", [], since=_HWMON),
     "experimental.hwmon.chipRules": Key("chip rules", [], since=_HWMON),
-    "experimental.gpu.enabled": Key("flag", False, since=_HWMON),
-    "experimental.gpu.idlePower": Key("watts", 0, since=_HWMON),
-    "experimental.gpu.dcgmEndpoint": Key("text", "", since=_PREFERRED),
+    "experimental.gpu.enabled": Key("flag", False, _NO_GPU, _HWMON),
+    "experimental.gpu.idlePower": Key("watts", 0, _NO_GPU, _HWMON),
+    "experimental.gpu.dcgmEndpoint": Key("text", "", _NO_GPU, _PREFERRED),
 }
 
 # Kepler 0.7 to 0.9: files below /etc/kepler/kepler.config, and the options that set some of them.
@@ -156,7 +161,7 @@ def check_additional(
             raise InvalidField(place, "it has no value; give one, or remove the key")
         _CHECKS[key.kind](value, place)
         _refuse_others(value, key, place)
-        found[path] = _with_numbered_pairings(value) if key.kind == "chip rules" else value
+        found[path] = _WRITTEN.get(key.kind, _unchanged)(value)
     return found
 
 
@@ -210,8 +215,20 @@ def _refuse_others(value: t.Any, key: Key, place: str) -> None:
             raise InvalidField(place, f"{shown(each)} is none of {', '.join(key.choices)}")
 
 
+def _unchanged(value: t.Any) -> t.Any:
+    return value
+
+
 def _duration(value: t.Any, place: str) -> None:
     fields.duration(value, place)
+
+
+def _zones(value: t.Any, place: str) -> None:
+    for zone in texts(value, place):
+        if zone not in _ZONES and not _DIE.fullmatch(zone):
+            names = ", ".join(_ZONES)
+            problem = f"{shown(zone)} is none of {names}, and no die such as package-0-die-1"
+            raise InvalidField(place, problem)
 
 
 def _flag(value: t.Any, place: str) -> None:
@@ -225,12 +242,6 @@ def _integer(value: t.Any, place: str) -> None:
 
 def _count(value: t.Any, place: str) -> None:
     whole_number(value, place, 0, _LARGEST_COUNT)
-
-
-def _watts(value: t.Any, place: str) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= _LARGEST_COUNT:
-        raise InvalidField(place, f"{shown(value)} is not a number of watts")
 
 
 def _text(value: t.Any, place: str) -> None:
@@ -293,10 +304,15 @@ _CHIP_RULE: t.Mapping[str, _Check] = {
 _CHECKS: t.Mapping[str, _Check] = {
     "text": _text,
     "texts": _texts,
+    "zones": _zones,
     "flag": _flag,
     "integer": _integer,
     "count": _count,
     "duration": _duration,
-    "watts": _watts,
     "chip rules": _chip_rules,
+}
+# How a checked value is written, if not as given.
+_WRITTEN: t.Mapping[str, t.Callable[[t.Any], t.Any]] = {
+    "duration": fields.duration,
+    "chip rules": _with_numbered_pairings,
 }

@@ -133,11 +133,12 @@ def _network_policy(system: System) -> Manifest:
 def _rights(system: System) -> list[Manifest]:
     """The right to read the names of pods.
 
-    The right to get nodes/proxy, which the other informer needs, also allows commands in pods.
+    The other informer looks up the kubelet's address in the Node. The right to get nodes/proxy,
+    which it needs too, also allows commands in pods.
     """
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    if system.pod_informer == "kubelet" and not system.version.uses_ebpf:
-        rules = [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}]
+    if system.pod_informer == "kubelet":
+        rules = [{"apiGroups": [""], "resources": ["nodes", "nodes/proxy"], "verbs": ["get"]}]
     role = {
         "apiGroup": _RBAC,
         "kind": "ClusterRole",

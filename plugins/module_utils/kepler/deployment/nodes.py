@@ -47,11 +47,16 @@ _PUBLISHED = ("amd64", "arm64")
 _OLD_PUBLISHED = (*_PUBLISHED, "s390x")
 _ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
 _LONGEST_REASON = 300
+# Kepler leaves out the number of a package, but keeps those of a package and its die.
+_NUMBERED = re.compile(r"([^-]+)-[0-9]+")
 
 
 @dataclass(frozen=True)
 class JudgedNode:
-    """A node that the system selects; ``reason`` is set if it is left out."""
+    """A node that the system selects; ``reason`` is set if it is left out.
+
+    ``remark`` is a setting without effect on it.
+    """
 
     name: str
     labels: t.Mapping[str, str]
@@ -59,6 +64,7 @@ class JudgedNode:
     meter: str = ""
     pool: str = ""
     reason: str = ""
+    remark: str = ""
 
 
 def judge_all(system: System, nodes: t.Iterable[t.Any]) -> tuple[list[JudgedNode], list[Finding]]:
@@ -94,9 +100,33 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
     found = dataclasses.replace(found, pool=pool.name)
     verdict = _verdict(system, pool.collector, found, node, told)
     if verdict.supported:
-        return dataclasses.replace(found, meter=verdict.meter)
+        found = dataclasses.replace(found, meter=verdict.meter)
+        return _with_zones(found, pool.collector, node)
     text = shown_text("; ".join(verdict.reasons), _LONGEST_REASON)
     return dataclasses.replace(found, reason=text)
+
+
+def _with_zones(found: JudgedNode, collector: Collector, node: Object) -> JudgedNode:
+    """The node with its lack of zones that the configuration names, as far as a probe told them."""
+    wanted = collector.additional.get("rapl.zones") or []
+    if not wanted or found.meter != "rapl":
+        return found
+    facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
+    if not isinstance(facts, NodeFacts) or facts.rapl_zones is None:
+        return found
+    names = sorted({_without_number(zone.name).lower() for zone in facts.rapl_zones})
+    lacking = [zone for zone in wanted if zone not in names]
+    told = f"rapl.zones names {', '.join(lacking)}, but the node has only {', '.join(names)}"
+    if len(lacking) == len(wanted):
+        # Kepler exits without a zone.
+        return dataclasses.replace(found, meter="", reason=shown_text(told, _LONGEST_REASON))
+    remark = shown_text(told, _LONGEST_REASON) if lacking else ""
+    return dataclasses.replace(found, remark=remark)
+
+
+def _without_number(zone: str) -> str:
+    match = _NUMBERED.fullmatch(zone)
+    return match[1] if match else zone
 
 
 def _architecture_problem(system: System, architecture: str) -> str:

@@ -27,7 +27,8 @@ SECURITY_MODES = ("none", "tls", "mtls")
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "400Mi"}}
 _MODEL_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
-# Settings that a node pool may override; in a pool they have no default.
+# Settings that a node pool may override; in a pool they have no default. The default of the levels
+# depends on the scope.
 _OF_POOLS: Options = {
     "meter": {"type": "str", "default": "auto", "choices": list(METERS)},
     "sample_rate": {"type": "str", "default": "5s"},
@@ -35,7 +36,6 @@ _OF_POOLS: Options = {
     "metric_levels": {
         "type": "list",
         "elements": "str",
-        "default": ["node", "container", "pod", "vm"],
         "choices": list(METRIC_LEVELS),
     },
     "log_level": {"type": "str", "default": "info", "choices": list(LOG_LEVELS)},

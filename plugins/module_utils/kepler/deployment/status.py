@@ -82,13 +82,26 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     else:
         parts = ("version", "nodes", "groups", "pools", "leftOut", "failing")
         status.update({name: stored[name] for name in parts if stored.get(name)})
-    conditions = [reconciled(seen.failure)]
+    conditions = [reconciled(seen.failure, remarks(seen))]
     if reached and seen.system is not None:
         conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
     else:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
     status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
     return status
+
+
+def remarks(seen: Seen) -> list[str]:
+    """Sentences on settings without an effect, in the spec and on nodes."""
+    if seen.system is None:
+        return []
+    nodes = [node for node in seen.nodes if node.remark]
+    found = [*seen.system.remarks]
+    if nodes:
+        found.append(f"{nodes[0].name}: {nodes[0].remark}")
+    if len(nodes) > 1:
+        found[-1] += f"; and {len(nodes) - 1} more nodes"
+    return found
 
 
 def _counts(seen: Seen, failing: t.Sequence[Trouble]) -> Status:

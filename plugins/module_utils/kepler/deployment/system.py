@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 import typing as t
 from dataclasses import dataclass
 
@@ -23,6 +23,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reade
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.remarks import remarks
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+    in_words_of_manifest,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 
 Object = t.Mapping[str, t.Any]
@@ -35,7 +39,11 @@ _LARGEST_PORT = 65_535
 _MOST_POOLS = 32
 _LARGEST_COUNT = 1_000_000
 
-_ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
+# Names in Kubernetes, and names of the same in Linux.
+_ARCHITECTURES = (
+    *("amd64", "arm64", "s390x", "ppc64le", "riscv64", "loong64", "arm", "386", "mips64le"),
+)
+_OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64", "armv8": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,10 @@ class ModelPart:
 
 @dataclass(frozen=True)
 class System:
-    """A KeplerSystem with a valid spec. ``rest`` is the pool without a name."""
+    """A KeplerSystem with a valid spec. ``rest`` is the pool without a name.
+
+    ``remarks`` are sentences on settings that are valid, but probably not meant.
+    """
 
     namespace: str
     name: str
@@ -102,6 +113,7 @@ class System:
     redfish_secret: str
     fake_cpu_meter: bool
     scrape_namespaces: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     def image_for(self, architecture: str) -> str:
         """The image of the collector on nodes of this architecture."""
@@ -135,7 +147,9 @@ def read_system(namespace: str, name: str, given: Object) -> System:
     _check_security(security, version)
     _check_redfish(redfish, version)
     image = spec["image"]
-    rest = _collector(collector, version, "collector")
+    is_cluster_wide = fields.choice(spec, "scope", SYSTEM.options, "") == "cluster"
+    rest = _collector(collector, version, is_cluster_wide, "collector")
+    pools = tuple(_pools(spec, version, is_cluster_wide))
     return System(
         namespace=namespace,
         name=name,
@@ -146,12 +160,12 @@ def read_system(namespace: str, name: str, given: Object) -> System:
             image, "pull_policy", SYSTEM.options["image"]["options"], "image"
         ),
         pull_secrets=tuple(fields.names(image["pull_secrets"], "image.pull_secrets")),
-        is_cluster_wide=fields.choice(spec, "scope", SYSTEM.options, "") == "cluster",
+        is_cluster_wide=is_cluster_wide,
         port=_port(collector["port"], version),
-        pod_informer=fields.choice(collector, "pod_informer", _COLLECTOR, "collector"),
+        pod_informer=_pod_informer(collector, version),
         node_selector=fields.labels(collector["node_selector"], "collector.node_selector"),
         rest=rest,
-        pools=tuple(_pools(spec, version)),
+        pools=pools,
         estimator=_model_part(spec["estimator"], version, "estimator"),
         model_server=_model_part(spec["model_server"], version, "model_server"),
         security_mode=security["mode"],
@@ -159,12 +173,17 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         client_authority_secret=fields.name(
             security["client_authority_secret"], "security.client_authority_secret"
         ),
-        redfish_secret=fields.name(redfish["secret"], "redfish.secret")
-        if redfish["enabled"]
-        else "",
+        redfish_secret=_redfish_secret(redfish),
         fake_cpu_meter=redfish["enabled"] and redfish["fake_cpu_meter"],
         scrape_namespaces=tuple(fields.names(spec["scrape_namespaces"], "scrape_namespaces")),
+        remarks=tuple(remarks(spec, version, is_cluster_wide)),
     )
+
+
+def in_words_of_resource(system: System) -> System:
+    """The system with remarks that name the fields of a KeplerSystem instead of options."""
+    worded = in_words_of_manifest(SYSTEM)
+    return dataclasses.replace(system, remarks=tuple(map(worded, system.remarks)))
 
 
 _COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
@@ -198,6 +217,10 @@ def _check_redfish(given: Object, version: KeplerVersion) -> None:
         raise InvalidField("redfish.fake_cpu_meter", problem)
 
 
+def _redfish_secret(given: Object) -> str:
+    return fields.name(given["secret"], "redfish.secret") if given["enabled"] else ""
+
+
 def _image(given: Object, version: str, where: str) -> str:
     return fields.image(given["repository"], given["tag"] or f"v{version.lstrip('v')}", where)
 
@@ -206,14 +229,30 @@ def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
     seen: set[str] = set()
     for index, item in enumerate(given["by_architecture"]):
         where, architecture = f"image.by_architecture[{index}]", item["architecture"]
-        if not isinstance(architecture, str) or not _ARCHITECTURE.fullmatch(architecture):
-            problem = f"{shown(architecture)} is not an architecture such as arm64"
-            raise InvalidField(f"{where}.architecture", problem)
+        if architecture not in _ARCHITECTURES:
+            own_name = _OTHER_NAMES.get(architecture, "")
+            problem = (
+                f"write {own_name}" if own_name else f"give one of {', '.join(_ARCHITECTURES)}"
+            )
+            raise InvalidField(
+                f"{where}.architecture",
+                f"{shown(architecture)} is not an architecture in Kubernetes; {problem}",
+            )
         if architecture in seen:
             raise InvalidField(f"{where}.architecture", f"{architecture} is given twice")
         seen.add(architecture)
         own = {name: item[name] or given[name] for name in ("repository", "tag")}
         yield architecture, _image(own, version, where)
+
+
+def _pod_informer(given: Object, version: KeplerVersion) -> str:
+    found = fields.choice(given, "pod_informer", _COLLECTOR, "collector")
+    if found == "kubelet" and not version.polls_kubelet:
+        raise InvalidField(
+            "collector.pod_informer",
+            f"Kepler {version} reads pods only from the API server; set apiserver, or use 0.11.4",
+        )
+    return found
 
 
 def _port(given: t.Any, version: KeplerVersion) -> int:
@@ -222,18 +261,23 @@ def _port(given: t.Any, version: KeplerVersion) -> int:
     return whole_number(given, "collector.port", 1024, _LARGEST_PORT)
 
 
-def _collector(given: Object, version: KeplerVersion, where: str) -> Collector:
+def _collector(
+    given: Object, version: KeplerVersion, is_cluster_wide: bool, where: str
+) -> Collector:
     meter = fields.choice(given, "meter", _COLLECTOR, where)
     if meter == "hwmon" and not version.reads_hwmon:
         problem = f"Kepler {version} cannot be configured to read hwmon; 0.11.4 and later can"
         raise InvalidField(f"{where}.meter", problem)
-    fields.duration(given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS)
-    fields.duration(given["staleness"], f"{where}.staleness")
+    levels = given["metric_levels"]
+    if levels is None:
+        levels = ["node", "container", "vm", *(["pod"] if is_cluster_wide else [])]
     return Collector(
         meter=meter,
-        sample_rate=given["sample_rate"],
-        staleness=given["staleness"],
-        metric_levels=_levels(given["metric_levels"], f"{where}.metric_levels"),
+        sample_rate=fields.duration(
+            given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS
+        ),
+        staleness=fields.duration(given["staleness"], f"{where}.staleness"),
+        metric_levels=_levels(levels, f"{where}.metric_levels"),
         log_level=fields.choice(given, "log_level", _COLLECTOR, where),
         max_terminated=whole_number(
             given["max_terminated"], f"{where}.max_terminated", -1, _LARGEST_COUNT
@@ -267,7 +311,7 @@ def _additional(given: t.Any, where: str) -> Object:
     return mapping(read_document(given, where), where)
 
 
-def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
+def _pools(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[Pool]:
     given = mappings(spec["pools"], "pools")
     if len(given) > _MOST_POOLS:
         raise InvalidField("pools", f"there are {len(given)}; the limit is {_MOST_POOLS}")
@@ -288,7 +332,8 @@ def _pools(spec: Object, version: KeplerVersion) -> t.Iterator[Pool]:
         seen[name] = selector
         own = {key: value for key, value in item["collector"].items() if value is not None}
         settings = {**spec["collector"], **own}
-        yield Pool(name, selector, _collector(settings, version, f"{where}.collector"))
+        collector = _collector(settings, version, is_cluster_wide, f"{where}.collector")
+        yield Pool(name, selector, collector)
 
 
 def _model_part(given: Object, version: KeplerVersion, where: str) -> ModelPart:

@@ -23,11 +23,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import kernel
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.meters import (
-    hwmon_sensors,
-    rapl_zones,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.hwmon import hwmon_sensors
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import processor
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.rapl import rapl_zones
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.virtualization import (
     virtualization,
 )

@@ -29,9 +29,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json impo
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import Budget
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import ClientCertificate
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     Job,
     PollTarget,
@@ -42,7 +44,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering imp
     kepler,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
-    ZONES,
     Amounts,
     PodName,
 )
@@ -106,6 +107,7 @@ def _polled(
 
 
 def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters) -> PollTarget:
+    certificate, key = options["client_cert"], options["client_key"]
     return PollTarget(
         name,
         endpoint,
@@ -118,6 +120,7 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
             "ca_path": options["ca_path"],
             "tls_fingerprint": options["tls_fingerprint"],
             "server_name": options["tls_server_name"],
+            "client": ClientCertificate(certificate, key) if certificate else None,
         },
     )
 
@@ -158,7 +161,7 @@ class _AskedKepler:
         path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
         query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
         # A shorter limit than that of a run's own lists, because these pods are optional.
-        pods = self.kube.impatient(self.options["timeout"]).list(path, query)
+        pods = self.kube.impatient(self.options["timeout"]).list(path, query, without_bulk)
         by_node: dict[str, tuple[bool, str]] = {}
         for pod in pods:
             node, address = member(pod, "spec", "nodeName"), _address(pod)
@@ -202,40 +205,38 @@ class _AskedPrometheus:
         target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
         period = self.options["energy_period_seconds"]
         wanted = queries(self.options["labels"], period)
-        work = functools.partial(_query_all, wanted, self.with_energy)
+        work = functools.partial(_query_all, wanted, period, self.with_energy)
         job = Job(target, PROMETHEUS, work, _Vectors((), ()))
         [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
         if isinstance(result, TargetError):
             return Answers(errors=[result])
-        return _Reader(redacted(self.options["url"]), period, self.nodes).read(result)
+        return _Reader(redacted(self.options["url"]), self.nodes).read(result)
 
 
 class _Vectors(t.NamedTuple):
     """Series of nodes and of pods; in old ones ``instance`` is the node.
 
-    ``covered`` has one series without labels, and ``failure`` concerns only the energy.
+    ``energy`` are joules of ``covered_seconds``, and ``failure`` concerns only these.
     """
 
     nodes: t.Sequence[Object]
     pods: t.Sequence[Object]
     cores: t.Sequence[Object] = ()
     energy: t.Sequence[Object] = ()
-    covered: t.Sequence[Object] = ()
+    covered_seconds: float = 0.0
     failure: TargetFailure | None = None
     is_old: bool = False
 
 
 async def _query_all(
-    wanted: Queries, with_energy: bool, client: Client, _target: PollTarget
+    wanted: Queries, period: float, with_energy: bool, client: Client, _target: PollTarget
 ) -> _Vectors:
     nodes, pods = await _query(client, wanted.nodes), await _query(client, wanted.pods)
     if nodes or pods:
         found = _Vectors(nodes, pods, await _query(client, wanted.cores))
-        energy, covered = wanted.energy, wanted.covered
     else:
         nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
         found = _Vectors(nodes, pods, is_old=True)
-        energy, covered = wanted.old_energy, wanted.old_covered
     if not found.nodes and not found.pods:
         raise TargetFailure(
             "no_sensor",
@@ -244,9 +245,12 @@ async def _query_all(
     if not with_energy:
         return found
     try:
-        return found._replace(
-            energy=await _query(client, energy), covered=await _query(client, covered)
-        )
+        covered = await _query(client, wanted.old_covered if found.is_old else wanted.covered)
+        seconds = min(_value(covered[0]) if covered else 0.0, period)
+        if seconds < 1:
+            return found
+        energy = await _query(client, wanted.energy(seconds, is_old=found.is_old))
+        return found._replace(energy=energy, covered_seconds=float(int(seconds)))
     except TargetFailure as failure:
         # A period of series costs more than an instant, and its failure must not affect the watts.
         return found._replace(failure=failure)
@@ -273,7 +277,6 @@ class _Reader:
     """The series of one Prometheus; a defective one is an error of the node in its labels."""
 
     url: str
-    period: float
     nodes: t.Collection[str] | None = None
     found: Answers = field(default_factory=Answers)
     twice: set[tuple[str, PodName | str]] = field(default_factory=set)
@@ -293,10 +296,21 @@ class _Reader:
             if isinstance(name, PodName):
                 amounts.pods.pop(name, None)
             else:
-                amounts.node.pop(name, None)
+                amounts.node.clear()
+        for node in [*self.found.nodes]:
+            self._check(node)
         for node, name in self.cores_twice:
             self.found.nodes[node].cores.pop(name, None)
         return self.found
+
+    def _check(self, node: str) -> None:
+        """Keep a node with watts of its packages."""
+        try:
+            self.found.nodes[node] = kepler.checked(self.found.nodes[node])
+        except TargetFailure as failure:
+            del self.found.nodes[node]
+            self.found.joules.pop(node, None)
+            self._fail(node, failure)
 
     def _each(
         self, series: Object, is_old: bool, put: t.Callable[[str, Labels, str, float], None]
@@ -305,8 +319,6 @@ class _Reader:
         if is_old:
             labels = _in_new_words(labels)
         node, zone = labels.get("node_name", ""), labels.get("zone", "")
-        if zone not in ZONES:
-            return
         try:
             put(node, labels, zone, kepler.plausible(_value(series)))
         except TargetFailure as failure:
@@ -347,21 +359,18 @@ class _Reader:
 
     def _read_energy(self, vectors: _Vectors) -> None:
         """Joules of pods, and the covered seconds."""
-        try:
-            if vectors.failure is not None:
-                raise vectors.failure
-            covered = _value(vectors.covered[0]) if vectors.covered else 0.0
-        except TargetFailure as failure:
-            self._fail("", failure)
+        if vectors.failure is not None:
+            self._fail("", vectors.failure)
             return
-        self.found.covered_seconds = min(covered, self.period)
+        # Without two samples of any pod there is nothing that the seconds could be of.
+        self.found.covered_seconds = vectors.covered_seconds if vectors.energy else 0.0
         for series in vectors.energy:
             labels = _labels(series)
             if vectors.is_old:
                 labels = _in_new_words(labels)
             node, name = labels.get("node_name", ""), kepler.pod_name(labels)
             try:
-                joules = kepler.plausible_joules(_value(series), self.period)
+                joules = kepler.plausible_joules(_value(series), vectors.covered_seconds)
                 # The query gives one series for each set of these labels.
                 self.found.joules.setdefault(node, {})[name] = joules
             except TargetFailure as failure:

@@ -4,11 +4,17 @@
 """Power of pods and of their node from the metrics of Kepler 0.10 and of older versions.
 
 Zones overlap: package contains core and uncore, and psys contains both. So only package and dram
-are read, which may be added. Older versions count only joules.
+are read, which may be added; a processor of several dies has a zone of each. Sensors of hwmon are
+zones with arbitrary names, which may overlap too. Older versions count only joules.
+
+Sources: Linux, drivers/powercap/intel_rapl_common.c (names of packages); prometheus/procfs,
+sysfs/class_powercap.go (package-0 is package, other names stay whole).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -21,7 +27,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.exp
 )
 
 ZONES = ("package", "dram")
+# Names of zones in Kepler 0.10 and later; also an expression of Prometheus.
+ADDED_ZONES = "(package|dram)(-[0-9]+)?(-die-[0-9]+)?"
+_ADDED = re.compile(ADDED_ZONES, re.ASCII)
 MOST_CORES = 10_000.0
+_SHOWN_ZONES = 4
 # Amounts by zone, in W or J.
 Zones = dict[str, float]
 
@@ -69,15 +79,13 @@ def of_text(text: str) -> Amounts:
             "metric levels lack node and pod (see its log)",
         )
     has_watts = any(sample.name in (POD_WATTS, NODE_WATTS) for sample in samples)
-    return _new(samples) if has_watts else _old(samples)
+    return checked(_new(samples) if has_watts else _old(samples))
 
 
 def _new(samples: t.Iterable[Sample]) -> Amounts:
     found = Amounts(are_joules=False)
     for sample in samples:
-        labels, zone = sample.labels, sample.labels.get("zone")
-        if zone not in ZONES:
-            continue
+        labels, zone = sample.labels, sample.labels.get("zone", "")
         if sample.name == NODE_WATTS:
             # There is a series for each path, such as the packages of two sockets.
             found.node[zone] = found.node.get(zone, 0.0) + plausible(sample.value)
@@ -92,7 +100,7 @@ def _new(samples: t.Iterable[Sample]) -> Amounts:
                     f"zone {zone}; check Kepler's log",
                 )
             zones[zone] = plausible(sample.value) if is_power else sample.value
-    return _checked(found)
+    return found
 
 
 def _old(samples: t.Iterable[Sample]) -> Amounts:
@@ -106,19 +114,67 @@ def _old(samples: t.Iterable[Sample]) -> Amounts:
             name = PodName("", labels.get("container_namespace", ""), labels.get("pod_name", ""))
             # Processes of the node have series with a separate name and without a pod.
             _add(found.pods.setdefault(name, {}), _OLD_POD[sample.name], sample.value)
-    return _checked(found)
+    return found
 
 
 def _add(zones: Zones, zone: str, value: float) -> None:
     zones[zone] = zones.get(zone, 0.0) + value
 
 
-def _checked(found: Amounts) -> Amounts:
+def checked(given: Amounts) -> Amounts:
+    """The amounts of package and dram. Raises TargetFailure without a package, or if two overlap."""
+    _check(given.node)
+    _check({zone for zones in given.pods.values() for zone in zones})
+    found = dataclasses.replace(
+        given,
+        node=_added(given.node),
+        pods={name: _added(zones) for name, zones in given.pods.items()},
+        joules={name: _added(zones) for name, zones in given.joules.items()},
+    )
     for zones in (found.node, *found.pods.values()):
         for value in zones.values():
             if value == float("inf") or (value > MOST_WATTS and not found.are_joules):
                 raise _implausible(value)
     return found
+
+
+def _check(zones: t.Collection[str]) -> None:
+    """Raise TargetFailure for zones without a package, and for such that overlap."""
+    added = sorted(zone for zone in zones if _kind(zone) is not None)
+    if zones and not any(_kind(zone) == "package" for zone in added):
+        raise TargetFailure(
+            "no_sensor",
+            f"its metrics have no zone package, only {_listed(zones)}; parts of a processor and "
+            "hwmon sensors may overlap, so they are no watts of the node; let Kepler read RAPL's "
+            "package (rapl.zones), or read the node's BMC",
+        )
+    for zone in added:
+        inner = next((other for other in added if other.startswith(f"{zone}-")), None)
+        if inner is not None:
+            raise TargetFailure(
+                "malformed",
+                f"its metrics have the zones {zone} and {inner}, which overlap; check Kepler's log",
+            )
+
+
+def _kind(zone: str) -> str | None:
+    match = _ADDED.fullmatch(zone)
+    return None if match is None else match[1]
+
+
+def _added(zones: Zones) -> Zones:
+    found: Zones = {}
+    for zone, amount in zones.items():
+        kind = _kind(zone)
+        if kind is not None:
+            _add(found, kind, amount)
+    return found
+
+
+def _listed(zones: t.Collection[str]) -> str:
+    some = [shown(zone) for zone in sorted(zones)[:_SHOWN_ZONES]]
+    left = len(zones) - len(some)
+    return ", ".join(some) + (f" and {left} more" if left else "")
 
 
 def pod_name(labels: t.Mapping[str, str]) -> PodName:

@@ -100,6 +100,8 @@ SPEC = ArgumentSpec(
         "ca_path": {"type": "path"},
         "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
         "tls_server_name": {"type": "str"},
+        "client_cert": {"type": "path"},
+        "client_key": {"type": "path"},
         "energy_period_seconds": {"type": "float", "default": DAY_SECONDS},
         "textfile": {"type": "path"},
         "textfile_labels": {"type": "dict", "default": {}},
@@ -347,8 +349,8 @@ def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any
     if not amounts.pods and node in pods.nodes:
         raise TargetFailure(
             "no_sensor",
-            "its metrics name no pods; let Kepler read the API (kube.enabled), with the metric "
-            "level pod",
+            "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), with "
+            "the metric level pod",
         )
 
 

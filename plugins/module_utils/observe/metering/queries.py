@@ -16,7 +16,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import sh
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import kepler
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
-_ZONES = 'zone=~"package|dram"'
+_ZONES = f'zone=~"{kepler.ADDED_ZONES}"'
+_NAME = "node_name,pod_id,pod_namespace,pod_name"
+_OLD_NAME = "instance,container_namespace,pod_name"
+_OF_OLD_PODS = 'mode="dynamic"'
 DAY_SECONDS = 86_400.0
 # Steps of a period; more steps would cost Prometheus more than they improve the answer.
 _STEPS = 96
@@ -25,34 +28,43 @@ _STEPS = 96
 class Queries(t.NamedTuple):
     """Watts of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
 
-    ``energy`` are the joules of pods in the last period, ``covered`` its seconds with series, in
-    whole steps.
+    ``covered`` are the seconds of the last period with series, at most a step less than all.
     """
 
+    matchers: str
     nodes: str
     pods: str
     cores: str
-    energy: str
     covered: str
     old_nodes: str
     old_pods: str
-    old_energy: str
     old_covered: str
+
+    def energy(self, seconds: float, *, is_old: bool) -> str:
+        """Joules of pods in the last seconds.
+
+        Prometheus extends the growth of a counter to both ends of the time, so the seconds must
+        have series: the joules of a longer time would be those of an unknown part of it.
+        """
+        window = f"{int(seconds)}s"
+        if is_old:
+            matchers = _OF_OLD_PODS + self.matchers
+            grown = _old("container", _OLD_NAME, "container_id", matchers, window)
+            return f"sum by ({_OLD_NAME}) ({grown})"
+        series = f'{kepler.POD_JOULES}{{state="running",{_ZONES}{self.matchers}}}'
+        return f"sum by ({_NAME}) (max by ({_NAME},zone) (increase({series}[{window}])))"
 
 
 def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) -> Queries:
     """The queries. Raises InvalidInput for labels that are invalid in Prometheus."""
-    window = f"{int(period_seconds)}s"
     given = "".join(f",{name}={_quoted(name, value)}" for name, value in sorted(labels.items()))
-    name = "node_name,pod_id,pod_namespace,pod_name"
-    pod = f"{name},zone"
-    old_name = "instance,container_namespace,pod_name"
-    of_old_pods = f'mode="dynamic"{given}'
+    pod = f"{_NAME},zone"
     of_container = '{state="running",pod_id!=""' + given + "}"
     return Queries(
+        matchers=given,
         nodes=(
             "sum by (node_name,zone) (max by (node_name,zone,path) "
-            f"({kepler.NODE_WATTS}{{{_ZONES}{given}}}))"
+            f'({kepler.NODE_WATTS}{{zone!=""{given}}}))'
         ),
         pods=f'max by ({pod}) ({kepler.POD_WATTS}{{state="running",{_ZONES}{given}}})',
         # For Kepler's metrics of containers; the counter has no zone.
@@ -60,18 +72,9 @@ def queries(labels: t.Mapping[str, t.Any], period_seconds: float = DAY_SECONDS) 
             "sum by (node_name,pod_id) (max by (node_name,pod_id,container_id) "
             f"(rate(kepler_container_cpu_seconds_total{of_container}[5m])))"
         ),
-        energy=(
-            f"sum by ({name}) (max by ({pod}) "
-            f'(increase({kepler.POD_JOULES}{{state="running",{_ZONES}{given}}}[{window}])))'
-        ),
-        covered=_covered(f'{kepler.NODE_JOULES}{{zone="package"{given}}}', period_seconds),
+        covered=_covered(f"{kepler.NODE_JOULES}{{{_ZONES}{given}}}", period_seconds),
         old_nodes=_old("node", "instance", "package,mode", f'mode!=""{given}'),
-        old_pods=_old("container", old_name, "container_id", of_old_pods),
-        old_energy=(
-            f"sum by ({old_name}) ("
-            + _old("container", old_name, "container_id", of_old_pods, f"increase({{}}[{window}])")
-            + ")"
-        ),
+        old_pods=_old("container", _OLD_NAME, "container_id", _OF_OLD_PODS + given),
         old_covered=_covered(
             f'kepler_node_package_joules_total{{mode!=""{given}}}', period_seconds
         ),
@@ -83,14 +86,15 @@ def _covered(series: str, period_seconds: float) -> str:
     return f"time() - min(min_over_time(timestamp({series})[{window}s:{step}s]))"
 
 
-def _old(level: str, labels: str, more: str, matchers: str, growth: str = "rate({}[5m])") -> str:
+def _old(level: str, labels: str, more: str, matchers: str, window: str = "") -> str:
     """Queries of the counters of Kepler 0.9 and older, for both zones.
 
-    They give mean watts of five minutes by default, else the ``growth`` of the counters.
+    They give joules of the ``window``, by default mean watts of five minutes.
     """
     parts: list[str] = []
     for zone in kepler.ZONES:
-        grown = growth.format(f"kepler_{level}_{zone}_joules_total{{{matchers}}}")
+        series = f"kepler_{level}_{zone}_joules_total{{{matchers}}}"
+        grown = f"increase({series}[{window}])" if window else f"rate({series}[5m])"
         largest = f"max by ({labels},{more}) ({grown})"
         parts.append(f'label_replace(sum by ({labels}) ({largest}),"zone","{zone}","","")')
     return " or ".join(parts)

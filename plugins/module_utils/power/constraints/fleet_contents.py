@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.no
     Draw,
     Pods,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
     Counts,
     TopologyCount,
 )

@@ -12,22 +12,22 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-p
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
     Company,
     SoftCap,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
+    Topology,
+    TopologyCountBook,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     UNLIMITED,
     Instance,
     PeerPreference,
     Shape,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
-    Topology,
-    TopologyCountBook,
 )
 
 if t.TYPE_CHECKING:
@@ -55,6 +55,13 @@ class PreferredPodTerm:
     members: Booleans
     unmet: Booleans
     undecided: Booleans
+
+    @property
+    def meaning(self) -> tuple[t.Any, ...]:
+        """Everything except its cost; the topology matters only where other pods decide."""
+        arrays = (self.holders, self.unmet, self.undecided)
+        more = (self.topology.domain_of, self.members) if self.undecided.any() else ()
+        return (self.near, *(each.tobytes() for each in (*arrays, *more)))
 
     def soft_cap(self, book: TopologyCountBook) -> SoftCap:
         """The cost of the term in the domains that are undecided."""
@@ -89,11 +96,15 @@ def preferred_pod_terms(
     if instance.rules.preference_watts <= 0:
         return ()
     judge = _Judge(instance, shapes, count, allowed)
-    return tuple(
-        judge.preferred_term(preferred_term, part)
-        for preferred_term, groups in _holders(shapes).items()
-        for part in judge.alike(preferred_term, groups)
-    )
+    found: dict[tuple[t.Any, ...], PreferredPodTerm] = {}
+    for preferred_term, groups in _holders(shapes).items():
+        for part in judge.alike(preferred_term, groups):
+            term = judge.preferred_term(preferred_term, part)
+            # Different terms of a pod can mean the same, and then cost together.
+            before = found.get(term.meaning)
+            watts = term.watts + (before.watts if before is not None else 0.0)
+            found[term.meaning] = replace(term, watts=watts)
+    return tuple(found.values())
 
 
 def _holders(shapes: t.Sequence[Shape]) -> dict[PeerPreference, list[int]]:
@@ -118,10 +129,16 @@ class _Judge:
         self._count = count
         self._allowed = allowed
         self._book = TopologyCountBook(instance)
+        self._groups_of: dict[int, list[int]] = {}
+        for group, shape in enumerate(shapes):
+            for peers in shape.relations.member_of:
+                self._groups_of.setdefault(peers, []).append(group)
+        self._open: dict[bytes, Booleans] = {}
 
     def _members(self, peers: int) -> Booleans:
-        belongs = [peers in shape.relations.member_of for shape in self._shapes]
-        return numpy.array(belongs, dtype=bool)
+        belongs = numpy.zeros(len(self._shapes), dtype=bool)
+        belongs[self._groups_of.get(peers, [])] = True
+        return belongs
 
     def alike(self, preferred_term: PeerPreference, groups: list[int]) -> t.Iterator[Booleans]:
         """The holders that are members themselves, and the other holders."""
@@ -155,8 +172,13 @@ class _Judge:
 
     def _possible(self, members: Booleans, topology: Topology) -> Integers:
         """Upper bound on the waiting members in each domain."""
-        total = numpy.zeros(topology.domains, dtype=numpy.int64)
-        for group in members.nonzero()[0].tolist():
-            is_open = self._in_domains(topology, self._allowed[group]) > 0
-            total += is_open * int(self._count[group])
-        return total
+        return self._count[members] @ self._open_domains(topology)[members]
+
+    def _open_domains(self, topology: Topology) -> Booleans:
+        """Whether each domain has a node that is open to each group."""
+        key = topology.domain_of.tobytes()
+        if key not in self._open:
+            found = numpy.zeros((topology.domains + 1, len(self._shapes)), dtype=bool)
+            numpy.logical_or.at(found, topology.domain_of, self._allowed.T)
+            self._open[key] = found[:-1].T
+        return self._open[key]

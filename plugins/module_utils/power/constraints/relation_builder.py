@@ -51,6 +51,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.st
     NodeVolumesCheck,
     static_volumes_check,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
+    ALL_NODES,
+    TopologyCountBook,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_ELSEWHERE,
     CLAIM_IN_USE,
@@ -66,15 +70,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     EvenStart,
     HostPort,
     Instance,
+    NominatedMember,
     PodAffinity,
     PodAntiAffinity,
     PodRelations,
     Shape,
     Spreading,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
-    ALL_NODES,
-    TopologyCountBook,
 )
 
 if t.TYPE_CHECKING:
@@ -93,15 +94,19 @@ def build_relations(
     count: Integers,
     allowed: Booleans,
     preferred: t.Iterable[PreferredPodTerm] = (),
+    unread: set[int] | None = None,
+    is_over: t.Callable[[], bool] = lambda: False,
 ) -> Relations | None:
     """The rules between pods of these shapes, ``count[g]`` of each; None if there are none.
 
-    ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources.
+    ``allowed[g, n]`` are the open nodes of each, apart from other pods and resources. When the time
+    ``is_over``, groups with rules that are left become ``unread``: they must get no node.
     """
     checks, fleets, together = _checks(instance, shapes)
     if not (checks or fleets) and not any(map(_has_rules, shapes)):
         return None
-    builder = _Builder(instance, shapes, count, allowed)
+    late = set[int]() if unread is None else unread
+    builder = _Builder(instance, shapes, count, allowed, late, is_over)
     builder.add_rules()
     for check in checks:
         builder.add_contents(check)
@@ -112,12 +117,18 @@ def build_relations(
     builder.add_caps(preferred)
     relations = Relations(
         tuple(builder.book.topology_counts),
-        tuple(builder.rules),
+        tuple(rule for rule in builder.rules if not _is_fixed(rule)),
         tuple(builder.caps),
         builder.gangs(),
+        tuple(rule for rule in builder.rules if _is_fixed(rule)),
     )
     # Groups can be members of peers that no other pod's rule speaks of.
-    return relations if relations.rules or relations.caps or relations.gangs else None
+    parts = relations.rules, relations.fixed, relations.caps, relations.gangs
+    return relations if any(parts) else None
+
+
+def _is_fixed(rule: Rule) -> bool:
+    return isinstance(rule, (AntiAffinityRule, SpreadRule)) and rule.is_fixed
 
 
 def _checks(
@@ -169,7 +180,11 @@ class _Builder:
         shapes: t.Sequence[Shape],
         count: Integers,
         allowed: Booleans,
+        unread: set[int],
+        is_over: t.Callable[[], bool],
     ) -> None:
+        self._unread = unread
+        self._is_over = is_over
         self._instance = instance
         self._shapes = shapes
         self._count = count
@@ -180,6 +195,7 @@ class _Builder:
             for peers in shape.relations.member_of:
                 self._groups_of.setdefault(peers, []).append(group)
         self.book = TopologyCountBook(instance)
+        self._known: set[tuple[t.Any, ...]] = set()
         self.rules: list[Rule] = []
         self.caps: list[SoftCap] = []
 
@@ -203,20 +219,33 @@ class _Builder:
         self._add_ports()
         self._add_disks()
         self._add_shared_claims()
-        for anti_affinity, groups in self._with(
-            lambda shape: shape.relations.anti_affinity
-        ).items():
+        for anti_affinity, groups in self._in_time(lambda shape: shape.relations.anti_affinity):
             self._add_anti_affinity(anti_affinity, self._mask(groups))
-        for affinity, groups in self._with(
+        for affinity, groups in self._in_time(
             lambda shape: filter(None, [shape.relations.affinity])
-        ).items():
+        ):
             self._add_affinity(affinity, self._mask(groups))
         for spread, groups in self._spreads(lambda shape: shape.relations.spreadings).items():
+            if self._is_over():
+                self._unread.update(groups)
+                continue
             self._add_spread(spread, self._mask(groups))
-        for start, groups in self._with(
+            for nominated, concerned in self._beside_nominated(spread, groups).items():
+                self._add_spread(spread, self._mask(concerned), nominated)
+        for start, groups in self._in_time(
             lambda shape: filter(None, [shape.relations.even_start])
-        ).items():
+        ):
             self._add_even_start(start, self._mask(groups))
+
+    def _in_time(
+        self, terms: t.Callable[[Shape], t.Iterable[t.Any]]
+    ) -> t.Iterator[tuple[t.Any, list[int]]]:
+        """The terms with their groups until the time is over; the other groups are unread."""
+        for term, groups in self._with(terms).items():
+            if self._is_over():
+                self._unread.update(groups)
+            else:
+                yield term, groups
 
     def _add_ports(self) -> None:
         users = self._with(lambda shape: shape.constraints.ports)
@@ -257,10 +286,19 @@ class _Builder:
         held = self.book.topology_count(holders, topology)
         known = self.book.topology_count(members, topology, peers)
         both = self.book.topology_count(holders & members, topology)
+        if not (members.any() or self.book.topology_counts[known].base.any()):
+            return
         groups = frozenset((holders | members).nonzero()[0].tolist())
-        self.rules.append(
-            AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
-        )
+        if self._is_new(AntiAffinityRule, held, known, both, words):
+            self.rules.append(
+                AntiAffinityRule(self.book.topology_counts, groups, held, known, both, words)
+            )
+
+    def _is_new(self, *parts: t.Any) -> bool:
+        """Whether there is no rule of these parts yet; different terms can mean the same."""
+        known = len(self._known)
+        self._known.add(parts)
+        return len(self._known) > known
 
     def _add_affinity(self, affinity: PodAffinity, dependants: Booleans) -> None:
         members = self._members(affinity.peers)
@@ -279,7 +317,8 @@ class _Builder:
                 )
             )
         groups = frozenset((dependants | members).nonzero()[0].tolist())
-        self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
+        if self._is_new(AffinityRule, *keys):
+            self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
         self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
@@ -312,25 +351,52 @@ class _Builder:
             )
         return self._counted[key]
 
-    def _add_spread(self, spread: _Spread, dependants: Booleans) -> None:
+    def _beside_nominated(
+        self, spread: _Spread, groups: t.Iterable[int]
+    ) -> dict[tuple[NominatedMember, ...], list[int]]:
+        """Groups by the nominated pods that count for their spread."""
+        members = [
+            member
+            for member in self._instance.nominated
+            if spread.spreading.peers in member.member_of
+        ]
+        found: dict[tuple[NominatedMember, ...], list[int]] = {}
+        for group in groups if members else ():
+            priority = self._shapes[group].priority
+            counting = tuple(member for member in members if member.priority >= priority)
+            if counting:
+                found.setdefault(counting, []).append(group)
+        return found
+
+    def _add_spread(
+        self,
+        spread: _Spread,
+        dependants: Booleans,
+        nominated: t.Sequence[NominatedMember] = (),
+    ) -> None:
         spreading = spread.spreading
         topology = self.book.topology(spreading.topology_key)
         counted = numpy.frombuffer(spread.counted, dtype=bool)
         members = self._members(spreading.peers)
-        topology_count = self.book.topology_count(members, topology, spreading.peers, counted)
+        topology_count = self.book.topology_count(
+            members, topology, spreading.peers, counted, nominated
+        )
+        depending = self.book.topology_count(dependants, topology)
         domain_of = self.book.topology_counts[topology_count].domain_of
         emptiest = numpy.unique(domain_of[domain_of >= 0])
-        self.rules.append(
-            SpreadRule(
-                self.book.topology_counts,
-                frozenset((dependants | members).nonzero()[0].tolist()),
-                topology_count,
-                self.book.topology_count(dependants, topology),
-                emptiest,
-                spreading.max_skew,
-                len(emptiest) < spreading.min_domains,
+        from_zero = len(emptiest) < spreading.min_domains
+        if self._is_new(SpreadRule, topology_count, depending, spreading.max_skew, from_zero):
+            self.rules.append(
+                SpreadRule(
+                    self.book.topology_counts,
+                    frozenset((dependants | members).nonzero()[0].tolist()),
+                    topology_count,
+                    depending,
+                    emptiest,
+                    spreading.max_skew,
+                    from_zero,
+                )
             )
-        )
 
     def add_contents(self, check: NodeFeasibilityCheck) -> None:
         """The rule about each node's contents, group by group."""

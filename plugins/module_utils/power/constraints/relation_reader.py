@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import typing as t
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
@@ -37,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
     Namespaces,
+    PeerIndex,
     PeerSet,
     PodFacts,
     Selection,
@@ -63,8 +65,20 @@ _REGION = "topology.kubernetes.io/region"
 _ZONE = "topology.kubernetes.io/zone"
 _NO_RELATIONS = PodRelations()
 
+# Reasons of pods that wait with their rules, until other pods with rules have their nodes.
+TOO_MANY_ALIKE = "too many rules about the same pods"
+TOO_MUCH_WORK = "too many rules about other pods"
+OUT_OF_TIME = "rules about other pods that time_limit left unread"
+
+# The work of rules that is never too much, for each waiting pod and for all together.
+_BUDGET_PER_POD, _LEAST_BUDGET = 8, 300
+# The part of it that may be about pods of other namespaces.
+_BUDGET_ABROAD, _LEAST_BUDGET_ABROAD = 2, 100
+
 # What a pod demands, and paths of its fields that cannot be understood here.
 Rules = tuple[PodRelations, tuple[str, ...]]
+# The number of a set of pods, and what a rule says about it.
+_Rule = tuple[int, t.Hashable]
 
 
 @dataclass(frozen=True)
@@ -84,17 +98,25 @@ class RelationReader:
     """The relations of all waiting pods.
 
     First every rule is read, then the memberships. An unreadable or unsupported pod leaves no set
-    behind.
+    behind. ``is_over``: whether the time for reading is over.
     """
 
-    def __init__(self, pods: t.Sequence[Object], surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        pods: t.Sequence[Object],
+        surroundings: Surroundings,
+        is_over: t.Callable[[], bool] = lambda: False,
+    ) -> None:
         self._surroundings = surroundings
+        self._is_over = is_over
         self._sets: dict[PeerSet, int] = {}
-        self._marked: dict[tuple[str, str] | None, list[PeerSet]] = {}
+        self._index: PeerIndex[PeerSet] = PeerIndex()
+        self._has_room = True
         self._sizes: dict[str, int] | None = None
         self._waiting = pods
         self._rules = [self._kept(pod) for pod in pods]
         self._members: dict[PodFacts, frozenset[int]] = {}
+        self._keep_to_the_budget()
 
     def relations(self) -> t.Iterator[Rules | Finding]:
         """The relations of each pod, or the reason why they cannot be read."""
@@ -103,7 +125,7 @@ class RelationReader:
                 yield rules
                 continue
             relations, unsupported = rules
-            members = frozenset() if unsupported else self._sets_of(pod_facts(pod))
+            members = frozenset() if unsupported else self.sets_of(pod_facts(pod))
             yield (replace(relations, member_of=members) if members else relations), unsupported
 
     def peers(self) -> tuple[t.Mapping[str, int], ...]:
@@ -114,38 +136,94 @@ class RelationReader:
         for pod in self._surroundings.running:
             node = (pod.get("spec") or {}).get("nodeName")
             if node and not is_finished(pod):
-                for index in self._sets_of(pod_facts(pod)):
+                for index in self.sets_of(pod_facts(pod)):
                     found[index][node] = found[index].get(node, 0) + 1
         return tuple(found)
 
-    def _sets_of(self, facts: PodFacts) -> frozenset[int]:
+    def sets_of(self, facts: PodFacts) -> frozenset[int]:
+        """The sets to which a pod belongs."""
         if facts not in self._members:
+            labels = dict(facts.labels)
             self._members[facts] = frozenset(
                 self._sets[peer_set]
-                for mark in (*facts.marks(), None)
-                for peer_set in self._marked.get(mark, ())
-                if peer_set.contains(facts)
+                for peer_set in self._index.of(facts)
+                if peer_set.contains(facts, labels)
             )
         return self._members[facts]
 
-    def _index(self, peer_set: PeerSet) -> int:
+    def _number(self, peer_set: PeerSet) -> int:
         if peer_set not in self._sets:
-            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
-            for mark in marks or [None]:
-                self._marked.setdefault(mark, []).append(peer_set)
+            self._has_room &= self._index.add(peer_set, peer_set.index_keys())
         return self._sets.setdefault(peer_set, len(self._sets))
 
     def _forget(self, known: int) -> None:
         """Leave out the sets after the first ones."""
         while len(self._sets) > known:
-            peer_set, _index = self._sets.popitem()
-            marks: list[tuple[str, str] | None] = [*peer_set.marks()]
-            for mark in marks or [None]:
-                self._marked[mark].remove(peer_set)
+            peer_set, _number = self._sets.popitem()
+            self._index.remove(peer_set, peer_set.index_keys())
+
+    def _keep_to_the_budget(self) -> None:
+        """Refuse the pods whose rules are too much work beside those of the other pods.
+
+        The work of a rule is the number of different pods that it is about; less of it may be about
+        other namespaces than the pod's own. Pods of each namespace come in the order of their own
+        work, and pods of all namespaces in the order of the work of their namespace until then, so
+        that no tenant uses up the budget of the others.
+        """
+        if not self._sets:
+            return
+        accepted = {
+            index: _rules_in(rules[0])
+            for index, rules in enumerate(self._rules)
+            if not isinstance(rules, Finding) and not rules[1]
+        }
+        facts = frozenset(pod_facts(pod) for pod in self._waiting)
+        members = self._members_by_namespace(facts)
+        work = [1 + sum(each.values()) for each in members]
+        needed = {
+            index: sum(work[peers] for peers, _kind in rules)
+            for index, rules in accepted.items()
+            if rules
+        }
+        left = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET
+        left_abroad = _BUDGET_ABROAD * len(facts) + _LEAST_BUDGET_ABROAD
+        kept: set[_Rule] = set()
+        for index in self._by_turns(needed):
+            own, _name = identity(self._waiting[index])
+            new = [peers for peers, _kind in accepted[index] - kept]
+            total = sum(work[peers] for peers in new)
+            abroad = total - len(new) - sum(members[peers][own] for peers in new)
+            if total <= left and abroad <= left_abroad:
+                left, left_abroad = left - total, left_abroad - abroad
+                kept |= accepted[index]
+            else:
+                self._rules[index] = gang_of(self._waiting[index]), (TOO_MUCH_WORK,)
+        used = {peers for peers, _kind in kept}
+        self._members = {key: sets & used for key, sets in self._members.items()}
+
+    def _members_by_namespace(self, facts: t.Iterable[PodFacts]) -> list[Counter[str]]:
+        """The number of different waiting pods of each set by namespace."""
+        members: list[Counter[str]] = [Counter() for _set in self._sets]
+        for each in facts:
+            for number in self.sets_of(each):
+                members[number][each.namespace] += 1
+        return members
+
+    def _by_turns(self, needed: t.Mapping[int, int]) -> list[int]:
+        """Indices of pods, those first whose namespace needs the least until then."""
+        until: dict[str, int] = {}
+        turns = []
+        for index in sorted(needed, key=lambda index: needed[index]):
+            namespace, _name = identity(self._waiting[index])
+            until[namespace] = until.get(namespace, 0) + needed[index]
+            turns.append((until[namespace], index))
+        return [index for _until, index in sorted(turns)]
 
     def _kept(self, pod: Object) -> Rules | Finding:
-        known = len(self._sets)
+        known, self._has_room = len(self._sets), True
         rules = guarded(subject_of(pod, "Pod"), functools.partial(self._read, pod))
+        if not self._has_room:
+            rules = gang_of(pod), (TOO_MANY_ALIKE,)
         if isinstance(rules, Finding):
             self._forget(known)
         elif rules[1]:
@@ -163,7 +241,9 @@ class RelationReader:
         away = mapping(affinity.get("podAntiAffinity"), "spec.affinity.podAntiAffinity")
         if not (start or constraints or near or away):
             return gang, ()
-        reader = _PodReader(self._index, pod_facts(pod), self._surroundings.namespaces)
+        if self._is_over():
+            return gang, (OUT_OF_TIME,)
+        reader = _PodReader(self._number, pod_facts(pod), self._surroundings.namespaces)
         hard, soft = reader.spreadings(constraints)
         relations = replace(
             gang,
@@ -192,7 +272,7 @@ class RelationReader:
         if rate is None:
             return None
         redundancy = math.floor(round(self._replicas(owner["uid"], replica_set) * rate, 6))
-        peers = self._index(PeerSet(controller=owner["uid"]))
+        peers = self._number(PeerSet(controller=owner["uid"]))
         return EvenStart(peers, self._area_key(), redundancy)
 
     def _replicas(self, uid: str, replica_set: Object) -> int:
@@ -212,6 +292,20 @@ class RelationReader:
             if len({each[key] for each in self._surroundings.node_labels if key in each}) > 1:
                 return key
         return ""
+
+
+def _rules_in(relations: PodRelations) -> frozenset[_Rule]:
+    """The different rules of a pod, each with the set of pods that it is about."""
+    near, start = relations.affinity, relations.even_start
+    found: list[_Rule] = [(rule.peers, rule) for rule in relations.anti_affinity]
+    found += [(rule.peers, rule) for rule in relations.spreadings]
+    found += [(rule.peers, rule) for rule in relations.soft_spreadings]
+    found += [(rule.peers, rule._replace(weight=0)) for rule in relations.peer_preferences]
+    if near is not None:
+        found += [(near.peers, key) for key in near.topology_keys]
+    if start is not None:
+        found.append((start.peers, start))
+    return frozenset(found)
 
 
 def gang_of(pod: Object) -> PodRelations:

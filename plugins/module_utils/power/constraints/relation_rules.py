@@ -15,11 +15,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
     Counts,
     TopologyCount,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
@@ -74,17 +74,26 @@ class AntiAffinityRule:
     both: int
     words: str = ""
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no waiting pod changes the nodes that the rule closes."""
+        return not self.topology_counts[self.known].members.any()
+
     def most(self, group: int) -> Integers:
-        return self.room([topology_count.base for topology_count in self.topology_counts], group)
+        known, held = (self.topology_counts[each].base for each in (self.known, self.held))
+        return self._room(known, held, group)
 
     def room(self, counts: Counts, group: int) -> Integers:
+        return self._room(counts[self.known], counts[self.held], group)
+
+    def _room(self, known: Integers, held: Integers, group: int) -> Integers:
         domain_of = self.topology_counts[self.held].domain_of
         holds, belongs = self._roles(group)
         blocked = numpy.zeros(len(domain_of), dtype=bool)
         if holds:
-            blocked |= counts[self.known][domain_of] > 0
+            blocked |= known[domain_of] > 0
         if belongs:
-            blocked |= counts[self.held][domain_of] > 0
+            blocked |= held[domain_of] > 0
         alone = 1 if holds and belongs else UNLIMITED
         return numpy.where(domain_of < 0, UNLIMITED, numpy.where(blocked, 0, alone))
 
@@ -239,15 +248,27 @@ class SpreadRule:
         """Whether the group's pods have the spread constraint."""
         return bool(self.topology_counts[self.dependants].members[group])
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no waiting pod changes the nodes that the rule closes."""
+        return not self.topology_counts[self.counted].members.any()
+
     def most(self, group: int) -> Integers:
         topology_count = self.topology_counts[self.dependants]
-        open_to = (topology_count.domain_of >= 0) | (not topology_count.members[group])
+        domain_of = topology_count.domain_of
+        open_to = (domain_of >= 0) | (not topology_count.members[group])
+        if self.is_fixed:
+            base = self.topology_counts[self.counted].base
+            open_to &= base[domain_of] - self._least_of(base) <= self.max_skew
         return numpy.where(open_to, UNLIMITED, 0)
 
     def _least(self, counts: Counts) -> int:
+        return self._least_of(counts[self.counted])
+
+    def _least_of(self, counted: Integers) -> int:
         if self.from_zero or not len(self.emptiest):
             return 0
-        return int(counts[self.counted][self.emptiest].min())
+        return int(counted[self.emptiest].min())
 
     def room(self, counts: Counts, group: int) -> Integers:
         topology_count = self.topology_counts[self.counted]

@@ -32,12 +32,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.so
     More,
     SoftCap,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import (
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
     Counts,
     TopologyCount,
     topology_counts_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
@@ -71,12 +71,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Relations:
-    """All rules of a problem, on its topology counts; ``gangs`` are groups placed together."""
+    """All rules of a problem, on its topology counts; ``gangs`` are groups placed together.
+
+    ``fixed`` are rules that only running pods and labels of nodes decide. They are in the problem's
+    limits, so no search asks them.
+    """
 
     topology_counts: tuple[TopologyCount, ...]
     rules: tuple[Rule, ...]
     caps: tuple[SoftCap, ...] = ()
     gangs: tuple[tuple[int, ...], ...] = ()
+    fixed: tuple[Rule, ...] = ()
 
     @cached_property
     def _rules_by_group(self) -> dict[int, list[Rule]]:
@@ -98,9 +103,9 @@ class Relations:
     def _caps_by_group(self) -> dict[int, list[SoftCap]]:
         found: dict[int, list[SoftCap]] = {}
         for cap in self.caps:
-            for group in range(len(self.topology_counts[cap.topology_count].members)):
-                if any(self._more(cap, group)):
-                    found.setdefault(group, []).append(cap)
+            members = [self.topology_counts[each].members for each in cap.topology_counts]
+            for group in numpy.any(members, axis=0).nonzero()[0].tolist():
+                found.setdefault(group, []).append(cap)
         return found
 
     def _more(self, cap: SoftCap, group: int, number: int = 1) -> More:
@@ -342,7 +347,12 @@ class RelationState:
     def reasons(self, group: int) -> list[str | None]:
         """The first rule by node that excludes the group."""
         reasons: list[str | None] = [None] * self._nodes
-        for rule in self.relations.rules_of(group):
-            for node in (rule.room(self.counted, group) <= 0).nonzero()[0].tolist():
+        fixed = [rule for rule in self.relations.fixed if group in rule.groups]
+        closed = [(rule, rule.most(group) <= 0) for rule in fixed]
+        closed += [
+            (rule, rule.room(self.counted, group) <= 0) for rule in self.relations.rules_of(group)
+        ]
+        for rule, nodes in closed:
+            for node in nodes.nonzero()[0].tolist():
                 reasons[node] = reasons[node] or rule.reason(group, node)
         return reasons

@@ -13,7 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import Counts
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
+    Counts,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers

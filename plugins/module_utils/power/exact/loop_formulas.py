@@ -29,8 +29,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     Part,
     Relations,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
+    Counts,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import order_of
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.topology_counts import Counts
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
 
 if t.TYPE_CHECKING:

@@ -36,7 +36,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.re
     Relations,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import obstacle
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+    obstacle,
+    shortages,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
     Constraints,
     Instance,
@@ -53,6 +56,8 @@ if t.TYPE_CHECKING:
 
 
 _BITS_OF_SUMS = 62
+# Requirements and tolerations of a pod that are read even when the time is over.
+_SIMPLE = 10
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ class Problem:
     ``limit[g, n]`` is the number of pods of the group that the node could take alone.
     ``preference[g, n]`` are the watts of one pod's unmet preferences there, and the least watts of
     its devices; None without either. Costs that depend on other waiting pods are in
-    ``relations.caps``, ``relations.contents`` and ``relations.fleets``.
+    ``relations.caps``, ``relations.contents`` and ``relations.fleets``. ``unread`` are groups that
+    stay without a node, because the time was over before all of their rules were read.
     """
 
     instance: Instance
@@ -86,6 +92,7 @@ class Problem:
     costs: NodeCosts
     relations: Relations | None = None
     preference: Floats | None = None
+    unread: frozenset[int] = frozenset()
 
     @property
     def levels(self) -> list[list[int]]:
@@ -110,27 +117,27 @@ class Problem:
         return movable
 
 
-def build_problem(instance: Instance) -> Problem:
-    """The arrays of an instance. Pods that are refused are left out.
+def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: False) -> Problem:
+    """The arrays of an instance. Pods without a possible node are left out (see ``hopeless``).
 
+    ``is_over``: whether the time for it is over; then only the simple rules are read.
     Raises MissingLibrary.
     """
     groups = _groups(instance)
-    names = sorted({name for group in groups for name, _amount in group.shape.requests})
+    names = sorted({name for group in groups for name, amount in group.shape.requests if amount})
     most = _most_counted(instance)
     request = _table(numpy, [dict(group.shape.requests) for group in groups], names, most + 1)
     free = _table(numpy, [dict(node.free) for node in instance.nodes], names, most)
+    names, request, free = _beside_nominated(numpy, instance, groups, names, request, free)
     count = numpy.array([len(group.pods) for group in groups], dtype=numpy.int64)
-    allowed = _allowed(numpy, instance, groups)
+    unread: set[int] = set()
+    allowed = _allowed(numpy, instance, groups, unread, is_over)
     shapes = [group.shape for group in groups]
     preferred = preferred_pod_terms(instance, shapes, count, allowed)
-    relations = build_relations(instance, shapes, count, allowed, preferred)
-    for index, total in enumerate(_sums(relations)):
-        names.append(f"contents {index}")
-        needed = [total.needed.get(group, 0) for group in range(len(groups))]
-        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
-        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
+    relations = build_relations(instance, shapes, count, allowed, preferred, unread, is_over)
+    names, request, free = _with_contents(relations, names, request, free)
     limit = _limits(numpy, request, free, count, allowed)
+    limit[list(unread)] = 0
     limit = _related_limits(numpy, instance, groups, relations, limit)
     return Problem(
         instance=instance,
@@ -145,15 +152,31 @@ def build_problem(instance: Instance) -> Problem:
         costs=NodeCosts(instance.nodes, instance.rules),
         relations=relations,
         preference=_with_floors(preferences(instance, shapes, preferred), relations, limit),
+        unread=frozenset(unread),
     )
+
+
+def hopeless(instance: Instance) -> t.Callable[[Shape], bool]:
+    """Whether pods of a shape have no possible node.
+
+    They are refused, or request more of a resource than any node has free. Tenants choose amounts
+    and names of resources, so neither may become a part of the arrays.
+    """
+    most: dict[str, int] = {}
+    for node in instance.nodes:
+        for name, amount in node.free.items():
+            most[name] = max(amount, most.get(name, 0))
+    return lambda shape: bool(shape.refusals or shortages(shape.requests, most))
 
 
 def _groups(instance: Instance) -> tuple[Group, ...]:
     members: dict[Shape, list[Pod]] = {}
     for pod in instance.pods:
-        if not pod.shape.refusals:
-            members.setdefault(pod.shape, []).append(pod)
-    return tuple(Group(shape, tuple(pods)) for shape, pods in members.items())
+        members.setdefault(pod.shape, []).append(pod)
+    is_hopeless = hopeless(instance)
+    return tuple(
+        Group(shape, tuple(pods)) for shape, pods in members.items() if not is_hopeless(shape)
+    )
 
 
 def _most_counted(instance: Instance) -> int:
@@ -172,21 +195,63 @@ def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int
     return t.cast("Integers", table)
 
 
-def _allowed(numpy: t.Any, instance: Instance, groups: t.Sequence[Group]) -> Booleans:
-    """Whether each node is open to each group, apart from resources."""
-    known: dict[Constraints, Booleans] = {}
+def _beside_nominated(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    names: list[str],
+    request: Integers,
+    free: Integers,
+) -> tuple[list[str], Integers, Integers]:
+    """The resources, and each once more for pods that must leave room for nominated ones.
+
+    A pod of higher priority than a nominated one does not leave it that room.
+    """
+    priorities = {promise.priority for node in instance.nodes for promise in node.promised}
+    most = _most_counted(instance)
+    own = numpy.array([group.shape.priority for group in groups], dtype=numpy.int64)
+    plain = len(names)
+    for priority in sorted(priorities):
+        yielding = own <= priority
+        there = [node.seen_by(priority).free for node in instance.nodes]
+        request = numpy.hstack([request, request[:, :plain] * yielding[:, None]])
+        beside = _table(numpy, [dict(each) for each in there], names, most)
+        free = numpy.hstack([free, beside])
+    listed = [f"{name} beside nominated pods" for name in names] * len(priorities)
+    return [*names, *listed], request, free
+
+
+def _allowed(
+    numpy: t.Any,
+    instance: Instance,
+    groups: t.Sequence[Group],
+    unread: set[int],
+    is_over: t.Callable[[], bool],
+) -> Booleans:
+    """Whether each node is open to each group, apart from resources.
+
+    Groups of many requirements are ``unread`` when the time is over.
+    """
+    known: dict[tuple[Constraints, int], Booleans] = {}
     usable = numpy.array(
         [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
         dtype=bool,
     )
+    has_promises = any(node.promised for node in instance.nodes)
     rows = []
-    for group in groups:
+    for index, group in enumerate(groups):
         constraints = group.shape.constraints
-        if constraints not in known:
-            known[constraints] = usable & numpy.array(
-                [obstacle(constraints, node) is None for node in instance.nodes], dtype=bool
+        if constraints.size > _SIMPLE and is_over():
+            unread.add(index)
+            rows.append(numpy.zeros(len(usable), dtype=bool))
+            continue
+        priority = group.shape.priority if has_promises else 0
+        if (constraints, priority) not in known:
+            known[constraints, priority] = usable & numpy.array(
+                [obstacle(constraints, node.seen_by(priority)) is None for node in instance.nodes],
+                dtype=bool,
             )
-        rows.append(known[constraints])
+        rows.append(known[constraints, priority])
     return t.cast("Booleans", numpy.array(rows, dtype=bool).reshape(len(rows), len(usable)))
 
 
@@ -199,6 +264,18 @@ def _limits(
         fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
         limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
     return t.cast("Integers", limit)
+
+
+def _with_contents(
+    relations: Relations | None, names: list[str], request: Integers, free: Integers
+) -> tuple[list[str], Integers, Integers]:
+    """The resources, and the additive part of the nodes' contents."""
+    sums = _sums(relations)
+    for total in sums:
+        needed = [total.needed.get(group, 0) for group in range(len(request))]
+        request = numpy.column_stack([request, numpy.array(needed, dtype=numpy.int64)])
+        free = numpy.column_stack([free, numpy.array(total.there, dtype=numpy.int64)])
+    return [*names, *(f"contents {index}" for index in range(len(sums)))], request, free
 
 
 def _sums(relations: Relations | None) -> list[Sum]:
@@ -230,10 +307,15 @@ def _related_limits(
     if relations is None:
         return limit
     limit = limit.copy()
-    for rule in relations.rules:
+    for rule in (*relations.rules, *relations.fixed):
         for concerned in rule.groups:
             limit[concerned] = numpy.minimum(limit[concerned], rule.most(concerned))
-    broken = {pod.shape.relations.gang for pod in instance.pods if pod.shape.refusals} - {""}
+    there = {group.shape for group in groups}
+    broken = {
+        pod.shape.relations.gang
+        for pod in instance.pods
+        if pod.shape.relations.gang and pod.shape not in there
+    }
     for index, group in enumerate(groups):
         if group.shape.relations.gang in broken:
             limit[index] = 0

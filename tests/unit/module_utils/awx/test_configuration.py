@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison, files
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
+    LINKS,
     SPEC,
     configure,
     marker,
@@ -35,6 +37,12 @@ Json = dict[str, t.Any]
 
 NAME = "wattwise.kube"
 BMC = {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}}
+
+RMD = {
+    "name": "RMD",
+    "type": "rmd_client",
+    "inputs": {"authority": "a", "certificate": "c", "private_key": "hunter2"},
+}
 
 
 def settings(**given: t.Any) -> Json:
@@ -70,11 +78,21 @@ def as_awx_has_them(lists: dict[str, list[Json]]) -> dict[str, list[Json]]:
         ]
         for kind, endpoint in comparison.ENDPOINTS.items()
     }
-    found[comparison.NODES] = [
-        {**node, "summary_fields": {"workflow_job_template": {"name": workflow["name"]}}}
-        for workflow in lists["controller_workflows"]
-        for node in workflow["simplified_workflow_nodes"]
-    ]
+    found[comparison.NODES] = []
+    for workflow in lists["controller_workflows"]:
+        nodes = workflow["simplified_workflow_nodes"]
+        ids = {node["identifier"]: number for number, node in enumerate(nodes)}
+        for node in nodes:
+            kind = "workflow_approval_templates" if "approval_node" in node else "job_templates"
+            found[comparison.NODES].append(
+                {
+                    "id": ids[node["identifier"]],
+                    "identifier": node["identifier"],
+                    **{link: [ids[name] for name in node[link]] for link in LINKS},
+                    "related": {"unified_job_template": f"/api/v2/{kind}/7/"},
+                    "summary_fields": {"workflow_job_template": {"name": workflow["name"]}},
+                }
+            )
     return found
 
 
@@ -98,6 +116,11 @@ def test_objects_refer_to_each_other_by_names_and_bear_the_marker() -> None:
         ({"credentials": [{**BMC, "inputs": {"username": "u"}}]}, "needs password, username"),
         ({"job_templates": [{"playbook": "place", "credentials": ["x"]}]}, "credential 'x'"),
         ({"schedules": [{"name": "s", "playbook": "rmd", "rrule": "r"}]}, "starts 'rmd'"),
+        (
+            {"schedules": [{"name": "weekly", "playbook": "place", "rrule": "FREQ=WEEKLY"}]},
+            "awx_schedules: the rrule of schedule 'weekly' does not begin with a start",
+        ),
+        ({"credentials": [RMD]}, "input private_key of credential 'RMD' is no private key"),
         ({"workflow_nodes": [{"identifier": "a", "playbook": "rmd"}]}, "needs approval"),
         (
             {"workflow_nodes": [{"identifier": "a", "playbook": "place", "always_nodes": ["b"]}]},
@@ -134,6 +157,44 @@ def test_an_empty_awx_gets_everything_and_check_mode_asks_no_module() -> None:
     checked = comparison.compare(lists, {}, check_mode=True)
     assert checked["create"] == plan["create"]
     assert not any(checked["apply"].values())
+
+
+def test_a_list_without_names_is_no_term_of_a_query() -> None:
+    """AWX answers 400 to an empty list."""
+    found = comparison.queries(configure(settings(job_templates=[], workflow_nodes=[])))
+    assert "or__name__in" not in found["schedules"]
+    assert found["projects"]["or__name__in"] == NAME
+    assert all(value for query in found.values() for value in query.values())
+
+
+def test_old_links_go_before_new_ones_and_nodes_that_become_approvals_are_replaced() -> None:
+    existing = as_awx_has_them(configure(settings()))
+    turned = [
+        {"identifier": "bind", "playbook": "bind", "always_nodes": ["ask"]},
+        {"identifier": "ask", "playbook": "place", "failure_nodes": ["place"]},
+        {"identifier": "place", "approval": {"name": "Place?"}},
+    ]
+    plan = comparison.compare(configure(settings(workflow_nodes=turned)), existing)
+    workflow = f"{NAME} place with approval"
+    none: Json = {link: [] for link in LINKS}
+    assert plan["cut"] == [
+        {"identifier": "place", "workflow": workflow, **none},
+        {"identifier": "ask", "workflow": workflow, **none},
+    ]
+    assert plan["replace"] == [{"identifier": "place", "workflow": workflow}]
+
+
+def test_an_inventory_that_awx_still_deletes_is_missing_and_not_removed_again() -> None:
+    lists = configure(settings())
+    existing = as_awx_has_them(lists)
+    [inventory] = existing["inventories"]
+    inventory["pending_deletion"] = True
+    plan = comparison.compare(lists, existing)
+    assert plan["deleting"] == [NAME]
+    assert plan["create"] == [f"inventory {NAME}"]
+    other = comparison.compare(configure(settings(name_prefix="other")), existing)
+    assert other["deleting"] == other["remove"]["controller_inventories"] == []
+    assert "project wattwise.kube" in other["unwanted"]
 
 
 def test_only_ours_is_removed_and_names_of_others_are_refused() -> None:
@@ -230,6 +291,15 @@ def test_who_is_named_no_more_loses_the_right_to_approve() -> None:
     }
     revoked = comparison.compare(lists, existing)["revoke"]
     assert revoked == {"users": ["eve"], "teams": ["night shift"]}
+
+
+def test_the_file_has_no_empty_dictionaries() -> None:
+    """Role controller_inventories of infra.aap_configuration fails at ``variables: {}``."""
+    text = files.as_variables_file(configure(settings()))
+    assert "controller_inventories" in text
+    assert not re.search(r"^[ -] \w+: \{\}$", text, re.MULTILINE)
+    given = configure(settings(inventory_variables={"a": {}}))
+    assert "  variables:\n    a: {}\n" in files.as_variables_file(given)
 
 
 def test_the_file_has_no_secret_and_leaves_templates_to_awx() -> None:

@@ -229,6 +229,26 @@ def test_planned_pods_of_no_lower_priority_leave_no_room() -> None:
     assert cluster.state.counts()["reserved_pods"] == 0
 
 
+def test_nominated_pods_leave_no_room_beside_planned_ones() -> None:
+    cluster = two().nodes(node("cheap"), node("dear"))
+    plan = {"placements": [{"namespace": "default", "pod": "w", "uid": "", "node": "cheap"}]}
+    cluster.publish(published({"cheap": linear(5.0), "dear": linear(20.0)}, plan))
+    cluster.pods(pod("w", "3", priority=5))
+
+    def crowded(given: Json) -> set[str]:
+        return cluster.state.crowded(views.asking_pod(given), ["cheap", "dear"])
+
+    urgent = pod("urgent", "3", priority=5)
+    urgent["status"]["nominatedNodeName"] = "cheap"
+    assert crowded(pod("new", "3")) == set()
+    cluster.pods(urgent)
+    assert crowded(pod("new", "3")) == {"cheap"}
+    assert crowded(pod("new", "3", priority=6)) == set()
+    assert crowded(pod("urgent", "3", priority=5)) == set()
+    cluster.pods(pod("urgent", "1", "dear", priority=5))
+    assert crowded(pod("new", "3")) == set()
+
+
 # Recently scored pods
 
 

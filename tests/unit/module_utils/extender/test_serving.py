@@ -42,7 +42,7 @@ class Running(ExtenderThread):
 
     def raw(self, data: bytes, *, waits: bool = True) -> bytes:
         """The answer to these bytes; nothing if it is not waited for."""
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", self.ports.calls), timeout=20)
         with self.context().wrap_socket(plain, server_hostname="localhost") as connection:
             connection.sendall(data)
             return connection.recv(65536) if waits else b""
@@ -144,7 +144,7 @@ def test_half_a_body_is_refused_or_cut_off_and_hinders_nobody(running: Running) 
     for thread in slow:
         thread.join()
     assert all(answer.startswith(b"HTTP/1.1 408") for answer in found) and len(found) == 9
-    assert running.raw(b"\x00\x01\r\n\r\n").startswith(b"HTTP/1.0 400")
+    assert running.raw(b"\x00\x01\r\n\r\n").startswith(b"HTTP/1.1 400")
     assert running.post("/prioritize", arguments(watts_pod(), NAMES))[0] == 200
     assert "Traceback" not in running.said
 
@@ -166,7 +166,7 @@ def test_a_publication_that_cannot_be_read_is_said_and_the_others_stay(running: 
 
 
 def test_whoever_speaks_no_tls_is_cut_off(running: Running) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", running.ports.calls), timeout=20) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             assert not connection.recv(1024).startswith(b"HTTP")
@@ -205,7 +205,7 @@ def test_it_is_not_ready_before_all_is_listed_and_ends_when_told(tmp_path: Path)
 def test_a_client_without_a_certificate_of_the_authority_is_not_served(running: Running) -> None:
     context = running.context(with_certificate=False)
     with pytest.raises(OSError):
-        plain = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+        plain = socket.create_connection(("127.0.0.1", running.ports.calls), timeout=20)
         with context.wrap_socket(plain, server_hostname="localhost") as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert not connection.recv(1024)

@@ -272,3 +272,34 @@ def test_a_bad_node_beside_good_ones_changes_nothing_for_them(seed: int) -> None
     assert len(findings) + len(names) <= 1
     for each in groups:
         assert {"a", "b"} & set(each.nodes) or names & set(each.nodes)
+
+
+ZONES = (ZONE, RaplZone("intel-rapl:0:0", "dram", 1, True))
+DIES = tuple(RaplZone(f"intel-rapl:{die}", f"package-0-die-{die}", 1, True) for die in (0, 1))
+
+
+@pytest.mark.parametrize("labels", [{}, labels_of("rapl")])
+@pytest.mark.parametrize(
+    ("zones", "wanted", "reason", "remark"),
+    [
+        (ZONES, ["package"], "", ""),
+        (ZONES, ["psys"], "rapl.zones names psys, but the node has only dram, package", ""),
+        (ZONES, ["package", "psys"], "", "rapl.zones names psys, but the node has only dram, pack"),
+        (
+            DIES,
+            ["package"],
+            "rapl.zones names package, but the node has only package-0-die-0, p",
+            "",
+        ),
+        (DIES, ["package-0-die-0", "package-0-die-1"], "", ""),
+    ],
+)
+def test_zones_that_a_node_lacks_are_told(
+    labels: Json, zones: tuple[RaplZone, ...], wanted: list[str], reason: str, remark: str
+) -> None:
+    one = node("n", labels=labels, annotations=probed(rapl_zones=zones, hwmon_sensors=()))
+    more = {"rapl": {"zones": wanted}}
+    [found], groups = judged(system(collector={"additional_config": more}), [one])
+    assert found.reason.startswith(reason) and bool(found.reason) == bool(reason)
+    assert found.remark.startswith(remark) and bool(found.remark) == bool(remark)
+    assert bool(groups) != bool(reason)

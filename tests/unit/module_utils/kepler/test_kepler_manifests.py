@@ -111,7 +111,8 @@ def test_a_configuration_says_what_the_spec_says() -> None:
         "debug.pprof.enabled": True,
         "web.listenAddresses": [":9999"],
         "web.configFile": "/etc/kepler/configuration/web.yaml",
-        "kube.enabled": True,
+        # A flag enables it.
+        "kube.enabled": False,
         "kube.podInformer.mode": "apiserver",
         "host.procfs": "/host/proc",
     }.items() <= found.items()
@@ -199,16 +200,46 @@ def test_the_minimum_scope_has_no_rights_and_no_way_out() -> None:
     assert expression["values"] == ["monitoring"]
 
 
+@pytest.mark.parametrize("scope", ["minimum", "cluster"])
+def test_a_flag_lets_kepler_read_pods_and_probes_ask_for_the_metrics(scope: str) -> None:
+    [container] = pod_of(system(scope=scope))["containers"]
+    assert ("--kube.enable" in container["args"]) == (scope == "cluster")
+    probes = [container[name]["httpGet"]["path"] for name in ("livenessProbe", "readinessProbe")]
+    assert probes == ["/metrics", "/metrics"]
+
+
 @pytest.mark.parametrize(
-    ("informer", "resource", "verbs"),
-    [("apiserver", "pods", ["get", "list", "watch"]), ("kubelet", "nodes/proxy", ["get"])],
+    ("given", "written"),
+    [
+        (" 2s ", "2s"),
+        ("+1500ms", "1500ms"),
+        ("1m30s", "90s"),
+        (".5s", "500ms"),
+        ("120m", "2h"),
+        ("1s1ns", "1000000001ns"),
+        ("2.5ms", "2500us"),
+    ],
+)
+def test_durations_are_written_as_they_were_read(given: str, written: str) -> None:
+    more = {"kube": {"podInformer": {"pollInterval": given}}}
+    wanted = system(collector={"staleness": given, "additional_config": more})
+    found = leaves(configuration.tree(wanted, wanted.rest, "rapl"))
+    assert found["monitor.staleness"] == found["kube.podInformer.pollInterval"] == written
+
+
+@pytest.mark.parametrize(
+    ("informer", "resources", "verbs"),
+    [
+        ("apiserver", ["pods"], ["get", "list", "watch"]),
+        ("kubelet", ["nodes", "nodes/proxy"], ["get"]),
+    ],
 )
 def test_the_cluster_scope_has_the_rights_of_its_informer(
-    informer: str, resource: str, verbs: list[str]
+    informer: str, resources: list[str], verbs: list[str]
 ) -> None:
     wanted = system(scope="cluster", collector={"pod_informer": informer})
     role, binding = manifests.of_cluster(wanted, is_openshift=False)
-    assert role["rules"] == [{"apiGroups": [""], "resources": [resource], "verbs": verbs}]
+    assert role["rules"] == [{"apiGroups": [""], "resources": resources, "verbs": verbs}]
     assert binding["subjects"] == [
         {"kind": "ServiceAccount", "name": "kepler", "namespace": "kepler"}
     ]

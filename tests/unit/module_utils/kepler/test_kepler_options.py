@@ -71,7 +71,21 @@ BAD: list[tuple[Json, str]] = [
     ({"image": {**IMAGE, "tag": "a b"}}, "image.tag: 'a b' is neither a tag"),
     (
         {"image": {**IMAGE, "by_architecture": [{"architecture": "arm/v7"}]}},
-        r"image.by_architecture\[0\].architecture: 'arm/v7' is not an architecture",
+        r"image.by_architecture\[0\].architecture: 'arm/v7' is not an architecture in Kubernetes; gi",
+    ),
+    *(
+        (
+            {"image": {**IMAGE, "by_architecture": [{"architecture": name}]}},
+            f"'{name}' is not an architecture in Kubernetes; write {own}$",
+        )
+        for name, own in (("aarch64", "arm64"), ("x86_64", "amd64"), ("armv8", "arm64"))
+    ),
+    *(
+        (
+            {"version": version, "collector": {"pod_informer": "kubelet"}},
+            f"collector.pod_informer: Kepler {version} reads pods only from the API server",
+        )
+        for version in ("0.7.12", "0.10.0", "0.11.3")
     ),
     ({"image": {**IMAGE, "by_architecture": [{"architecture": "s390x"}] * 2}}, "given twice"),
     ({"scope": "all"}, "scope: 'all' is none of minimum, cluster"),
@@ -126,10 +140,18 @@ ADDITIONAL: list[tuple[str, t.Any, str]] = [
     ("0.11.4", {"kube": {"nodeName": "n"}}, "it must not be set: each pod has its own"),
     ("0.11.4", {"log": "debug"}, "log: 'debug' is not a mapping"),
     ("0.11.4", {"rapl": {"zones": ["psyx"]}}, "'psyx' is none of package"),
+    ("0.11.4", {"rapl": {"zones": ["package-0-die"]}}, "'package-0-die' is none of package"),
     ("0.11.4", {"rapl": {"zones": None}}, "it has no value"),
     ("0.11.4", {"debug": {"pprof": {"enabled": "yes"}}}, "'yes' is not true or false"),
     ("0.11.4", {"kube": {"podInformer": {"pollInterval": "1 week"}}}, "is not a duration"),
-    ("0.11.4", {"experimental": {"gpu": {"idlePower": True}}}, "is not a number of watts"),
+    *(
+        (version, {"experimental": {"gpu": given}}, "neither the GPU's devices nor the driver's li")
+        for version, given in (
+            ("0.11.4", {"enabled": True}),
+            ("0.11.4", {"idlePower": 30}),
+            ("0.11.5", {"dcgmEndpoint": "http://127.0.0.1:9400/metrics"}),
+        )
+    ),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{"name": "a", "b": 1}]}}}, "no such key"),
     ("0.11.4", {"experimental": {"hwmon": {"chipRules": [{}]}}}, "is not the name of a chip"),
     *(
@@ -197,3 +219,51 @@ def test_a_sentence_about_options_names_the_fields_of_a_manifest() -> None:
 def test_an_unknown_field_of_a_manifest_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"spec.collector.'sampleRat': there is no such field"):
         of_manifest(SYSTEM, {"image": IMAGE, "collector": {"sampleRat": "5s"}})
+
+
+REMARKS: list[tuple[Json, list[str]]] = [
+    ({}, []),
+    ({"scope": "cluster"}, []),
+    ({"image": {**IMAGE, "tag": "v0.11.4"}}, []),
+    ({"image": {**IMAGE, "tag": f"sha256:{'a' * 64}"}}, []),
+    ({"version": "0.7.12", "collector": {"metric_levels": ["pod"]}}, []),
+    ({"scope": "cluster", "collector": {"metric_levels": ["pod"]}}, []),
+    (
+        {"collector": {"metric_levels": ["node", "pod"]}},
+        ["collector.metric_levels: pod has no effect in scope minimum"],
+    ),
+    (
+        {
+            "pools": [
+                {"name": "a", "node_selector": {"a": "b"}, "collector": {"metric_levels": ["pod"]}}
+            ]
+        },
+        ["pools[0].collector.metric_levels: pod has no effect in scope minimum"],
+    ),
+    ({"version": "0.12.0"}, ["version: 0.12.0 is newer than 0.11.4, the newest release"]),
+    ({"version": "1.0"}, ["version: 1.0.0 is newer than 0.11.4"]),
+    (
+        {"image": {**IMAGE, "tag": "latest"}},
+        ["image.tag: 'latest' is not the tag of Kepler 0.11.4"],
+    ),
+    ({"image": {**IMAGE, "tag": "v0.10.0"}}, ["image.tag: 'v0.10.0' is not the tag of Kepler"]),
+    (
+        {"image": {**IMAGE, "by_architecture": [{"architecture": "s390x", "tag": "main"}]}},
+        ["image.by_architecture[0].tag: 'main' is not the tag of Kepler 0.11.4"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "remarks"), REMARKS, ids=lambda each: str(each)[:50])
+def test_settings_without_the_meant_effect_are_told(spec: Json, remarks: list[str]) -> None:
+    found = system(**spec).remarks
+    assert [one[: len(remark)] for one, remark in zip(found, remarks, strict=True)] == remarks
+
+
+@pytest.mark.parametrize(
+    ("scope", "levels"),
+    [("minimum", ("node", "container", "vm")), ("cluster", ("node", "container", "vm", "pod"))],
+)
+def test_the_levels_are_by_default_those_of_the_scope(scope: str, levels: tuple[str, ...]) -> None:
+    wanted = system(scope=scope, pools=[{"name": "a", "node_selector": {"a": "b"}}])
+    assert wanted.rest.metric_levels == wanted.pools[0].collector.metric_levels == levels

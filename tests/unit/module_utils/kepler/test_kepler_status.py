@@ -18,6 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.st
     Seen,
     status_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
+    in_words_of_resource,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts, RaplZone
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
+    PROBE_ANNOTATION,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
     DefinitionValidator,
 )
@@ -235,3 +242,27 @@ def test_a_bad_pod_or_daemon_set_beside_good_ones_changes_nothing_for_them(seed:
         found = told([bad_set, good_set], [bad_pod, pod("arm64-hwmon", ready=True)], nodes)
     assert found["groups"][1]["ready"] == 2
     json.dumps(found)
+
+
+def test_remarks_on_spec_and_nodes_are_in_the_status_of_a_run_that_applied_it() -> None:
+    zones = (RaplZone("intel-rapl:0", "package-0", 1, True),)
+    facts = NodeFacts("host", "amd64", virtualization="none", rapl_zones=zones)
+    probed = {PROBE_ANNOTATION: json.dumps(facts.as_dict())}
+    wanted = in_words_of_resource(
+        system(
+            image={"repository": "registry.example/kepler", "tag": "latest"},
+            collector={
+                "metric_levels": ["pod"],
+                "additional_config": {"rapl": {"zones": ["package", "psys"]}},
+            },
+        )
+    )
+    found, groups = judged(wanted, [node(name, annotations=probed) for name in "ab"])
+    status, reason, message = condition(status_of(Seen(wanted, found, groups), 7, {}), "Reconciled")
+    assert (status, reason) == ("True", "ReconcileSuccess")
+    for remark in (
+        "image.tag: 'latest' is not the tag of Kepler 0.11.4",
+        "collector.metricLevels: pod has no effect in scope minimum",
+        "a: rapl.zones names psys, but the node has only package; and 1 more nodes",
+    ):
+        assert remark in message

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import attributes
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import (
     read_facts,
@@ -30,7 +31,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processo
     x86_microarchitecture,
 )
 from support.examples import examples
-from support.kepler_trees import KERNEL, SYSINFO, TREES, Link, Tree, dmi, grow, host, hwmon
+from support.kepler_trees import (
+    ARM_CPU,
+    KERNEL,
+    SYSINFO,
+    TREES,
+    Link,
+    Tree,
+    dmi,
+    grow,
+    host,
+    hwmon,
+)
 
 Json = dict[str, t.Any]
 NEW, OLD = "0.11.4", "0.7.12"
@@ -109,6 +121,9 @@ VERDICTS: list[tuple[str, str, bool, str, str]] = [
     ("ampere", NEW, True, "hwmon", "hwmon sensors apm_xgene CPU power, apm_xgene IO power can"),
     ("ampere", "0.11.3", False, "none", "Kepler 0.11.3 reads no hwmon sensors; 0.11.4 and later"),
     ("ampere", "latest", True, "hwmon", "hwmon sensors"),
+    ("rails", NEW, True, "hwmon", "hwmon sensors ina3221 VDD_CPU_CV can be read"),
+    ("rails", "0.11.3", False, "none", "Kepler 0.11.3 reads no hwmon sensors"),
+    ("negative rail", NEW, False, "none", "hwmon1/in1_input (curr1_input: it reads -20) cannot be"),
     ("s390x", NEW, False, "none", "s390x processors have no RAPL zones"),
     ("s390x", OLD, True, "model", "Kepler 0.7.12 estimates the power of the node by a model"),
     ("virtual", NEW, False, "none", "the node is a virtual machine (qemu) without RAPL zones"),
@@ -188,14 +203,182 @@ def test_display_controllers_of_bmcs_are_no_gpus(tmp_path: Path) -> None:
     assert (gpu["address"], gpu["vendor"], gpu["type"]) == ("0000:3b:00.0", "nvidia", "3d")
 
 
-def test_a_chip_with_energy_counters_has_no_other_sensors_and_disabled_ones_are_none(
+def test_of_each_chip_a_version_meters_by_its_first_type_of_enabled_sensors(
     tmp_path: Path,
 ) -> None:
     both = hwmon(0, "amd_energy", energy1_input="12", energy1_label="Esocket0", power1_input="3")
     off = hwmon(1, "ina2xx", power1_input="3", power1_enable="0", power2_input="4")
-    found = read(grow(host("", both, off), tmp_path))["hwmon_sensors"]
-    paths = [sensor["path"] for sensor in found]
-    assert paths == ["hwmon0/energy1_input", "hwmon1/power2_input"]
+    pair = hwmon(2, "ltc2947", power1_cap="5", in0_input="12000", curr1_input="2000")
+    root = grow(host("", both, off, pair), tmp_path)
+    assert [(each["path"], each["type"]) for each in read(root)["hwmon_sensors"]] == [
+        ("hwmon0/energy1_input", "energy"),
+        ("hwmon0/power1_input", "power"),
+        ("hwmon1/power2_input", "power"),
+        ("hwmon2/in0_input", "voltage_current"),
+    ]
+    rest = "ina2xx hwmon1/power2_input"
+    for version, names in (
+        ("0.11.4", f"amd_energy hwmon0/power1_input, {rest}, ltc2947 hwmon2/in0_input"),
+        ("latest", f"amd_energy Esocket0, {rest}, ltc2947 hwmon2/in0_input"),
+        ("0.9.0", f"amd_energy hwmon0/power1_input, {rest}"),
+    ):
+        assert read(root, version)["reasons"] == [f"hwmon sensors {names} can be read"], version
+
+
+def test_energy_alone_is_no_meter_of_a_version_without_it(tmp_path: Path) -> None:
+    root = grow(host(ARM_CPU, hwmon(0, "amd_energy", energy1_input="12")), tmp_path)
+    found = read(root, "0.11.4")
+    assert (found["supported"], found["reasons"][1]) == (
+        False,
+        "hwmon sensors amd_energy hwmon0/energy1_input do not meter, as Kepler 0.11.4 reads only"
+        " sensors of power and pairs of voltage and current",
+    )
+    assert read(root, "latest")["meter"] == "hwmon"
+
+
+ALL_ONES = (2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1)
+# Content of a power sensor, and the problem with it.
+READINGS: list[tuple[str, str]] = [
+    ("231000000", ""),
+    ("00231", ""),
+    ("0", ""),
+    ("100000000000", ""),
+    ("100000000001", "more than 100000 W"),
+    (str(2**63), "more than 100000 W"),
+    *((str(number), "which stands for no reading") for number in ALL_ONES),
+    *((str(number * 1000), "which stands for no reading") for number in ALL_ONES[:2]),
+    (str(2**64), "no number of 64 bits"),
+    ("9" * 4000, "no number of 64 bits"),
+    ("-1", "it reads -1"),
+    ("-40000000", "it reads -40000000"),
+    ("", "the file is empty"),
+    (" \n", "the file is empty"),
+    ("231.5", "no number of 64 bits"),
+    ("1e6", "no number of 64 bits"),
+    ("0xffffffff", "no number of 64 bits"),
+    ("N/A", "no number of 64 bits"),
+    ("231 W", "no number of 64 bits"),
+    ("231\n232", "no number of 64 bits"),
+    ("٢٣", "no number of 64 bits"),
+]
+
+
+@pytest.mark.parametrize(("content", "problem"), READINGS)
+@pytest.mark.parametrize("file", ["power1_average", "power1_input"])
+def test_readings_that_no_machine_draws_are_problems(
+    tmp_path: Path, file: str, content: str, problem: str
+) -> None:
+    root = grow(host(ARM_CPU, hwmon(0, "xgene", power1_label="CPU")), tmp_path)
+    (root / "sys/class/hwmon/hwmon0" / file).write_text(content, encoding="utf-8")
+    [sensor] = read(root)["hwmon_sensors"]
+    assert sensor["readable"] is not bool(problem)
+    assert problem in sensor["problem"] and bool(problem) == bool(sensor["problem"])
+    assert read(root)["meter"] == ("none" if problem else "hwmon")
+
+
+@pytest.mark.parametrize(
+    ("chip", "file", "content", "problem"),
+    [
+        ("power_meter", "power1_average", "0", "it reads 0 W for the whole machine"),
+        ("amd_energy", "energy1_input", "0", "it has counted no energy"),
+        ("amd_energy", "energy1_input", str(2**32 - 1), "which stands for no reading"),
+        ("amd_energy", "energy1_input", str(2**63), "which stands for no reading"),
+        ("amd_energy", "energy1_input", "81234567890123", ""),
+    ],
+)
+def test_counters_and_meters_of_the_machine_have_bounds_of_their_own(
+    tmp_path: Path, chip: str, file: str, content: str, problem: str
+) -> None:
+    root = grow(host(ARM_CPU, hwmon(0, chip, **{file: content})), tmp_path)
+    [sensor] = read(root)["hwmon_sensors"]
+    assert problem in sensor["problem"] and bool(problem) == bool(sensor["problem"])
+
+
+def test_a_sensor_whose_bus_fails_is_a_problem(tmp_path: Path) -> None:
+    # Address 0 of a task's memory fails as a broken sensor does.
+    assert attributes.count(HostFiles(Path("/proc/self")), "mem") == (None, "input/output error")
+    root = grow(host(ARM_CPU, hwmon(0, "xgene", power1_label="CPU")), tmp_path)
+    (root / "sys/class/hwmon/hwmon0/power1_input").mkdir()
+    [sensor] = read(root)["hwmon_sensors"]
+    assert (sensor["readable"], sensor["problem"]) == (False, "no plain file")
+
+
+RAIL = {"in1_input": "12000", "curr1_input": "5000"}
+# Chip, its files, and the voltages that are paired.
+PAIRS: list[tuple[str, dict[str, str], list[str]]] = [
+    ("unknown", RAIL, ["in1_input"]),
+    ("unknown", {"in0_input": "12000", "curr1_input": "5000"}, []),
+    ("unknown", {"in1_input": "12000"}, []),
+    ("unknown", {"curr1_input": "12000"}, []),
+    ("unknown", {**RAIL, "in1_average": "1", "curr1_average": "1"}, ["in1_average"]),
+    ("unknown", {**RAIL, "in1_average": "1"}, ["in1_input"]),
+    ("unknown", {"in1_average": "1", "curr1_average": "1"}, []),
+    ("unknown", {**RAIL, "in1_enable": "0"}, []),
+    ("unknown", {**RAIL, "curr1_enable": "0"}, []),
+    ("unknown", {**RAIL, "in1_enable": "1", "curr1_enable": "1"}, ["in1_input"]),
+    ("unknown", {**RAIL, "power1_cap": "9"}, ["in1_input"]),
+    # Labels precede numbers, in the form of Kepler's zones.
+    (
+        "ina3221",
+        {**RAIL, "in2_input": "5000", "in2_label": "VDD-In ", "curr1_label": "vdd in"},
+        ["in2_input"],
+    ),
+    ("unknown", {**RAIL, "in1_label": "a", "curr1_label": "b"}, ["in1_input"]),
+    # Known chips: shunts and auxiliary inputs are no rails.
+    ("ina3221", {**RAIL, "in4_input": "1", "curr4_input": "1"}, ["in1_input"]),
+    ("ina226", {**RAIL, "in0_input": "1", "curr0_input": "1"}, ["in1_input"]),
+    ("INA226", {**RAIL, "in0_input": "1", "curr0_input": "1"}, ["in1_input"]),
+    ("ltc2947", {"in0_input": "48000", "curr1_input": "100"}, ["in0_input"]),
+    (
+        "ltc2992",
+        {
+            **{f"in{number}_input": "1" for number in range(6)},
+            **{f"curr{number}_input": "1" for number in (1, 2)},
+        },
+        ["in0_input", "in2_input"],
+    ),
+    ("max20730", {**RAIL, "in2_input": "900"}, ["in2_input"]),
+    (
+        "max34440",
+        {"in6_input": "1", "curr6_input": "1", "in7_input": "1", "curr7_input": "1"},
+        ["in6_input"],
+    ),
+    ("mp2975", {**RAIL, "in2_input": "1", "curr2_input": "1"}, ["in1_input"]),
+    ("ltc2945", {"in2_input": "1", "curr2_input": "1"}, ["in2_input"]),
+]
+
+
+@pytest.mark.parametrize(("chip", "files", "paired"), PAIRS)
+def test_voltages_and_currents_are_paired_as_in_kepler(
+    tmp_path: Path, chip: str, files: dict[str, str], paired: list[str]
+) -> None:
+    root = grow(host(ARM_CPU, hwmon(0, chip, **files)), tmp_path)
+    found = read(root)
+    assert [each["path"] for each in found["hwmon_sensors"]] == [
+        f"hwmon0/{name}" for name in paired
+    ]
+    assert found["meter"] == ("hwmon" if paired else "none")
+
+
+@pytest.mark.parametrize(
+    ("voltage", "current", "problem"),
+    [
+        ("12000", "0", ""),
+        ("12000", "-5", "curr1_input: it reads -5"),
+        ("12000", str(2**32 - 1), "curr1_input: it reads 4294967295, which stands for no reading"),
+        (str(2**31 - 1), "0", "in1_input: it reads 2147483647, which stands for no reading"),
+        ("12000", "9000000", "it reads 108000 W, more than 100000 W"),
+        # Kepler's product has 64 bits, and would be 0.
+        (str(2**62), "4", "more than 100000 W"),
+        ("x", "y", "in1_input: the file holds no number of 64 bits"),
+    ],
+)
+def test_pairs_need_a_plausible_product(
+    tmp_path: Path, voltage: str, current: str, problem: str
+) -> None:
+    rail = hwmon(0, "ina226", in1_input=voltage, curr1_input=current)
+    [sensor] = read(grow(host(ARM_CPU, rail), tmp_path))["hwmon_sensors"]
+    assert problem in sensor["problem"] and bool(problem) == bool(sensor["problem"])
 
 
 HYPERVISORS: list[tuple[str, Tree, str]] = [

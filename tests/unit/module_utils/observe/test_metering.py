@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import datetime
 import random
 import typing as t
@@ -21,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
+from support.certificates import Mutual, self_signed
 from support.examples import each_seed
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.https_server import Reply as ServerReply
@@ -152,6 +154,98 @@ def test_prometheus_gives_the_same_watts_as_kepler() -> None:
     assert package_watts(one) == ALL
 
 
+def test_keplers_that_ask_for_a_client_certificate_are_shown_it(tmp_path: Path) -> None:
+    client = self_signed(["prometheus"], "client")
+    server = Mutual(SHARED_CERTIFICATE.certificate, SHARED_CERTIFICATE.key, client)
+    for name, text in (("tls.crt", client.pem), ("tls.key", client.key_pem)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "ca.crt").write_text(SHARED_CERTIFICATE.pem)
+    (tmp_path / "both.pem").write_text(client.key_pem + client.pem)
+    reply = ServerReply(body=N1.text().encode())
+    with HttpsServer({"/metrics": reply}, certificate=server) as kepler:
+        given: Json = {
+            "source": "kepler",
+            "targets": [{"name": "n1", "endpoint": kepler.endpoint}],
+            "ca_path": str(tmp_path / "ca.crt"),
+        }
+        certificates: list[Json] = [
+            {"client_cert": str(tmp_path / "tls.crt"), "client_key": str(tmp_path / "tls.key")},
+            {"client_cert": str(tmp_path / "both.pem")},
+        ]
+        for shown in certificates:
+            found = metered(cluster(N1), **given, **shown)
+            assert found.nodes == {"n1": {"package": 100.0, "dram": 10.0}}, found.errors
+        [refused] = metered(cluster(N1), **given).errors
+        assert refused.reason in ("tls", "unreachable")
+        [missing] = metered(cluster(N1), **given, client_cert=str(tmp_path / "none.pem")).errors
+    assert (missing.reason, "none.pem" in missing.detail) == ("tls", True)
+
+
+DIES = tuple(f"package-{socket}-die-{die}" for socket in (0, 1) for die in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("packages", "drams"),
+    [
+        (DIES, ("dram",)),
+        (DIES, ("dram-0", "dram-1")),
+        (("package-0", "package-1"), ("dram",)),
+        (("package-0-die-0", "package-1"), ("dram-0-die-0", "dram-0-die-1")),
+        (("package",), ()),
+    ],
+)
+def test_zones_of_sockets_and_dies_are_added_up_from_both_sources(
+    packages: tuple[str, ...], drams: tuple[str, ...]
+) -> None:
+    node = dataclasses.replace(N1, packages=packages, drams=drams)
+    with exporter(node) as own, prometheus(node) as server:
+        asked: list[Json] = [
+            {"source": "kepler", "targets": [{"name": "n1", "endpoint": own.url}]},
+            {"source": "prometheus", "url": server.url},
+        ]
+        for options in asked:
+            found = metered(cluster(node), **options)
+            memory = {"dram": 10.0} if drams else {}
+            assert found.nodes == {"n1": {"package": 100.0, **memory}}
+            assert package_watts(found) == {"web-1": 30.0, "pg-0": 10.0}
+            assert found.errors == []
+
+
+# Zones beside core and psys, and the beginning of the error.
+NO_PACKAGE: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
+    ((), (), "its metrics have no zone package, only 'core', 'psys'; parts of a processor and"),
+    ((), ("dram",), "only 'core', 'dram', 'psys'; parts of"),
+    (("vdd_cpu_cv",), (), "only 'core', 'psys', 'vdd_cpu_cv'; "),
+    (("cpu_power", "io_power"), ("power_meter_power1",), "'core', 'cpu_power', 'io_power', 'powe"),
+    (("a", "b", "c", "d"), (), "only 'a', 'b', 'c', 'core' and 2 more; "),
+    (("package-x",), (), "only 'core', 'package-x', 'psys';"),
+    (("package-0-die",), (), "only 'core', 'package-0-die', 'psys';"),
+    (("mypackage-0", "package_0"), (), "only 'core', 'mypackage-0', 'package_0', 'psys';"),
+    (("package", "package-0-die-0"), (), "the zones package and package-0-die-0, which overlap"),
+    (("package-1", "package-1-die-1"), (), "the zones package-1 and package-1-die-1, which over"),
+    (("package",), ("dram", "dram-0"), "the zones dram and dram-0, which overlap"),
+]
+
+
+@pytest.mark.parametrize(("packages", "drams", "error"), NO_PACKAGE)
+def test_other_zones_without_a_package_are_an_error_that_names_them(
+    packages: tuple[str, ...], drams: tuple[str, ...], error: str
+) -> None:
+    node = dataclasses.replace(N1, packages=packages, drams=drams)
+    with exporter(node) as own, prometheus(node, N2) as server, exporter(N2) as other:
+        targets = [{"name": "n1", "endpoint": own.url}, {"name": "n2", "endpoint": other.url}]
+        asked: list[Json] = [
+            {"source": "kepler", "targets": targets},
+            {"source": "prometheus", "url": server.url},
+        ]
+        for options in asked:
+            found = metered(cluster(node, N2), **options)
+            [told] = found.errors
+            assert told.name == "n1" and error in told.detail
+            assert found.nodes.keys() == {"n2"} and package_watts(found) == {"web-2": 12.0}
+            assert all(one.namespace == "shop" for part in found.energy for one in part.joules)
+
+
 def test_nodes_with_names_of_another_kind_are_told_to_be_so() -> None:
     with prometheus(MeteredNode("10.0.0.1:9102", N1.loads)) as server:
         found = metered(cluster(N1), source="prometheus", url=server.url, labels={"a": 'x"'})
@@ -273,7 +367,7 @@ def test_a_node_without_pods_in_its_metrics_keeps_its_watts_and_says_why() -> No
     with exporters(MeteredNode("n1", ())) as targets:
         found = metered(cluster(N1), source="kepler", targets=targets)
     assert found.nodes["n1"]["package"] == 100.0
-    assert "kube.enabled" in found.errors[0].detail
+    assert "let Kepler read the API (scope cluster, --kube.enable)" in found.errors[0].detail
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def plainly(problem: Problem, plugins: Weighted | None, only_with_cpu: bool = Fa
     """Each pod in turn to the best node; without plugins to that with the fewest added watts."""
     assignment, view = Assignment(problem), ClusterView(problem.instance.nodes)
     for pod in problem.instance.pods:
-        group = next(i for i, each in enumerate(problem.groups) if pod in each.pods)
+        group = next((i for i, each in enumerate(problem.groups) if pod in each.pods), None)
+        if group is None:
+            # No node has enough of a resource for it.
+            continue
         nodes = assignment.fits(group, assignment.all_nodes).nonzero()[0]
         if not len(nodes) or (only_with_cpu and not asks_for_cpu(pod)):
             continue

@@ -220,8 +220,8 @@ def test_a_pod_is_read_from_its_short_form_as_from_kubernetes() -> None:
         node_selector=(("topology.kubernetes.io/zone", "a"),),
         node_terms=(
             NodeTerm(
-                (Expression("disk", "In", ("ssd",)),),
-                (Expression("metadata.name", "In", ("n1",)),),
+                (Expression("disk", "In", frozenset({"ssd"})),),
+                (Expression("metadata.name", "In", frozenset({"n1"})),),
             ),
         ),
         tolerations=(Toleration("a", "Exists", "", "NoSchedule"),),

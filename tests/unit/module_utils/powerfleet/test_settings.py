@@ -61,6 +61,8 @@ LEFT_OUT: dict[str, str] = {
     "observe_textfile": FILES,
     "observe_run_dir": FILES,
     "observe_metering_credential": SECRETS,
+    "observe_metering_client_cert": SECRETS,
+    "observe_metering_client_key": SECRETS,
     "observe_metering_textfile": FILES,
     **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
     "placement_credentials": SECRETS,
@@ -264,6 +266,22 @@ def test_the_credential_of_metering_goes_where_it_says_alone(tmp_path: Path) -> 
     for url in ("https://prometheus", "http://prometheus:9090", "https://elsewhere:9090", "x"):
         assert sent(url) is None, url
     assert sent("https://prometheus:9090", "kepler") is None
+
+
+def test_keplers_are_shown_the_client_certificate_of_the_metering_folder(tmp_path: Path) -> None:
+    given = module(metering_credential_dir=str(tmp_path))
+
+    def shown(**spec: t.Any) -> list[t.Any]:
+        found = fleet_options(fleet(metering=spec), WHOLE, given)["meter"]
+        return [found.get(name) for name in ("client_cert", "client_key", "ca_path")]
+
+    assert shown(source="kepler") == [None, None, None]
+    for name in ("tls.crt", "tls.key", "ca.crt"):
+        (tmp_path / name).write_text(name)
+    files = [str(tmp_path / name) for name in ("tls.crt", "tls.key", "ca.crt")]
+    assert shown(source="kepler") == files
+    assert shown(source="kepler", caPath="/ca.pem") == [*files[:2], "/ca.pem"]
+    assert shown(source="prometheus", url="https://p")[:2] == [None, None]
 
 
 def test_each_fleet_that_binds_has_a_record_of_its_own_that_goes_with_it() -> None:

@@ -13,7 +13,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+    Instance,
+    NominatedMember,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
@@ -56,6 +59,8 @@ class TopologyCountBook:
         self._instance = instance
         self._topologies: dict[str, Topology] = {}
         self._indices: dict[tuple[t.Any, ...], int] = {}
+        self._node_index = {node.name: index for index, node in enumerate(instance.nodes)}
+        self._running: dict[int, Integers] = {}
         self.topology_counts: list[TopologyCount] = []
 
     def topology(self, key: str) -> Topology:
@@ -81,29 +86,36 @@ class TopologyCountBook:
         topology: Topology,
         peers: int | None = None,
         counted: Booleans | None = None,
+        nominated: t.Sequence[NominatedMember] = (),
     ) -> int:
-        """The index of a topology count; with ``peers`` it starts with their running pods.
+        """The index of a topology count; with ``peers`` it starts with their running pods, and with
+        these nominated ones.
 
-        Only ``counted`` nodes count.
+        Only ``counted`` nodes count. Equal topology counts have one index, whatever they are of.
         """
         domain_of = topology.domain_of
         if counted is not None:
             domain_of = numpy.where(counted, domain_of, -1)
-        key = (members.tobytes(), domain_of.tobytes(), topology.domains, peers)
+        base = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
+        if peers is not None:
+            numpy.add.at(base, domain_of, self.running(peers))
+        for member in nominated:
+            base[domain_of[self._node_index[member.node]]] += 1
+        key = (members.tobytes(), domain_of.tobytes(), base.tobytes())
         if key not in self._indices:
-            base = numpy.zeros(topology.domains + 1, dtype=numpy.int64)
-            if peers is not None:
-                numpy.add.at(base, domain_of, self.running(peers))
             self._indices[key] = len(self.topology_counts)
             self.topology_counts.append(TopologyCount(members, domain_of, base))
         return self._indices[key]
 
     def running(self, peers: int) -> Integers:
         """Number of running pods of the peers on each node."""
-        on = self._instance.peers[peers]
-        return numpy.array(
-            [on.get(node.name, 0) for node in self._instance.nodes], dtype=numpy.int64
-        )
+        if peers not in self._running:
+            found = numpy.zeros(len(self._node_index), dtype=numpy.int64)
+            for name, number in self._instance.peers[peers].items():
+                if name in self._node_index:
+                    found[self._node_index[name]] = number
+            self._running[peers] = found
+        return self._running[peers]
 
 
 def topology_counts_of(topology_counts: t.Sequence[TopologyCount], counts: Integers) -> Counts:
