@@ -162,8 +162,8 @@ def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path)
     # As in the image, where Python finds the collection without Ansible.
     variables = _environment(state, settings)
     variables["PYTHONPATH"] = variables["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]
-    endpoint = (str(entrypoints / METRICS), "--address=127.0.0.1", f"--port={port}")
-    endpoint += (f"--health-port={health}",)
+    options = ("--address=127.0.0.1", f"--port={port}", f"--health-port={health}")
+    endpoint = (str(entrypoints / METRICS), *options)
     services = [
         Service(WATCHER, (str(entrypoints / WATCHER),), lambda: True, variables),
         Service(METRICS, endpoint, lambda: _answers(health, "/healthz"), variables),
