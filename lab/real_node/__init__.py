@@ -113,7 +113,9 @@ def _started(
 @contextlib.contextmanager
 def _supervised(folder: Path, program: str, port: str) -> Iterator[None]:
     """Run the node's programs, which end with the supervisor's standard input."""
-    command = [sys.executable, "-m", "lab.real_node.supervisor", str(folder), program, port]
+    # Mounts are shared with containers, as on a machine with systemd, and end with the processes.
+    apart = ("unshare", "--mount", "--propagation", "shared")
+    command = [*apart, sys.executable, "-m", "lab.real_node.supervisor", str(folder), program, port]
     with (
         (folder / "supervisor.log").open("w") as log,
         subprocess.Popen(

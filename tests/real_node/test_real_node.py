@@ -49,7 +49,7 @@ WORK = "/api/v1/namespaces/default/pods"
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 # The API server takes objects of almost 1.5 MB.
 LARGE_BYTES, LARGE_PODS = 1_400_000, 60
-SECONDS = 40.0
+SECONDS = 180.0
 # As a user's own overlay; KWOK's nodes only simulate containers.
 OVERLAY = """
 resources: [OVERLAY]
