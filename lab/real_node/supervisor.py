@@ -45,12 +45,24 @@ _CHUNK_BYTES = 65536
 
 def main(folder: Path, kubelet: str, api_port: int) -> int:
     """Run everything until standard input ends; then restore the machine."""
-    before = {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
-    groups_before = set(_control_groups())
     # The end of standard input is the only signal; Ctrl-C reaches the starting process too.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    commands = {
+    with _machine_restored():
+        processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for name, command in _commands(folder, kubelet).items():
+                processes.append(_started(folder, name, command))
+            asyncio.run(_forward_until_input_ends(api_port))
+        finally:
+            for process in reversed(processes):
+                end(process)
+            end_containers(folder)
+    return 0
+
+
+def _commands(folder: Path, kubelet: str) -> dict[str, list[str]]:
+    return {
         "containerd": ["containerd", f"--config={folder / 'containerd.toml'}"],
         "kubelet": [kubelet, *(folder / "kubelet.options").read_text().split("\n")],
         "dnsmasq": [
@@ -60,37 +72,40 @@ def main(folder: Path, kubelet: str, api_port: int) -> int:
             f"--address=/kubernetes.default.svc.{CLUSTER_DOMAIN}/{SERVICE_ADDRESS}",
         ],
     }
-    processes = []
+
+
+def _started(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # containerd finds runc there.
+            env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def _machine_restored() -> Iterator[None]:
+    """Give this machine the two addresses; at the end take back all that changed."""
+    before = {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
+    groups_before = set(_control_groups())
+    addresses = [f"{address}/32" for address in (SERVICE_ADDRESS, DNS_ADDRESS)]
+    for address in addresses:
+        _ip("address", "add", address, "dev", "lo")
     try:
-        for address in (SERVICE_ADDRESS, DNS_ADDRESS):
-            _ip("address", "add", f"{address}/32", "dev", "lo")
-        for name, command in commands.items():
-            with (folder / f"{name}.log").open("ab") as log:
-                processes.append(
-                    subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        # containerd finds runc there.
-                        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
-                        start_new_session=True,
-                    )
-                )
-        asyncio.run(_forward_until_input_ends(api_port))
+        yield
     finally:
-        for process in reversed(processes):
-            end(process)
-        end_containers(folder)
-        for address in (SERVICE_ADDRESS, DNS_ADDRESS):
-            _ip("address", "delete", f"{address}/32", "dev", "lo")
+        for address in addresses:
+            _ip("address", "delete", address, "dev", "lo")
         _ip("link", "delete", BRIDGE)
         for group in set(_control_groups()) - groups_before:
             with contextlib.suppress(OSError):  # another containerd uses it
                 group.rmdir()
         for name, text in before.items():
             Path("/proc/sys", name).write_text(text)
-    return 0
 
 
 def _ip(*words: str) -> None:
