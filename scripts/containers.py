@@ -10,13 +10,20 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.gotools import cache_folder
 from scripts.debian import install_packages
 
-PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap", "containerd")
-REMEDY = f"become root and install them, on Debian by: apt-get install {' '.join(PROGRAMS)}"
+PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
+# Programs of the real node, by their packages.
+NODE_PROGRAMS = {
+    "containerd": "containerd",
+    "dnsmasq": "dnsmasq-base",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "ip": "iproute2",
+}
 SUITE = "trixie"
 BASE = f"localhost/wattwise-base:{SUITE}"
 # Files that debian:trixie-slim lacks too.
@@ -34,15 +41,25 @@ def problem() -> str | None:
 
     In CI the tools are installed first.
     """
-    if os.geteuid() != 0:
-        return f"containers need root here; {REMEDY}"
-    install_packages(name for name in PROGRAMS if shutil.which(name) is None)
-    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
-        return f"{', '.join(missing)} is missing; {REMEDY}"
+    if lacking := problem_of_programs({name: name for name in PROGRAMS}):
+        return lacking
     make_base()
     tried = subprocess.run([*RUN, BASE, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         return f"podman starts no container: {tried.stderr.strip()}"
+    return None
+
+
+def problem_of_programs(packages: Mapping[str, str]) -> str | None:
+    """Reason why the programs, each with its package, cannot be used; CI installs them first."""
+    remedy = (
+        f"become root and install them, on Debian by: apt-get install {' '.join(packages.values())}"
+    )
+    if os.geteuid() != 0:
+        return f"containers need root here; {remedy}"
+    install_packages(packages[name] for name in packages if shutil.which(name) is None)
+    if missing := [name for name in packages if shutil.which(name) is None]:
+        return f"{', '.join(missing)} is missing; {remedy}"
     return None
 
 

@@ -119,12 +119,14 @@ def kwok(state: LabState, settings: LabSettings) -> Service:
     return Service("kwok", command, functools.partial(_answers, state, f"http://{address}/healthz"))
 
 
-def write_kwok_configuration(state: LabState) -> None:
-    """Write KWOK's options; `KWOK_STAGES` define its simulation of nodes and pods."""
+def write_kwok_configuration(state: LabState, beside_real_node: bool = False) -> None:
+    """Write KWOK's options; `KWOK_STAGES` define its simulation of nodes and pods.
+
+    Beside a real kubelet it leaves out nodes with that one's label, and so those without labels.
+    """
+    selection = {"manageNodesWithLabelSelector": f"{REAL_NODE_LABEL}!=true"}
     options = {
-        "manageAllNodes": False,
-        # A real kubelet beside KWOK registers its node with this label.
-        "manageNodesWithLabelSelector": f"{REAL_NODE_LABEL}!=true",
+        **(selection if beside_real_node else {"manageAllNodes": True}),
         "cidr": "10.128.0.1/9",
         "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
         "nodePlayStageParallelism": KWOK_PARALLELISM,

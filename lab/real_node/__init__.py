@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real node beside KWOK's: this machine, with a real kubelet and Debian's containerd.
 
-It needs root. Pods use the host's network, because the API server listens on loopback alone; so
-their ports are this machine's.
+It needs root. Pods have a network of their own, from which they reach the API server, and nothing
+beyond this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import controlplane
 from lab.api import Api
 from lab.controlplane.programs import kubelet
 from lab.errors import LabError
@@ -78,6 +79,7 @@ def running(state: LabState, archives: Sequence[Path], say: Say) -> Iterator[Rea
     # The path of containerd's socket may have 104 characters.
     folder = Path(tempfile.mkdtemp(prefix="wattwise-node-"))
     try:
+        controlplane.leave_out_real_node(state)
         write_configuration(state, folder, port)
         with _supervised(folder, str(program), str(port)), Api(state.kubeconfig) as api:
             node = RealNode(folder)

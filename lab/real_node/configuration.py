@@ -1,12 +1,14 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of containerd and kubelet for a node whose pods use the host's network."""
+"""The files of containerd and kubelet for a node whose pods have a bridge of their own."""
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
+from typing import Any
 
 from lab import pki
 from lab.controlplane import credentials
@@ -17,6 +19,10 @@ NAME = "real-1"
 NODE_SELECTOR = {REAL_NODE_LABEL: "true"}
 # Holds the namespaces of a pod; kubelet never pulls it.
 PAUSE_IMAGE = "localhost/wattwise-pause:1"
+BRIDGE = "wattwise0"
+# In the range of the lab's Services, as its API server's address.
+DNS_ADDRESS = "10.96.0.10"
+CLUSTER_DOMAIN = "cluster.local"
 _KUBELET_PORT = 10350
 _CONTAINERD = """version = 2
 root = "{folder}/images"
@@ -27,17 +33,35 @@ state = "{folder}/containers"
   sandbox_image = "{image}"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{folder}/network"
+    bin_dir = "/usr/lib/cni"
     conf_dir = "{folder}/network"
 """
-# Only tells kubelet that there is a network; pods on the host's network need none.
-_NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+# No masquerading: pods reach this machine, and nothing beyond it.
+_NETWORK: dict[str, Any] = {
+    "cniVersion": "0.4.0",
+    "name": "wattwise",
+    "plugins": [
+        {
+            "type": "bridge",
+            "bridge": BRIDGE,
+            "isGateway": True,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": "10.201.0.0/24"}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }
+    ],
+}
 
 
 def write_configuration(state: LabState, folder: Path, api_port: int) -> None:
     """Write all files below the folder."""
     (folder / "network").mkdir()
-    (folder / "network" / "10-none.conflist").write_text(json.dumps(_NETWORK))
+    plugins = copy.deepcopy(_NETWORK)
+    # Assigned addresses would otherwise outlive the node.
+    plugins["plugins"][0]["ipam"]["dataDir"] = str(folder / "addresses")
+    (folder / "network" / "10-wattwise.conflist").write_text(json.dumps(plugins))
     (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=PAUSE_IMAGE))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(state, folder)))
     options = (
@@ -68,6 +92,8 @@ def _kubelet(state: LabState, folder: Path) -> dict[str, object]:
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
         "podLogsDir": str(folder / "logs"),
+        "clusterDNS": [DNS_ADDRESS],
+        "clusterDomain": CLUSTER_DOMAIN,
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,

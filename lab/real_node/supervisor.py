@@ -4,9 +4,12 @@
 """Runs containerd, kubelet and a way to the API server, and puts the machine back afterwards.
 
 `python -m lab.real_node.supervisor FOLDER KUBELET API_PORT` runs until its standard input ends,
-which also happens when the starting process is killed. kubelet changes settings of the kernel, and
-containers outlive kubelet and containerd; so this process ends the containers, unmounts what was
-mounted below FOLDER, and restores the settings.
+which also happens when the starting process is killed. Pods have a bridge of their own, from which
+they reach two addresses of this process: the Service of the API server, and a server of DNS.
+
+kubelet and the bridge change settings of the kernel, and containers outlive kubelet and containerd;
+so this process ends the containers, unmounts what was mounted below FOLDER, and restores the
+settings.
 """
 
 from __future__ import annotations
@@ -21,8 +24,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# Settings that kubelet writes at its start (k8s.io/kubernetes pkg/kubelet/cm, setupKernelTunables).
+from lab.controlplane.credentials import SERVICE_ADDRESS
+from lab.real_node.configuration import BRIDGE, CLUSTER_DOMAIN, DNS_ADDRESS
+
+# Settings that kubelet writes at its start (k8s.io/kubernetes pkg/kubelet/cm, setupKernelTunables),
+# and the one of the bridge.
 KERNEL_SETTINGS = (
+    "net/ipv4/ip_forward",
     "vm/overcommit_memory",
     "vm/panic_on_oom",
     "kernel/panic",
@@ -45,9 +53,17 @@ def main(folder: Path, kubelet: str, api_port: int) -> int:
     commands = {
         "containerd": ["containerd", f"--config={folder / 'containerd.toml'}"],
         "kubelet": [kubelet, *(folder / "kubelet.options").read_text().split("\n")],
+        "dnsmasq": [
+            *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv"),
+            *("--no-hosts", "--bind-interfaces", f"--listen-address={DNS_ADDRESS}"),
+            f"--local=/{CLUSTER_DOMAIN}/",
+            f"--address=/kubernetes.default.svc.{CLUSTER_DOMAIN}/{SERVICE_ADDRESS}",
+        ],
     }
     processes = []
     try:
+        for address in (SERVICE_ADDRESS, DNS_ADDRESS):
+            _ip("address", "add", f"{address}/32", "dev", "lo")
         for name, command in commands.items():
             with (folder / f"{name}.log").open("ab") as log:
                 processes.append(
@@ -67,12 +83,20 @@ def main(folder: Path, kubelet: str, api_port: int) -> int:
             end(process)
         end_containers(folder)
         unmount_below(folder)
+        for address in (SERVICE_ADDRESS, DNS_ADDRESS):
+            _ip("address", "delete", f"{address}/32", "dev", "lo")
+        _ip("link", "delete", BRIDGE)
         for group in set(_control_groups()) - groups_before:
             with contextlib.suppress(OSError):  # another containerd uses it
                 group.rmdir()
         for name, text in before.items():
             Path("/proc/sys", name).write_text(text)
     return 0
+
+
+def _ip(*words: str) -> None:
+    """Change the network; something that is missing already is none of its errors."""
+    subprocess.run(["ip", *words], capture_output=True, check=False)
 
 
 def _control_groups() -> Iterator[Path]:
@@ -82,7 +106,7 @@ def _control_groups() -> Iterator[Path]:
 
 
 async def _forward_until_input_ends(api_port: int) -> None:
-    """Serve the API server at the port that pods expect: https://kubernetes.default.svc has 443."""
+    """Serve the API server at the address of its Service."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), ended.set)
@@ -92,7 +116,7 @@ async def _forward_until_input_ends(api_port: int) -> None:
             there, back = await asyncio.open_connection("127.0.0.1", api_port)
             await asyncio.gather(_copy(reader, back), _copy(there, writer))
 
-    async with await asyncio.start_server(forward, "127.0.0.1", HTTPS_PORT):
+    async with await asyncio.start_server(forward, SERVICE_ADDRESS, HTTPS_PORT):
         print("ready", flush=True)
         await ended.wait()
 

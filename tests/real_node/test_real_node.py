@@ -21,15 +21,17 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
+    PROBE_ANNOTATION,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from lab import real_node
+from lab import pki, real_node
 from lab.controlplane.programs import find_programs
-from lab.locks import file_lock
-from lab.operator import container
 from lab.process import wait_until
 from lab.real_node import NAME, NODE_SELECTOR, PAUSE_IMAGE, RealNode
 from support.dockerfile import ROOT
 from support.lab import RunningLab, kubeconfig, lab, lab_state
+from support.playbook import run_playbook
 
 __all__ = ["kubeconfig", "lab", "lab_state"]
 
@@ -48,37 +50,13 @@ FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
 # The API server takes objects of almost 1.5 MB.
 LARGE_BYTES, LARGE_PODS = 1_400_000, 60
 SECONDS = 180.0
-# Without a network for pods, they use the host's, which the namespace's policy has to allow, and
-# reach the API server on loopback alone. Two pods of a Deployment cannot have the host's ports.
+# As a user's own overlay; KWOK's nodes only simulate containers.
 OVERLAY = """
 resources: [OVERLAY]
 patches:
   - target: {kind: Deployment}
     patch: |
-      - {op: add, path: /spec/strategy, value: {type: Recreate}}
-      - {op: add, path: /spec/template/spec/hostNetwork, value: true}
       - {op: add, path: /spec/template/spec/nodeSelector, value: SELECTOR}
-      - op: add
-        path: /spec/template/spec/hostAliases
-        value: [{ip: 127.0.0.1, hostnames: [kubernetes.default.svc]}]
-  - target: {kind: Deployment, name: wattwise-operator}
-    patch: |
-      apiVersion: apps/v1
-      kind: Deployment
-      metadata: {name: wattwise-operator}
-      spec:
-        template:
-          spec:
-            containers:
-              - name: operator
-                env:
-                  - {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
-                  - {name: KUBERNETES_SERVICE_PORT, value: "443"}
-  - target: {kind: Namespace, name: wattwise-system}
-    patch: |
-      - op: replace
-        path: /metadata/labels/pod-security.kubernetes.io~1enforce
-        value: privileged
 images:
   - {name: registry.invalid/wattwise-operator, newTag: "TAG"}
 """
@@ -126,9 +104,9 @@ class Cluster:
             generations = status.get("observedGeneration"), found["metadata"]["generation"]
             return counts == [1, 1, 1] and len({*generations}) == 1
 
-        self._wait(is_ready, f"{deployment} to be Ready")
+        self.wait(is_ready, f"{deployment} to be Ready")
 
-    def _wait(self, condition: t.Callable[[], bool], what: str) -> None:
+    def wait(self, condition: t.Callable[[], bool], what: str) -> None:
         try:
             wait_until(condition, SECONDS, what)
         except Exception as error:
@@ -154,7 +132,6 @@ class Cluster:
         }
         spec = {
             "schedulerName": "wattwise",
-            "hostNetwork": True,
             "containers": [container],
             "nodeSelector": NODE_SELECTOR,
             "terminationGracePeriodSeconds": 0,
@@ -166,7 +143,7 @@ class Cluster:
             place = found["spec"].get("nodeName"), found.get("status", {}).get("phase")
             return place == (NAME, "Running")
 
-        self._wait(runs, f"pod {name} to run")
+        self.wait(runs, f"pod {name} to run")
         return time.monotonic() - start
 
 
@@ -190,8 +167,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(
     lab: RunningLab, archive: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    lock = file_lock(container.ports_lock(), print, "the operator of another lab")
-    with lock, real_node.running(lab.state, [archive], print) as node:
+    with real_node.running(lab.state, [archive], print) as node:
         found = Cluster(lab, node, tmp_path_factory.mktemp("overlay"))
         found.kubectl("create", "namespace", "wao-system")
         yield found
@@ -257,6 +233,25 @@ def test_an_upgrade_changes_the_tag_and_a_rollback_changes_it_back(cluster: Clus
         cluster.place(f"on-{tag.replace('.', '-')}")
 
 
+def test_the_extender_gets_ready(cluster: Cluster, tmp_path: Path) -> None:
+    """Overlay `extender` is `default` with one more Deployment."""
+    authority = pki.create_authority(tmp_path, "extender CA")
+    server = "wattwise-extender.wattwise-system.svc"
+    files = pki.issue(authority, "extender", [], [server], tmp_path)
+    sources = {
+        "ca.crt": authority.files.certificate,
+        "tls.crt": files.certificate,
+        "tls.key": files.key,
+    }
+    texts = {name: path.read_text() for name, path in sources.items()}
+    secret = {"metadata": {"name": "wattwise-extender-tls"}, "stringData": texts}
+    cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
+    start = time.monotonic()
+    cluster.install("extender")
+    cluster.wait_ready("wattwise-extender")
+    told("overlay `extender` applied → extender Ready", start)
+
+
 def test_large_objects_end_no_container(cluster: Cluster) -> None:
     """Within the limits of the manifests, beside pods of almost the largest size."""
     before = {name: one["restartCount"] for name, one in cluster.containers().items()}
@@ -267,12 +262,13 @@ def test_large_objects_end_no_container(cluster: Cluster) -> None:
     try:
         for name in names:
             cluster.kube.request("POST", WORK, {"metadata": {"name": name}, "spec": spec})
-        for name in ("operator", "watcher"):
+        for name in ("operator", "watcher", "extender"):
             # A new start lists everything.
             container_id = cluster.containers()[name]["containerID"].removeprefix("containerd://")
             cluster.node.kill(container_id)
             before[name] += 1
-        cluster.wait_ready()
+        for deployment in ("wattwise-operator", "wattwise-extender"):
+            cluster.wait_ready(deployment)
         cluster.place("beside-large-ones")
         assert {name: one["restartCount"] for name, one in cluster.containers().items()} == before
     finally:
@@ -290,21 +286,54 @@ def test_the_full_overlay_gets_ready_with_all_its_kinds(cluster: Cluster) -> Non
     cluster.place("with-full")
 
 
-def test_removal_leaves_nothing(cluster: Cluster) -> None:
-    manifests = cluster.manifests("full")
+def test_a_discovery_pod_reads_the_meters_of_this_machine(
+    cluster: Cluster, lab: RunningLab, tmp_path: Path
+) -> None:
+    """Role `kepler` runs it on every node; KWOK's nodes only simulate it."""
     start = time.monotonic()
-    cluster.kubectl("delete", "--wait=true", "--timeout=120s", "--filename=-", given=manifests)
+    play: Json = {
+        "name": "Kepler",
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"kepler_probe_image": FIRST},
+        "roles": ["wattwise.kube.kepler"],
+    }
+    run = run_playbook([play], tmp_path, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
+    assert run.returncode == 0, run.output
+
+    def is_annotated() -> bool:
+        annotations = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"].get("annotations", {})
+        return PROBE_ANNOTATION in annotations
+
+    cluster.wait(is_annotated, "the annotation of the discovery pod")
+    facts = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"]["annotations"][PROBE_ANNOTATION]
+    assert json.loads(facts)["kernel"] == os.uname().release
+    told("role `kepler` started → facts of the node", start)
+    play["tasks"] = [
+        {
+            "name": "Remove",
+            "ansible.builtin.include_role": {
+                "name": "wattwise.kube.kepler",
+                "tasks_from": "teardown",
+            },
+        }
+    ]
+    del play["roles"]
+    run = run_playbook([play], tmp_path, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
+    assert run.returncode == 0, run.output
+
+
+def test_removal_leaves_nothing(cluster: Cluster) -> None:
+    manifests = "\n---\n".join(map(cluster.manifests, ("full", "extender")))
+    start = time.monotonic()
+    remove = ("delete", "--ignore-not-found", "--wait=true", "--timeout=120s", "--filename=-")
+    cluster.kubectl(*remove, given=manifests)
     for item in yaml.safe_load_all(manifests):
-        resource = item["kind"].lower()
-        group = item["apiVersion"].rpartition("/")[0]
-        place = (
-            [f"--namespace={item['metadata']['namespace']}"]
-            if "namespace" in item["metadata"]
-            else []
-        )
-        kind = f"{resource}.{item['apiVersion'].rpartition('/')[2]}.{group}" if group else resource
-        found = cluster.kubectl("get", kind, item["metadata"]["name"], "--ignore-not-found", *place)
-        assert found == "", item["metadata"]
+        group, _slash, version = item["apiVersion"].rpartition("/")
+        kind = ".".join(filter(None, (item["kind"].lower(), group and version, group)))
+        namespace = item["metadata"].get("namespace", "default")
+        words = ("get", kind, item["metadata"]["name"], f"--namespace={namespace}")
+        assert cluster.kubectl(*words, "--ignore-not-found") == "", item["metadata"]
     with pytest.raises(ApiError, match="not found"):
         cluster.kube.get(PODS.removesuffix("/pods"))
     told("overlay deleted → nothing left", start)

@@ -88,11 +88,11 @@ def _is_zone(name: str) -> bool:
 
 
 def _problem_of_rule(rule: str, hour: int, minute: int) -> str | None:
-    kind, _, body = rule.partition(":")
+    kind, _colon, body = rule.partition(":")
     if kind not in ("RRULE", "EXRULE"):
         return f"has the part {kind}; AWX knows only DTSTART, RRULE and EXRULE"
     pairs = [pair.partition("=") for pair in body.split(";")]
-    values = {name: value for name, _, value in pairs}
+    values = {name: value for name, _equals, value in pairs}
     if len(values) < len(pairs):
         return f"sets a part of {kind} twice"
     for name in ("FREQ", "INTERVAL"):

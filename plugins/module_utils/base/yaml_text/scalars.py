@@ -57,7 +57,7 @@ def scalar(text: str, tag: str | None, is_plain: bool) -> Scalar:
     if tag and (kind == tag or kind not in _RESOLVED_TAGS):
         return text
     value = _resolved(text)
-    if kind == "float" and type(value) is int and value <= _LARGEST:
+    if kind == "float" and isinstance(value, int) and _kind(value) == "int" and value <= _LARGEST:
         return float(value)
     if kind and _kind(value) != kind:
         raise ValueError(f"a scalar with the tag !!{kind} is of another type")
