@@ -54,8 +54,11 @@ def view_fleet(manifest: Object) -> SeenFleet | None:
     if isinstance(fleet, Finding):
         return None
     last_run = text(member(fleet.status, "lastRun", "time"))
-    told = (one.get("type") == CONDITION for one in fleet.status.get("conditions") or ())
-    return SeenFleet(fleet, fleet.generation, last_run, any(told))
+    is_told = any(
+        (one.get("type"), one.get("status")) == (CONDITION, "True")
+        for one in fleet.status.get("conditions") or ()
+    )
+    return SeenFleet(fleet, fleet.generation, last_run, is_told)
 
 
 @dataclass
@@ -130,8 +133,8 @@ class Stalls:
 
 def write(
     kube: Kube, seen: SeenFleet, is_stalled: bool, field_manager: str, context: Context
-) -> None:
-    """Write or remove the condition of a fleet, and an Event. Raises ApiError.
+) -> bool:
+    """Write or remove the condition of a fleet, and an Event; whether it did. Raises ApiError.
 
     The condition is applied as the only field of its manager, so neither a run nor the watcher
     changes what the other one wrote. Nothing is written to a fleet that was replaced.
@@ -159,9 +162,10 @@ def write(
     except ApiError as error:
         if error.status not in (404, 409):
             raise
-        return
+        return False
     reason = "NoRun" if is_stalled else "NotStalled"
     telling.tell(kube, fleet, reason, note, context, is_bad=is_stalled)
+    return True
 
 
 def read(kube: Kube, fleet: PowerFleet) -> SeenFleet | None:

@@ -200,8 +200,9 @@ class Watcher:
             with self._changed:
                 self._stalls.see(found, now)
                 is_stalled = self._stalls.is_stalled(key, now)
-            if is_stalled != found.is_told:
-                stalling.write(kube, found, is_stalled, FIELD_MANAGER, Context(warn=self._say))
+            if is_stalled != found.is_told and stalling.write(
+                kube, found, is_stalled, FIELD_MANAGER, Context(warn=self._say)
+            ):
                 self._say(f"{key} is {'stalled' if is_stalled else 'no longer stalled'}")
         except ApiError as error:
             self._say(f"cannot tell whether {key} is stalled: {error}")

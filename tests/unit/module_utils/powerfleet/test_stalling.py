@@ -122,6 +122,7 @@ def test_a_fleet_that_went_or_came_again_has_no_past() -> None:
         {"lastRun": {"time": 7}},
         {"conditions": "Stalled"},
         {"conditions": [None, {"type": ["Stalled"]}]},
+        {"conditions": [{**NO_RUN, "status": "False"}]},
     ],
 )
 def test_a_broken_status_has_no_run_and_no_condition(status: t.Any) -> None:
