@@ -368,6 +368,12 @@ def imports(session: nox.Session) -> None:
 
 
 @gate("lint", "test")
+def manifests(session: nox.Session) -> None:
+    """hadolint on the Dockerfile, kube-score on the overlays and the documents' manifests."""
+    run(session, "python", "-m", "scripts.manifests")
+
+
+@gate("lint", "test")
 def docs(session: nox.Session) -> None:
     """The plugins' documentation: checks it, and builds its pages in build/docs."""
     pages = BUILD / "docs"

@@ -22,7 +22,8 @@ from lab import controlplane
 from lab.api import Api
 from lab.controlplane.programs import kubelet
 from lab.errors import LabError
-from lab.gotools import Say, build
+from lab.gotools import Say, build, cache_folder
+from lab.locks import file_lock
 from lab.process import REPOSITORY, wait_until
 from lab.real_node.configuration import NAME, NODE_SELECTOR, PAUSE_IMAGE, write_configuration
 from lab.state import LabState
@@ -76,6 +77,16 @@ def running(state: LabState, archives: Sequence[Path], say: Say) -> Iterator[Rea
     """
     program = build(kubelet(), say) / "kubelet"
     port = state.read_settings().ports["kube-apiserver"]
+    # A machine is one node at a time.
+    lock = file_lock(cache_folder() / "real-node.lock", say, "the real node of another lab")
+    with lock, _started(state, program, port, archives, say) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def _started(
+    state: LabState, program: Path, port: int, archives: Sequence[Path], say: Say
+) -> Iterator[RealNode]:
     # The path of containerd's socket may have 104 characters.
     folder = Path(tempfile.mkdtemp(prefix="wattwise-node-"))
     try:
@@ -102,7 +113,9 @@ def running(state: LabState, archives: Sequence[Path], say: Say) -> Iterator[Rea
 @contextlib.contextmanager
 def _supervised(folder: Path, program: str, port: str) -> Iterator[None]:
     """Run the node's programs, which end with the supervisor's standard input."""
-    command = [sys.executable, "-m", "lab.real_node.supervisor", str(folder), program, port]
+    # Mounts are shared with containers, as on a machine with systemd, and end with the processes.
+    apart = ("unshare", "--mount", "--propagation", "shared")
+    command = [*apart, sys.executable, "-m", "lab.real_node.supervisor", str(folder), program, port]
     with (
         (folder / "supervisor.log").open("w") as log,
         subprocess.Popen(

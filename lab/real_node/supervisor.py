@@ -8,8 +8,8 @@ which also happens when the starting process is killed. Pods have a bridge of th
 they reach two addresses of this process: the Service of the API server, and a server of DNS.
 
 kubelet and the bridge change settings of the kernel, and containers outlive kubelet and containerd;
-so this process ends the containers, unmounts what was mounted below FOLDER, and restores the
-settings.
+so this process ends the containers and restores the settings. It has a namespace of mounts of its
+own, with which all mounts below FOLDER end.
 """
 
 from __future__ import annotations
@@ -82,7 +82,6 @@ def main(folder: Path, kubelet: str, api_port: int) -> int:
         for process in reversed(processes):
             end(process)
         end_containers(folder)
-        unmount_below(folder)
         for address in (SERVICE_ADDRESS, DNS_ADDRESS):
             _ip("address", "delete", f"{address}/32", "dev", "lo")
         _ip("link", "delete", BRIDGE)
@@ -166,14 +165,6 @@ def _descendants(pid: int) -> Iterator[int]:
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             yield from _descendants(int(child))
             yield int(child)
-
-
-def unmount_below(folder: Path) -> None:
-    """Unmount everything below the folder, the last mount first."""
-    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
-        place = line.split(" ")[4].encode().decode("unicode_escape")
-        if Path(place).is_relative_to(folder):
-            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 if __name__ == "__main__":

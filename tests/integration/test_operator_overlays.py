@@ -199,6 +199,39 @@ def test_an_api_server_takes_the_samples(cluster: Kube, kubeconfig: str) -> None
     assert len(apply(kubeconfig, items, "--dry-run=server")) == len(items)
 
 
+@pytest.mark.parametrize("folder", sorted(path.name for path in (CONFIG / "overlays").iterdir()))
+def test_every_pod_of_an_overlay_meets_the_restricted_standard(folder: str, cluster: Kube) -> None:
+    items = objects(f"overlays/{folder}")
+    specs = [
+        each["spec"]["template"]["spec"] for each in items if "template" in each.get("spec", {})
+    ]
+    assert specs
+    expect_restricted(cluster, specs)
+
+
+def test_the_pod_of_the_example_of_a_cronjob_meets_the_restricted_standard(cluster: Kube) -> None:
+    path = ROOT / "docs" / "examples" / "kubernetes" / "cronjob.yaml"
+    [job] = [
+        each for each in yaml.safe_load(path.read_text())["items"] if each["kind"] == "CronJob"
+    ]
+    expect_restricted(cluster, [job["spec"]["jobTemplate"]["spec"]["template"]["spec"]])
+
+
+def expect_restricted(cluster: Kube, specs: list[Json]) -> None:
+    """Pods that the namespace of the operator, which enforces the standard, takes."""
+    namespace = cluster.get(f"/api/v1/namespaces/{NAMESPACE}")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for number, spec in enumerate(specs):
+        # Pods may not name an account that does not exist; other tests look at the accounts.
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"restricted-{number}"},
+            "spec": {**spec, "serviceAccountName": "wattwise-operator"},
+        }
+        cluster.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", body)
+
+
 def test_the_pod_is_made_under_the_restricted_standard(cluster: Kube, kubeconfig: str) -> None:
     """By the Deployment controller, in the namespace that enforces that standard."""
     [deployment] = of_kind("overlays/minimal", "Deployment")

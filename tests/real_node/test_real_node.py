@@ -110,7 +110,9 @@ class Cluster:
         try:
             wait_until(condition, SECONDS, what)
         except Exception as error:
-            told = self.kubectl("get", "pods", "--all-namespaces", "--output=wide")
+            place = ("--all-namespaces", f"--field-selector=spec.nodeName={NAME}")
+            told = self.kubectl("get", "pods", *place, "--output=wide")
+            told += self.kubectl("get", "events", place[0], "--field-selector=type=Warning")
             raise AssertionError(f"{error}\n{told}\n{self.node.logs}") from error
 
     def containers(self) -> dict[str, Json]:

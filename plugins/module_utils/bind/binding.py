@@ -225,6 +225,8 @@ def bind_all(
     Pods with device claims are skipped, unless the caller declares that they have devices. Pods
     whose volumes must be provisioned come last, after one wait for all of these volumes.
     """
+    if not placements:
+        return []
     listed, wanted = _waiting(kube, placements), {(each.namespace, each.pod) for each in placements}
     nominated = [pod for pod in nominated_pods(kube) if identity(pod.given) not in wanted]
     binder = _Binder(kube, context, placements, have_devices, volume_timeout, listed, nominated)

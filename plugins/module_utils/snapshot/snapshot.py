@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import threading
 import typing as t
 from pathlib import Path
@@ -63,10 +62,8 @@ _PROTOTYPE_PLURALS = (
     "deviceprivilegedclaims",
 )
 _DEFAULT_SCHEDULER = "default-scheduler"
-# Annotations of pods that placement or device runs read.
-_OF_PLACEMENT = re.compile(
-    "|".join([r"_cache_min$", *map(re.escape, (DEVICE_CLAIMS_ANNOTATION, *PODSPREAD_ANNOTATIONS))])
-)
+# Many parts read annotations of pods, all of them short except for the claims of the prototype.
+_LONGEST_ANNOTATION = 1024
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -147,7 +144,11 @@ def _identified_pod(pod: Object, **parts: t.Any) -> Object:
     if isinstance(annotations, dict):
         # Those of other programs may have 256 KiB.
         identified["metadata"]["annotations"] = {
-            key: value for key, value in annotations.items() if _OF_PLACEMENT.search(str(key))
+            key: value
+            for key, value in annotations.items()
+            if key == DEVICE_CLAIMS_ANNOTATION
+            or not isinstance(value, str)
+            or len(value) <= _LONGEST_ANNOTATION
         }
     return identified
 

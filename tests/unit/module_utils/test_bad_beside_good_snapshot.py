@@ -98,6 +98,20 @@ def test_no_secret_of_a_container_is_kept(more: Json) -> None:
         assert pod_fields.unsupported_fields(trimmed) == before
 
 
+def test_annotations_are_kept_unless_they_are_long_and_of_other_programs() -> None:
+    short = {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "wattwise.github.io/power-fleet": "halls/hall-1",
+        "kubernetes.io/config.mirror": "0123",
+    }
+    claims = {pod_fields.DEVICE_CLAIMS_ANNOTATION: "claims: []\n" * 1000}
+    pod = full_pod()
+    for name in ("", "n"):
+        pod["spec"]["nodeName"] = name
+        pod["metadata"]["annotations"] = {**short, **claims, "other": "x" * 1025}
+        assert trim_pod(pod)["metadata"]["annotations"] == {**short, **claims}
+
+
 @pytest.mark.parametrize("field", sorted(client.V1Container.attribute_map.values()))
 def test_a_field_of_containers_that_is_not_kept_is_harmless_or_refused(field: str) -> None:
     pod = full_pod()
