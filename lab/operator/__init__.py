@@ -158,15 +158,19 @@ def start(state: LabState, settings: OperatorSettings, say: Say) -> RunningOpera
 
 def start_beside(state: LabState, settings: OperatorSettings, entrypoints: Path) -> int:
     """Start the watcher and the metrics endpoint from a folder of entry points; return its port."""
-    port, health = free_port(), free_port()
+    port, *others = (free_port() for _port in range(4))
     # As in the image, where Python finds the collection without Ansible.
     variables = _environment(state, settings)
     variables["PYTHONPATH"] = variables["ANSIBLE_COLLECTIONS_PATH"].split(os.pathsep)[0]
-    options = ("--address=127.0.0.1", f"--port={port}", f"--health-port={health}")
-    endpoint = (str(entrypoints / METRICS), *options)
+
+    def service(name: str, port: int, health_port: int, probe: str) -> Service:
+        ports = ("--address=127.0.0.1", f"--port={port}", f"--health-port={health_port}")
+        program = (str(entrypoints / name), *ports)
+        return Service(name, program, lambda: _answers(health_port, probe), variables)
+
     services = [
-        Service(WATCHER, (str(entrypoints / WATCHER),), lambda: True, variables),
-        Service(METRICS, endpoint, lambda: _answers(health, "/healthz"), variables),
+        service(WATCHER, others[0], others[1], "/readyz"),
+        service(METRICS, port, others[2], "/healthz"),
     ]
     process.start(services, state)
     return port

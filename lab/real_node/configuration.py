@@ -101,7 +101,6 @@ def _kubelet(state: LabState, folder: Path) -> dict[str, object]:
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "makeIPTablesUtilChains": False,
-        "localStorageCapacityIsolation": False,
         # Other programs of this machine may need much of its memory and disk.
         "evictionHard": {"memory.available": "1Mi"},
         "imageGCHighThresholdPercent": 100,

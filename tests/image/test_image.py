@@ -369,7 +369,11 @@ def test_operator_and_watcher_bind_a_waiting_pod(
             KUBECONFIG=KUBECONFIG,
         )
         running.wait(lambda: answers(ports[1], "/readyz"), 120.0, "the operator to be ready")
-        watcher = start(user, "watcher")
+        watcher = start(
+            user,
+            *("watcher", "--address=127.0.0.1", f"--port={free_port()}"),
+            f"--health-port={free_port()}",
+        )
         fleets = f"/apis/wattwise.github.io/v1alpha1/namespaces/{namespace}/powerfleets"
         kube.request(
             "POST",

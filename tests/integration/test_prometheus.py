@@ -31,6 +31,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.met
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition, metrics
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (
+    Stalls,
+    view_fleet,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Failure
 from lab import kepler, process, prometheus
 from lab.bmc.pods import BoundPod
@@ -38,7 +42,7 @@ from lab.machines import build_machines
 from lab.physics import Truth
 from lab.state import LabSettings, LabState
 from support import promql
-from support.power_fleets import fleet, outcome
+from support.power_fleets import fleet, manifest, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
 
@@ -128,7 +132,7 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
     pod = Pod("shop", "web-1", "u1", "n1", "Deployment", "web")
     metered = Metering("prometheus", NOON, pods={pod: zones}, nodes={"n1": zones})
     files.append(metered.metrics({"cluster": "hall-1"}))
-    return "".join([*files, served(folder / "runs")])
+    return "".join([*files, served(folder / "runs"), watched()])
 
 
 def served(runs: Path) -> str:
@@ -151,6 +155,14 @@ def served(runs: Path) -> str:
     (run_dir / "metrics").mkdir(parents=True)
     metrics.write(str(run_dir), fleet(), made, NOON)
     return exposition.collect(runs, time.time())
+
+
+def watched() -> str:
+    """The answer of the watcher's endpoint."""
+    stalls, seen = Stalls(300.0), view_fleet(manifest())
+    assert seen is not None
+    stalls.see(seen, 0.0)
+    return stalls.exposition(0.0)
 
 
 @pytest.fixture(scope="module")

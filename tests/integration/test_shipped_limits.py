@@ -198,7 +198,9 @@ def test_the_watcher_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:
     environment = {**os.environ, KUBECONFIG_VARIABLE: str(config)}
     api.watched.clear()
     with subprocess.Popen(
-        [sys.executable, "-m", watching.__name__], env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", watching.__name__, "--port=0", "--health-port=0"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
     ) as process:
         try:
             wait_until(lambda: feed.PODS in api.watched, 90.0, "the watch of pods")

@@ -56,6 +56,8 @@ class WatchApi:
 
     def __init__(self) -> None:
         self.collections: dict[str, Served] = {}
+        # Objects that can be read, by path.
+        self.objects: dict[str, t.Callable[[], Json]] = {}
         self.asked: list[Asked] = []
         self.patch_status: list[int] = []
         self._lock = threading.Lock()
@@ -149,7 +151,9 @@ class WatchApi:
         asked = Asked("GET", parts.path, dict(urllib.parse.parse_qsl(parts.query)))
         self.asked.append(asked)
         served = self.collections.get(parts.path)
-        if served is None or served.status != 200:
+        if parts.path in self.objects:
+            _answer(handler, 200, self.objects[parts.path]())
+        elif served is None or served.status != 200:
             refusal = {"kind": "Status", "message": served.message if served else "no"}
             _answer(handler, served.status if served else 404, refusal)
         elif not asked.is_watch:

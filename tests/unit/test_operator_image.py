@@ -18,8 +18,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
+    parse_duration,
+    parse_quantity,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import agents
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import serving, watching
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import (
     DEFAULT_SECONDS,
 )
@@ -53,6 +58,7 @@ PARAMETERS = [
     *("default_credential_dir", "default_credential_namespaces"),
     *("metering_credential_dir", "heartbeat_seconds"),
 ]
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch hacked') }}"
 
 
@@ -232,13 +238,12 @@ def test_the_playbook_passes_names_and_the_environment_and_nothing_of_a_spec(
 
 
 def test_the_kubeconfig_is_the_pods_own_account(tmp_path: Path) -> None:
-    account = "/var/run/secrets/kubernetes.io/serviceaccount"
     text = (OPERATOR / "kubeconfig").read_text()
-    assert text.count(account) == 2
+    assert text.count(ACCOUNT) == 2
     (tmp_path / "ca.crt").write_text("certificates")
     (tmp_path / "token").write_text("first")
     path = tmp_path / "kubeconfig"
-    path.write_text(text.replace(account, str(tmp_path)))
+    path.write_text(text.replace(ACCOUNT, str(tmp_path)))
     access = read_kubeconfig(str(path), None)
     assert (access.host, access.ca, access.verify) == (
         "https://kubernetes.default.svc",
@@ -265,6 +270,89 @@ def test_every_container_starts_a_program_of_the_image_with_a_read_only_root() -
     [graceful] = [each for each in options if each.startswith("--graceful-shutdown-timeout=")]
     assert POD["terminationGracePeriodSeconds"] > int(re.sub(r"\D", "", graceful))
     assert any(each.startswith("--max-concurrent-reconciles=") for each in options)
+
+
+def pods() -> dict[str, t.Any]:
+    """The pods that a user gets without a role, by their names."""
+    deployments = [
+        yaml.safe_load((OPERATOR / "config" / folder / "deployment.yaml").read_text())
+        for folder in ("manager", "extender")
+    ]
+    deployments.append(agents.deployment("edge", "bpa-system", agents.AgentPods(1, "image")))
+    return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in deployments}
+
+
+def test_the_token_is_only_where_the_api_server_is_asked() -> None:
+    assert POD["automountServiceAccountToken"] is False
+    mounts = {
+        container["name"]: [
+            mount["name"]
+            for mount in container["volumeMounts"]
+            if mount["mountPath"] == ACCOUNT and mount["readOnly"]
+        ]
+        for container in POD["containers"]
+    }
+    assert mounts == {"operator": ["token"], "watcher": ["token"], "metrics": []}
+    [token] = [each["projected"] for each in POD["volumes"] if each["name"] == "token"]
+    # The files of the kubelet's own volume, which libraries of Kubernetes expect.
+    paths = [
+        each.get("path") or each["items"][0]["path"]
+        for source in token["sources"]
+        for each in source.values()
+    ]
+    assert paths == ["token", "ca.crt", "namespace"]
+    assert pods()["edge-agents"]["automountServiceAccountToken"] is False
+
+
+def test_every_container_of_the_operators_pod_has_probes_at_a_port_of_its_own() -> None:
+    asked: list[int] = []
+    for container in POD["containers"]:
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        probes = (container[probe] for probe in ("livenessProbe", "readinessProbe"))
+        asked += [ports[probe["httpGet"]["port"]] for probe in probes]
+    assert len(asked) == 6 and len(set(asked)) == 3
+    numbers = [each["containerPort"] for one in POD["containers"] for each in one["ports"]]
+    assert len(set(numbers)) == len(numbers)
+    policy = yaml.safe_load((OPERATOR / "config/network-policy/ingress.yaml").read_text())
+    [rule] = policy["spec"]["ingress"]
+    admitted = {each["port"] for each in rule["ports"]}
+    assert admitted == {"operator", "metrics", "watcher"}
+    assert (*(numbers[4], numbers[5], numbers[2], numbers[3]),) == (
+        serving.PORT,
+        serving.HEALTH_PORT,
+        watching.PORT,
+        watching.HEALTH_PORT,
+    )
+
+
+@pytest.mark.parametrize("name", pods())
+def test_no_container_fills_the_disk_of_its_node(name: str) -> None:
+    """The kubelet ends a pod that uses more than all limits; volumes count among them."""
+    pod = pods()[name]
+    amounts = [each["resources"] for each in pod["containers"]]
+    limits = [parse_quantity(each["limits"]["ephemeral-storage"]) for each in amounts]
+    for each, limit in zip(amounts, limits, strict=True):
+        assert 0 < parse_quantity(each["requests"]["ephemeral-storage"]) <= limit
+    volumes = [each["emptyDir"] for each in pod.get("volumes", []) if "emptyDir" in each]
+    largest = sum(parse_quantity(each["sizeLimit"]) for each in volumes)
+    # The kubelet keeps up to 50 MiB of the log of each container.
+    assert sum(limits) >= largest + len(limits) * parse_quantity("50Mi")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "rmd/templates/agent.yaml.j2",
+        "rmd/templates/daemon_pod.yaml.j2",
+        "kepler/templates/probe.yaml.j2",
+    ],
+)
+def test_a_template_of_a_role_limits_its_storage(path: str) -> None:
+    text = (ROOT / "roles" / path).read_text()
+    for part in ("requests", "limits"):
+        [amounts] = [yaml.safe_load(each) for each in re.findall(rf"{part}: (.*)", text)]
+        assert parse_quantity(amounts["ephemeral-storage"]) > 0
+    assert text.count("emptyDir: ") == text.count("emptyDir: {sizeLimit: ")
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)

@@ -37,6 +37,8 @@ Key = tuple[str, str]
 # The server ends a watch after this time; before, it sends a bookmark about every minute.
 _WATCH_SECONDS = 300
 _LONGEST_SILENCE_SECONDS = 150.0
+# The longest silence, and a pause.
+_CURRENT_SECONDS = 180.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 # For a kind that is not served or not readable, until it is installed or granted.
 _REFUSED = frozenset({401, 403, 404, 405})
@@ -79,8 +81,18 @@ class Collection(t.Generic[View]):
         self._version = ""
         self._was_listed = False
         self._failures = 0
+        self._heard_at = time.monotonic()
         self._trouble: ApiError | None = None
         self._is_starting = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server answers that it does not serve this collection to this account."""
+        return self._trouble is not None and self._trouble.status in _REFUSED
+
+    def is_current(self, now: float) -> bool:
+        """Whether the last event, bookmark or list is recent; ``now`` is a monotonic time."""
+        return self._was_listed and now - self._heard_at < _CURRENT_SECONDS
 
     @property
     def was_listed(self) -> bool:
@@ -108,6 +120,7 @@ class Collection(t.Generic[View]):
             self._replace(key, found.get(key))
         self._version = version
         self._was_listed = True
+        self._heard_at = time.monotonic()
 
     def _follow(self, stop: threading.Event) -> None:
         """One watch, until the server ends it. Raises ApiError, 410 included."""
@@ -175,6 +188,7 @@ class Collection(t.Generic[View]):
         if self._trouble is not None:
             self._say(f"{self._path} is watched again")
         self._failures, self._trouble = 0, None
+        self._heard_at = time.monotonic()
 
     def _failed(self, error: ApiError) -> None:
         self._failures += 1

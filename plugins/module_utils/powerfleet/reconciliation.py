@@ -51,6 +51,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     path_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
+    HEARTBEAT_SECONDS,
     Failure,
     Outcome,
     status_of,
@@ -83,7 +84,7 @@ SPEC = KUBERNETES.merge(
             "name": {"type": "str", "required": True},
             "run_dir": {"type": "path", "required": True},
             "run_process": {"type": "str"},
-            "heartbeat_seconds": {"type": "float", "default": 300.0},
+            "heartbeat_seconds": {"type": "float", "default": HEARTBEAT_SECONDS},
             "record_namespaces": {"type": "list", "elements": "str", "default": []},
             "publish_namespaces": {"type": "list", "elements": "str", "default": []},
             "default_credential_dir": {"type": "path"},

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+import types
 import typing as t
 from pathlib import Path
 
@@ -30,11 +31,25 @@ _METRICS = http_server.Bounds(connections=8, request_seconds=10.0, idle_seconds=
 _HEALTH = http_server.Bounds(connections=64, request_seconds=1.0)
 
 
-class MetricsServer:
-    """Serves metrics and health until ``stop`` is called, in one thread with an event loop."""
+def _is_alive() -> bool:
+    """Whether a program that has nothing else to do is alive: it answers."""
+    return True
 
-    def __init__(self, runs: Path, max_age_seconds: float) -> None:
-        self._runs, self._max_age_seconds = runs, max_age_seconds
+
+class MetricsServer:
+    """Serves metrics and health until ``stop`` is called, in one thread with an event loop.
+
+    ``collect`` gives the metrics, in a thread of its own. ``checks`` are by the path of the probe.
+    """
+
+    def __init__(
+        self,
+        collect: t.Callable[[], str],
+        checks: t.Mapping[str, t.Callable[[], bool]] = types.MappingProxyType(
+            {"/healthz": _is_alive}
+        ),
+    ) -> None:
+        self._collect, self._checks = collect, checks
         self._stopped = asyncio.Event()
         # The run folders are read once for all clients that wait, and health does not wait for it.
         self._reader = concurrent.futures.ThreadPoolExecutor(max_workers=1)
@@ -69,19 +84,21 @@ class MetricsServer:
             return http_server.sentence(404, "There is nothing here; the metrics are at /metrics.")
         if self._collecting is None or self._collecting.done():
             loop = asyncio.get_running_loop()
-            self._collecting = loop.run_in_executor(self._reader, self._collect)
+            self._collecting = loop.run_in_executor(self._reader, self._collected)
         content = await asyncio.shield(self._collecting)
         return http_server.Reply(200, content, metrics.CONTENT_TYPE)
 
-    def _collect(self) -> bytes:
-        return exposition.collect(self._runs, time.time(), self._max_age_seconds).encode()
+    def _collected(self) -> bytes:
+        return self._collect().encode()
 
     async def _serve_health(self, request: http_server.Request) -> http_server.Reply:
         if request.method not in ("GET", "HEAD"):
             return http_server.sentence(405, "Send GET.")
-        if request.path != "/healthz":
-            return http_server.sentence(404, "There is nothing here; health is at /healthz.")
-        return http_server.sentence(200, "ok")
+        check = self._checks.get(request.path)
+        if check is None:
+            places = " and ".join(self._checks)
+            return http_server.sentence(404, f"There is nothing here; health is at {places}.")
+        return http_server.sentence(200, "ok") if check() else http_server.sentence(503, "failing")
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:
@@ -108,7 +125,7 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 
 
 async def _serve(chosen: argparse.Namespace, runs: Path) -> None:
-    server = MetricsServer(runs, chosen.max_age)
+    server = MetricsServer(lambda: exposition.collect(runs, time.time(), chosen.max_age))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop)
 

@@ -33,6 +33,8 @@ Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MOST_LISTED = 20
+# The age at which a run without news stores its time.
+HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
 _NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
 

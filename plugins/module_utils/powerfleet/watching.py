@@ -4,16 +4,18 @@
 """The watcher: requests a run of a fleet after a relevant change in the cluster.
 
 A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher also
-replaces a reconcile period that ansible-operator cannot read, because it prevents all runs. It
-writes nothing else, decides nothing, and keeps nothing: a run reads the cluster itself. The next
-run of the interval finds changes during an absence of the watcher; only waiting pods, which are
-urgent, are requested again at its start.
+replaces a reconcile period that ansible-operator cannot read, because it prevents all runs, and
+tells of fleets whose runs do not come. It writes nothing else, decides nothing, and keeps nothing:
+a run reads the cluster itself. The next run of the interval finds changes during an absence of the
+watcher; only waiting pods, which are urgent, are requested again at its start.
 """
 
 from __future__ import annotations
 
-import datetime
+import argparse
+import asyncio
 import functools
+import math
 import os
 import signal
 import sys
@@ -21,9 +23,10 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, utc_now
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
+    InvalidInput,
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
@@ -31,63 +34,103 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import fo
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
-    Object,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change, Collection
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
     period,
     reasons,
     resource,
+    stalling,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.requests import (
     Request,
     Requests,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.serving import MetricsServer
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (
+    SeenFleet,
+    Stalls,
+    view_fleet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
+    HEARTBEAT_SECONDS,
+)
 
 Say = t.Callable[[str], None]
 
 FIELD_MANAGER = "wattwise-watcher"
+PORT, HEALTH_PORT = 9092, 9093
+HEARTBEAT_VARIABLE = "WATTWISE_HEARTBEAT_SECONDS"
 _PATCH_TIMEOUT_SECONDS = 10.0
 _REPEAT_SECONDS = 10.0
+# Much longer than a request to an API server that does not answer.
+_STUCK_SECONDS = 60.0
 
 
 class Watcher:
     """Watches one cluster for all of its fleets; every collection in a thread of its own."""
 
-    def __init__(self, kube: Kube, say: Say) -> None:
+    def __init__(self, kube: Kube, say: Say, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
         self._kube, self._say = kube, say
         self._fleets: dict[str, PowerFleet] = {}
         self._requests = Requests()
-        # Guards both, and is notified of every change to them.
+        self._stalls = Stalls(heartbeat_seconds)
+        # Guards all three, and is notified of every change to them.
         self._changed = threading.Condition()
         # Fleets whose period ansible-operator cannot read, and the times to write it.
         self._stuck: dict[str, float] = {}
         self._watches: dict[reasons.Source, threading.Event] = {}
+        self._all_fleets = Collection(
+            kube, resource.ALL, view_fleet, self._fleet_changed, say=self._say
+        )
+        self._collections: dict[reasons.Source, Collection[t.Any]] = {}
+        self._turned_at = time.monotonic()
         self._crash: BaseException | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Watch and request until ``stop`` is set. Raises the error of a failed thread."""
-        fleets = Collection(
-            self._kube, resource.ALL, view_fleet, self._fleet_changed, say=self._say
-        )
-        self._start(fleets, stop)
+        self._start(self._all_fleets, stop)
         while not stop.is_set() and self._crash is None:
             with self._changed:
                 left = self._requests.next_at - time.monotonic()
-                # Polling handles signals, because the standard library cannot wait for both.
+                # Polling, because nothing notifies of stop and of the time.
                 self._changed.wait(min(max(left, 0.0), 0.5))
                 due = self._requests.take(time.monotonic(), self._interval_of)
                 fleets_now = dict(self._fleets)
                 stuck = self._take_stuck(time.monotonic())
-            for fleet in stuck:
-                self._free(fleet)
-            for request in due:
-                self._ask(fleets_now.get(request.fleet), request)
+                stalls = self._stalls.take(time.monotonic())
+            work = [
+                *(functools.partial(self._free, fleet) for fleet in stuck),
+                *(functools.partial(self._tell_stall, seen) for seen in stalls),
+                *(functools.partial(self._ask, fleets_now.get(one.fleet), one) for one in due),
+            ]
+            for step in work:
+                self._turned_at = time.monotonic()
+                step()
+            self._turned_at = time.monotonic()
         for ended in self._watches.values():
             ended.set()
         if self._crash is not None:
             raise self._crash
+
+    def is_alive(self) -> bool:
+        """Whether it still does its work; a restart helps if not."""
+        return time.monotonic() - self._turned_at < _STUCK_SECONDS
+
+    def is_watching(self) -> bool:
+        """Whether it knows all fleets, and the API server answers on each watch."""
+        now = time.monotonic()
+        with self._changed:
+            others = list(self._collections.values())
+        return self._all_fleets.is_current(now) and all(
+            each.is_current(now) or each.is_refused for each in others
+        )
+
+    def metrics(self) -> str:
+        """Its metrics in the Prometheus text format."""
+        with self._changed:
+            return self._stalls.exposition(time.monotonic())
 
     def _start(self, collection: Collection[t.Any], stop: threading.Event) -> None:
         def run() -> None:
@@ -98,25 +141,29 @@ class Watcher:
 
         threading.Thread(target=run, daemon=True).start()
 
-    def _fleet_changed(self, change: Change[PowerFleet]) -> None:
+    def _fleet_changed(self, change: Change[SeenFleet]) -> None:
         with self._changed:
             key = "/".join(change.key)
             if change.after is None:
                 self._fleets.pop(key, None)
                 self._stuck.pop(key, None)
                 self._requests.forget(key)
+                self._stalls.forget(key)
             else:
-                self._fleets[key] = change.after
-                if period.is_readable(change.after):
+                self._fleets[key] = change.after.fleet
+                self._stalls.see(change.after, time.monotonic())
+                if period.is_readable(change.after.fleet):
                     self._stuck.pop(key, None)
                 else:
                     self._stuck[key] = time.monotonic()
             wanted = set(reasons.sources_of(self._fleets.values()))
             for source in self._watches.keys() - wanted:
                 self._watches.pop(source).set()
+                self._collections.pop(source)
             for source in wanted - self._watches.keys():
                 self._watches[source] = threading.Event()
-                self._start(self._collection(source), self._watches[source])
+                self._collections[source] = self._collection(source)
+                self._start(self._collections[source], self._watches[source])
 
     def _collection(self, source: reasons.Source) -> Collection[t.Any]:
         tell = functools.partial(self._object_changed, source)
@@ -142,6 +189,24 @@ class Watcher:
         except ApiError as error:
             self._say(f"cannot replace the unreadable reconcile period of {fleet.key}: {error}")
 
+    def _tell_stall(self, seen: SeenFleet) -> None:
+        key, now = seen.fleet.key, time.monotonic()
+        try:
+            kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)
+            # Read again, because the watch may be late.
+            found = stalling.read(kube, seen.fleet)
+            if found is None:
+                return
+            with self._changed:
+                self._stalls.see(found, now)
+                is_stalled = self._stalls.is_stalled(key, now)
+            if is_stalled != found.is_told and stalling.write(
+                kube, found, is_stalled, FIELD_MANAGER, Context(warn=self._say)
+            ):
+                self._say(f"{key} is {'stalled' if is_stalled else 'no longer stalled'}")
+        except ApiError as error:
+            self._say(f"cannot tell whether {key} is stalled: {error}")
+
     def _interval_of(self, fleet: str) -> float:
         return self._fleets[fleet].interval_seconds if fleet in self._fleets else 0.0
 
@@ -165,16 +230,8 @@ class Watcher:
                     self._requests.put_back(request, time.monotonic())
 
 
-def view_fleet(manifest: Object) -> PowerFleet | None:
-    """None for a fleet that is being deleted or unreadable, which its own runs report."""
-    if resource.is_ending(manifest):
-        return None
-    fleet = resource.parse(manifest)
-    return None if isinstance(fleet, Finding) else fleet
-
-
 def _now() -> str:
-    return format_time(datetime.datetime.now(datetime.timezone.utc))
+    return format_time(utc_now())
 
 
 def _say(text: str) -> None:
@@ -182,22 +239,61 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
+def main(arguments: t.Sequence[str] | None = None) -> int:
     """The container's program: 0 after a signal to end, 1 with one sentence if it fails.
 
     The kubeconfig in $WATTWISE_KUBECONFIG names the API server; a pod without it uses its own.
     """
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    parser = argparse.ArgumentParser(prog="watcher", description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--address", default="", help="where to listen (everywhere)")
+    parser.add_argument("--port", type=int, default=PORT, help="for metrics (%(default)s)")
+    parser.add_argument(
+        "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
+    )
+    chosen = parser.parse_args(arguments)
     try:
         kube = Kube.of_program(os.environ)
+        watcher = Watcher(kube, _say, _heartbeat_seconds())
         _say(f"watching {kube.host}")
-        Watcher(kube, _say).run(stop)
+        asyncio.run(_watch(watcher, chosen))
     except WattwiseError as error:
         _say(str(error))
         return 1
     return 0
+
+
+async def _watch(watcher: Watcher, chosen: argparse.Namespace) -> None:
+    """Watch and serve until a signal, or until one of both fails."""
+    loop, stop = asyncio.get_running_loop(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    checks = {"/healthz": watcher.is_alive, "/readyz": watcher.is_watching}
+    server = MetricsServer(watcher.metrics, checks)
+
+    def began(port: int, health_port: int) -> None:
+        _say(f"serving metrics on port {port}, health on port {health_port}")
+
+    ports = (chosen.port, chosen.health_port)
+    serving = asyncio.ensure_future(server.run(chosen.address, ports, began))
+    watching = loop.run_in_executor(None, watcher.run, stop)
+    await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    server.stop()
+    await watching
+    await serving
+
+
+def _heartbeat_seconds() -> float:
+    """The age at which a run without news stores its time. Raises InvalidInput."""
+    given = os.environ.get(HEARTBEAT_VARIABLE) or str(HEARTBEAT_SECONDS)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        text = shown_text(given, 100)
+        raise InvalidInput(f"${HEARTBEAT_VARIABLE} is {text!r}; give seconds, such as 300")
+    return seconds
 
 
 if __name__ == "__main__":

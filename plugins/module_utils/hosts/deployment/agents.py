@@ -29,6 +29,11 @@ _RESTRICTED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+_RESOURCES = {
+    "requests": {"cpu": "10m", "memory": "64Mi", "ephemeral-storage": "32Mi"},
+    # Logs and the volume.
+    "limits": {"memory": "256Mi", "ephemeral-storage": "256Mi"},
+}
 _LONGEST_VALUE = 63
 _ENDED = ("Succeeded", "Failed")
 
@@ -75,7 +80,7 @@ def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
         "env": [{"name": key, "value": value} for key, value in names.items() if value],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": _RESTRICTED,
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": _RESOURCES,
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
     if wanted.command:

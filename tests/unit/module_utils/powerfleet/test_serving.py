@@ -151,7 +151,7 @@ class Running:
         self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._run()))
 
     async def _run(self) -> None:
-        self._server = MetricsServer(self._runs, 3600)
+        self._server = MetricsServer(lambda: collect(self._runs, time.time()))
         await self._server.run(self._address, (0, 0), self._note)
 
     def _note(self, port: int, health_port: int) -> None:
@@ -234,7 +234,7 @@ def start(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Pop
 
 
 def test_the_program_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
-    with start(tmp_path, "--address=127.0.0.1", "--port=0") as process:
+    with start(tmp_path, "--address=127.0.0.1", "--port=0", "--health-port=0") as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import itertools
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,12 +20,14 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
+from ansible_collections.wattwise.kube.plugins.module_utils.kube import watch
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import KUBECONFIG_VARIABLE
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import period as periods
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
     reasons,
     requests,
+    stalling,
     watching,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import serves
@@ -254,6 +261,15 @@ class Running:
         """The fleets that it knows."""
         return set(self._watcher._fleets)
 
+    def metrics(self) -> str:
+        return self._watcher.metrics()
+
+    def is_watching(self) -> bool:
+        return self._watcher.is_watching()
+
+    def is_alive(self) -> bool:
+        return self._watcher.is_alive()
+
     def patches(self, count: int) -> list[Asked]:
         self.api.wait(lambda: len(self.api.patches) >= count, f"{count} requests")
         return self.api.patches
@@ -443,41 +459,149 @@ def test_a_period_that_keeps_runs_from_beginning_is_replaced(
     assert sum(text.startswith("cannot replace") for text in running.said) == 1
 
 
-def test_the_program_says_in_a_sentence_why_it_cannot_begin() -> None:
-    environment = {key: text for key, text in os.environ.items() if not key.startswith("K8S")}
-    kubeconfig = os.devnull
-    missing = subprocess.run(
-        [sys.executable, "-m", watching.__name__],
-        env={**environment, KUBECONFIG_VARIABLE: kubeconfig, "HOME": os.devnull},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert missing.returncode == 1
-    assert "Traceback" not in missing.stdout + missing.stderr
-    assert missing.stdout.count("\n") == 1
-
-
-def test_the_program_watches_until_it_is_told_to_end(api: WatchApi, tmp_path: t.Any) -> None:
+@pytest.fixture
+def environment(api: WatchApi, tmp_path: t.Any) -> dict[str, str]:
+    """For a program that watches the scripted server."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
         " users: [{name: u, user: {}}],"
         f" clusters: [{{name: c, cluster: {{server: '{api.url}'}}}}]}}"
     )
+    return {**os.environ, KUBECONFIG_VARIABLE: str(kubeconfig)}
+
+
+def failing(environment: dict[str, str], *arguments: str) -> str:
+    """The one sentence of a program that cannot begin."""
+    done = subprocess.run(
+        [sys.executable, "-m", watching.__name__, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_program_says_in_a_sentence_why_it_cannot_begin(environment: dict[str, str]) -> None:
+    kept = {key: text for key, text in environment.items() if not key.startswith("K8S")}
+    failing({**kept, KUBECONFIG_VARIABLE: os.devnull, "HOME": os.devnull})
+    for given in ("soon", "-1", "nan", "inf"):
+        text = failing({**environment, watching.HEARTBEAT_VARIABLE: given})
+        assert f"$WATTWISE_HEARTBEAT_SECONDS is '{given}'; give seconds" in text
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        text = failing(environment, "--address=127.0.0.1", "--port=0", f"--health-port={port}")
+    assert f"Cannot listen on port {port}" in text
+
+
+def test_the_program_watches_and_serves_until_it_is_told_to_end(
+    api: WatchApi, environment: dict[str, str]
+) -> None:
+    ports = ("--address=127.0.0.1", "--port=0", "--health-port=0")
     process = subprocess.Popen(
-        [sys.executable, "-m", watching.__name__],
-        env={**os.environ, KUBECONFIG_VARIABLE: str(kubeconfig)},
+        [sys.executable, "-m", watching.__name__, *ports],
+        env=environment,
         stdout=subprocess.PIPE,
         text=True,
     )
     with process:
         try:
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _line in range(2)]
+            port, health_port = map(int, re.findall(r"port (\d+)", " ".join(said)))
             api.wait_for_watch(FLEETS)
+            api.send(FLEETS, "ADDED", power_fleet("main"))
+            gauge = 'wattwise_power_fleet_stalled{power_fleet="power/main"} 0'
+            api.wait(lambda: gauge in ask(port, "/metrics")[1], "the metric")
+            api.wait(lambda: ask(health_port, "/readyz") == (200, "ok\n"), "readiness")
+            assert ask(health_port, "/healthz") == (200, "ok\n")
+            assert ask(health_port, "/metrics")[0] == ask(port, "/readyz")[0] == 404
             process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=20)
+            process.communicate(timeout=20)
         finally:
             process.kill()
     assert process.returncode == 0
-    assert f"watching {api.url}" in output
+    assert f"watching {api.url}" in said[0]
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet is stalled at once, and each attempt repeated soon."""
+    monkeypatch.setattr(stalling, "MARGIN_SECONDS", -1e6)
+    monkeypatch.setattr(stalling, "_REPEAT_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stall_that_cannot_be_told_is_told_later_and_the_metric_shows_it(
+    api: WatchApi, running: Running
+) -> None:
+    fleet = power_fleet("main", placement={"enabled": False})
+    path = "/apis/wattwise.github.io/v1alpha1/namespaces/power/powerfleets/main"
+    api.objects[path] = lambda: fleet
+    api.patch_status = [403]
+    api.wait_for_watch(FLEETS)
+    api.send(FLEETS, "ADDED", fleet)
+    [refused, applied, *_more] = running.patches(2)
+    assert refused.path == applied.path == f"{path}/status"
+    assert applied.query == {"fieldManager": "wattwise-watcher", "force": "true"}
+    assert applied.body["metadata"].keys() == {"name", "namespace", "uid"}
+    [condition] = applied.body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("Stalled", "True")
+    assert running.metrics().endswith('{power_fleet="power/main"} 1\n')
+    api.wait(lambda: "power/main is stalled" in running.said, "a message")
+    assert any(text.startswith("cannot tell whether power/main") for text in running.said)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_late_watch_makes_no_fleet_stalled(
+    api: WatchApi, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stored fleet has a run that no event has shown."""
+    monkeypatch.setattr(stalling, "MARGIN_SECONDS", 0.2 - 420)
+    late = power_fleet("main", placement={"enabled": False})
+    path = "/apis/wattwise.github.io/v1alpha1/namespaces/power/powerfleets/main"
+    number = itertools.count()
+
+    def stored() -> Json:
+        time = f"2026-01-31T12:00:{next(number) % 60:02d}Z"
+        return {**late, "status": {"lastRun": {"time": time}}}
+
+    api.objects[path] = stored
+    api.wait_for_watch(FLEETS)
+    api.send(FLEETS, "ADDED", late)
+    api.wait(lambda: next(number) > 3, "several reads")
+    assert api.patches == []
+
+
+def test_it_is_ready_when_all_watches_are_answered(
+    api: WatchApi, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind that is not served is an answer, as of an overlay without its definition."""
+    api.serve(WORKLOADS).status = 404
+    api.wait_for_watch(FLEETS)
+    api.send(FLEETS, "ADDED", power_fleet("main", **EVERYTHING))
+    for path in (PODS, NODES, TEMPLATES):
+        api.wait_for_watch(path)
+    api.wait(running.is_watching, "all watches")
+    monkeypatch.setattr(watch, "_CURRENT_SECONDS", 0.0)
+    assert not running.is_watching() and running.is_alive()
+    monkeypatch.setattr(watching, "_STUCK_SECONDS", 0.0)
+    assert not running.is_alive()
+
+
+def test_it_is_not_ready_without_the_fleets(api: WatchApi, running: Running) -> None:
+    api.serve(FLEETS).status = 403
+    api.wait(lambda: any("403" in text or "no" in text for text in running.said), "a message")
+    assert running.is_alive() and not running.is_watching()
