@@ -11,6 +11,7 @@ order of this file, as many at a time as the processors allow; narrow gates over
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import secrets
 import shutil
@@ -443,7 +444,9 @@ def build_images(session: nox.Session) -> dict[str, str]:
         leave_out(session, problem)
     build_lab(session)
     program = gotools.build(ANSIBLE_OPERATOR, session.log)
-    names = {target: build_image.default_name(target) for target in build_image.TARGETS}
+    # Two clones on one machine build at the same time.
+    tag = hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:12]
+    names = {target: f"localhost/{name}:{tag}" for target, name in build_image.TARGETS.items()}
     session.chdir(REPOSITORY)
     for target, name in names.items():
         with (REPORTS / f"{target}.build.log").open("w") as output:
