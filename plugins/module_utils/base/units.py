@@ -49,7 +49,6 @@ _LONGEST_CPU_LIST = 64 * 1024
 _LARGEST_CPU = 65_535
 _MOST_CPUS_NAMED = 4 * _LARGEST_CPU
 
-_OUT_OF_RANGE = "the quantity {} is out of range; the largest is 2^63 - 1"
 
 # https://pkg.go.dev/time#ParseDuration
 _DURATION = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
@@ -66,16 +65,18 @@ _SECONDS = {
 }
 
 
-def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal:
+def parse_quantity(
+    value: str | int | float, where: str = "quantity", limit: Decimal = _LARGEST_QUANTITY
+) -> Decimal:
     """Exact value of a Kubernetes quantity (``"1500m"`` is 1.5, ``"1Gi"`` is 1073741824).
 
-    The limit is that of Kubernetes, 2^63 units. ``where`` names the field in the error message.
-    Raises InvalidField.
+    Its size is below ``limit``, by default 2^63 units as for the amounts that Kubernetes converts
+    to integers. ``where`` names the field in the error message. Raises InvalidField.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise InvalidField(where, f"{shown(value)} is not a quantity; write a number such as 500m")
-    if isinstance(value, int) and abs(value) >= _LARGEST_QUANTITY:
-        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    if isinstance(value, int) and abs(value) >= limit:
+        raise InvalidField(where, _out_of_range(shown(value), limit))
     text = str(value)
     match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _LONGEST_QUANTITY else None
     if match is None:
@@ -86,11 +87,16 @@ def parse_quantity(value: str | int | float, where: str = "quantity") -> Decimal
         )
     number, exponent, suffix = match.groups()
     if abs(int((exponent or "e0")[1:])) > _LARGEST_EXPONENT:
-        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+        raise InvalidField(where, _out_of_range(shown(value), limit))
     result = Decimal(number + (exponent or "")) * _SUFFIX_FACTOR[suffix]
-    if abs(result) >= _LARGEST_QUANTITY:
-        raise InvalidField(where, _OUT_OF_RANGE.format(shown(value)))
+    if abs(result) >= limit:
+        raise InvalidField(where, _out_of_range(shown(value), limit))
     return result
+
+
+def _out_of_range(text: str, limit: Decimal) -> str:
+    largest = "2^63 - 1" if limit == _LARGEST_QUANTITY else f"below {limit:.1e}"
+    return f"the quantity {text} is out of range; the largest is {largest}"
 
 
 def cpu_millicores(value: str | int | float, where: str = "cpu") -> int:

@@ -16,12 +16,12 @@ from decimal import Decimal
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cel
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
     Attribute,
     Quantity,
     Version,
     parse_version,
+    quantity_of,
 )
 
 QUANTITY = "kubernetes.Quantity"
@@ -29,7 +29,7 @@ SEMVER = "kubernetes.Semver"
 
 Carried = t.Mapping[str, str]
 
-_LARGEST = Decimal(2**63)
+_LARGEST = Decimal(10**24)
 
 
 def carried(value: Attribute) -> t.Any:
@@ -83,12 +83,12 @@ def declarations(opaque: bool) -> list[t.Any]:
 
 
 def _parsed(text: str) -> Decimal:
-    return parse_quantity(text, "quantity")
+    return quantity_of(text, "quantity")
 
 
 def _quantity(value: Decimal) -> Carried:
     if abs(value) >= _LARGEST:
-        raise InvalidInput("the sum of quantities is out of range; the largest is 2^63 - 1")
+        raise InvalidInput("the sum of quantities is out of range; the limit is 10^24")
     # Without exponent and trailing zeros, Decimal("1E+3") and Decimal("1000") give one text.
     text = format(value, "f")
     return {QUANTITY: text.rstrip("0").rstrip(".") if "." in text else text}

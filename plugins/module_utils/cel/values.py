@@ -27,6 +27,11 @@ _VERSION = re.compile(
 )
 _LONGEST_VERSION = 256
 _LARGEST_OF_A_VERSION = 2**64 - 1
+# Kubernetes caps a binary quantity at this and leaves a decimal one exact.
+# Source: ParseQuantity of k8s.io/apimachinery 0.37.2.
+_LARGEST_BINARY = Decimal(2**63 - 1)
+# Sums of 100,000 such amounts still fit the two digits of solve/solver_amounts.py.
+_LARGEST_AMOUNT = Decimal(10**21)
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -108,6 +113,13 @@ def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
     return frozenset((type(item).__name__, item) for item in items)
 
 
+def quantity_of(value: t.Any, where: str) -> Decimal:
+    """Units of a quantity as Kubernetes compares them. Raises InvalidInput."""
+    if isinstance(value, str) and value.endswith("i"):
+        return min(parse_quantity(value, where, _LARGEST_AMOUNT**2), _LARGEST_BINARY)
+    return parse_quantity(value, where, _LARGEST_AMOUNT)
+
+
 def demand_of(value: t.Any, where: str) -> int:
     """Thousandths of a requested quantity, rounded up. Raises InvalidInput."""
     return _thousandths(value, where, ROUND_CEILING)
@@ -119,7 +131,7 @@ def supply_of(value: t.Any, where: str) -> int:
 
 
 def _thousandths(value: t.Any, where: str, rounding: str) -> int:
-    amount = parse_quantity(value, where) * THOUSANDTHS
+    amount = quantity_of(value, where) * THOUSANDTHS
     if amount < 0:
         raise InvalidField(where, f"{shown(value)} is negative; an amount is 0 or more")
     return int(amount.to_integral_value(rounding=rounding))

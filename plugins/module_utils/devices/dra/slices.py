@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """ResourceSlices of resource.k8s.io/v1 as devices in published order, with their counters.
 
-Upstream's rules hold: only slices of a pool's latest generation count, and incomplete or
-inconsistent pools give nothing. An unknown field makes its pool unusable, by name, because it may
+Upstream's rules hold: only slices of the latest generation that reaches a node count, and
+incomplete or inconsistent pools give nothing. An unknown field makes its pool unusable, by name, because it may
 restrict the use of a device.
 
 Each slice is read within a boundary. A defect makes only its own pool unusable.
@@ -135,8 +135,54 @@ class Slices:
         for key, current in latest:
             self.sources[key] = current[0].given
             self._add_pool(key, current)
+            for older, nodes in self._older(pools[key], current):
+                self._add_pool(key, older, nodes)
 
-    def _add_pool(self, key: PoolKey, slices: list[_Slice]) -> None:
+    def _older(
+        self, slices: list[_Slice], current: list[_Slice]
+    ) -> t.Iterator[tuple[list[_Slice], frozenset[str]]]:
+        """Older generations, with the nodes that only they reach, and wholly.
+
+        Kubernetes takes the latest generation among the slices that reach a node, and looks for a
+        newer one elsewhere only if these are fewer than the pool's slices. Source: GatherPools in
+        k8s.io/dynamic-resource-allocation 0.37.2.
+        """
+        newest = current[0].generation
+        readable = all(-1 not in (one.generation, one.count) for one in slices)
+        if len(current) == len(slices) or not readable:
+            return
+        taken = frozenset().union(*map(self._relevant, current))
+        for generation in sorted({one.generation for one in slices} - {newest}, reverse=True):
+            group = _latest([one for one in slices if one.generation == generation])
+            relevant = [self._relevant(one) for one in group]
+            reached = frozenset().union(*relevant)
+            alike: dict[tuple[int, ...], set[str]] = {}
+            for node in reached - taken:
+                seen = tuple(index for index, nodes in enumerate(relevant) if node in nodes)
+                alike.setdefault(seen, set()).add(node)
+            for seen in sorted(alike):
+                if len(seen) == group[seen[0]].count:
+                    yield [group[index] for index in seen], frozenset(alike[seen])
+            taken |= reached
+
+    def _relevant(self, one: _Slice) -> frozenset[str]:
+        """The nodes whose pools include a slice; counters matter to every node."""
+        every = frozenset(node.name for node in self.nodes)
+        if one.spec.get("sharedCounters"):
+            return every
+        base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
+        if isinstance(base, Finding):
+            return every
+        devices = self._named_devices(one) if one.spec.get("perDeviceNodeSelection") else ()
+        return base.nodes.union(*(device.nodes for device, _published in devices))
+
+    def _add_pool(
+        self, key: PoolKey, slices: list[_Slice], only: frozenset[str] | None = None
+    ) -> None:
+        """Add a pool's devices, on some nodes only if it is one of its older generations.
+
+        A device that a newer generation has as well stays with that, because there is only one.
+        """
         faults = list(self._faults(slices))
         read: list[_Read] = []
         counters: list[Counter] = []
@@ -155,6 +201,13 @@ class Slices:
             counters, read = [], [one for given in slices for one in self._named_devices(given)]
         elif {one.count for one in slices} != {len(slices)}:
             reason = f"pool {key[1]} is incomplete: {len(slices)} of {slices[0].count} slices"
+        if only is not None:
+            newer = {one.name for one in self.devices if (one.driver, one.pool) == key}
+            read = [
+                (dataclasses.replace(device, nodes=device.nodes & only), published)
+                for device, published in read
+                if device.name not in newer
+            ]
         self.counters += counters
         for device, published in read:
             self.devices.append(device)
@@ -168,6 +221,7 @@ class Slices:
         """Defects of each slice, and of all slices of the pool together."""
         names: set[str] = set()
         sets: dict[str, frozenset[str]] = {}
+        sound = True
         for one in slices:
             for check in (
                 lambda: _check_fields(one),  # noqa: B023 - called at once
@@ -177,8 +231,9 @@ class Slices:
             ):
                 found = guarded(one.given, check)
                 if isinstance(found, Finding):
+                    sound = False
                     yield found
-        for one in slices:
+        for one in slices if sound else ():
             found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
             if isinstance(found, Finding):
                 yield found
@@ -364,8 +419,10 @@ def _check_consumption(one: _Slice, sets: t.Mapping[str, frozenset[str]]) -> Non
         if len(set(drawn)) < len(drawn):
             raise given.error(place, "a counter set is listed twice")
         for name, part in zip(drawn, consumed):
+            if name not in sets:
+                raise given.error(place, f"the pool has no counter set {name}")
             for counter in part.get("counters") or ():
-                if counter not in sets.get(name, ()):
+                if counter not in sets[name]:
                     raise given.error(place, f"the pool has no counter {name}/{counter}")
 
 

@@ -142,6 +142,8 @@ class Pools:
 def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
     listed, count = spec.get("devices"), spec.get("count")
     if listed is None:
+        # Upstream's encoder leaves a count of zero out.
+        count = 0 if count is None else count
         if isinstance(count, bool) or not isinstance(count, int) or count > _MOST_DEVICES:
             raise given.error(
                 "spec.count", f"{shown(count)} is not a number of devices up to {_MOST_DEVICES}"

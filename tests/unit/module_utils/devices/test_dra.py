@@ -60,6 +60,53 @@ def part_of_pool(name: str, devices: list[str], slices: int, generation: int = 1
     return found
 
 
+def slice_of_generation(name: str, generation: int, count: int = 1, **reach: t.Any) -> Json:
+    """A slice of the pool ``pool`` with one device, which has the slice's name."""
+    pool = {"name": "pool", "generation": generation, "resourceSliceCount": count}
+    found = resource_slice("any", [dra_device(name)], pool=pool, **{"nodeName": None, **reach})
+    found["metadata"]["name"] = name
+    return found
+
+
+class TestGenerationsByNode:
+    """Source: GatherPools of k8s.io/dynamic-resource-allocation 0.37.2."""
+
+    @pytest.mark.parametrize(
+        ("slices", "expected"),
+        [
+            # The newer generation is on another node, and the older one is whole here.
+            ([("old", 1, 1, "n1"), ("new", 2, 1, "n2")], ["new", "old"]),
+            # The older one lacks a slice, and a newer one exists: it is obsolete.
+            ([("old", 1, 2, "n1"), ("new", 2, 1, "n2")], ["new"]),
+            ([("old", 1, 1, "n1"), ("new", 2, 1, "n1")], ["new"]),
+            ([("old", 1, 1, "n1"), ("new", 2, 1, "")], ["new"]),
+            ([("a", 1, 1, "n1"), ("b", 2, 1, "n2"), ("c", 3, 1, "n3")], ["a", "b", "c"]),
+            ([("a", 1, 2, "n1"), ("b", 1, 2, "n1"), ("c", 2, 1, "n2")], ["a", "b", "c"]),
+        ],
+    )
+    def test_a_newer_one_hides_only_the_slices_of_nodes_that_it_reaches(
+        self, slices: list[tuple[str, int, int, str]], expected: list[str]
+    ) -> None:
+        published = [
+            slice_of_generation(
+                name, generation, count, **({"nodeName": on} if on else {"allNodes": True})
+            )
+            for name, generation, count, on in slices
+        ]
+        nodes = [node("n1"), node("n2"), node("n3")]
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(4)]
+        given = given_devices(*nodes, *published, *claims)
+        assert sorted(name for names in given for name in names) == expected
+
+    def test_deviation_a_device_of_two_generations_is_one_device(self) -> None:
+        old = slice_of_generation("gpu-0", 1, nodeName="n1")
+        new = slice_of_generation("gpu-0", 2, nodeName="n2")
+        new["metadata"]["name"] = "newer"
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(2)]
+        given = given_devices(node("n1"), node("n2"), old, new, *claims)
+        assert [name for names in given for name in names] == ["gpu-0"]
+
+
 def node(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
 
@@ -153,7 +200,12 @@ class TestPools:
             (
                 "consumesCounters",
                 [{"counterSet": "none", "counters": {"m": {"value": "1"}}}],
-                "consumesCounters: the pool has no counter none/m",
+                "consumesCounters: the pool has no counter set none",
+            ),
+            (
+                "consumesCounters",
+                [{"counterSet": "none", "counters": {}}],
+                "consumesCounters: the pool has no counter set none",
             ),
             (
                 "consumesCounters",

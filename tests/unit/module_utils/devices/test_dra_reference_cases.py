@@ -72,6 +72,15 @@ class TestLargeAmounts:
             ("9007199254740993m", "3002399751580331m", 3),
             ("9007199254740992m", "3002399751580331m", 2),
             ("4Pi", "4Pi", 1),
+            ("10E", "9E", 1),
+            ("9E", "10E", 0),
+            ("30E", "10E", 3),
+            ("29999999999999999999", "10E", 2),
+            ("900E", "300E", 3),
+            # A binary amount is capped at 2^63 - 1.
+            ("16Ei", "8Ei", 1),
+            ("5000Ei", "9223372036854775807", 1),
+            ("16Ei", "9223372036854775808", 0),
             ("0", "1Pi", 0),
         ],
     )
@@ -99,6 +108,34 @@ class TestLargeAmounts:
         result = run(resource_slice("n1", [device]), *claims, strategy=strategy)
         assert sum(map(len, given(result))) == fitting
         assert result["outcome"] == "infeasible"
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    @pytest.mark.parametrize("shared", [False, True])
+    @pytest.mark.parametrize(
+        ("capacity", "wanted", "selector", "fits"),
+        [
+            ("10E", "9E", "quantity('9E')", True),
+            ("20E", "19E", "quantity('19500P')", True),
+            ("10E", "11E", "quantity('9E')", False),
+            ("10E", "9E", "quantity('11E')", False),
+            ("16Ei", "9223372036854775807", "quantity('8Ei')", False),
+        ],
+    )
+    def test_a_capacity_beyond_2_63_is_compared(
+        self, capacity: str, wanted: str, selector: str, fits: bool, shared: bool, strategy: str
+    ) -> None:
+        device = dra_device(
+            "d", allowMultipleAllocations=shared, capacity={"m": {"value": capacity}}
+        )
+        rule = f"device.capacity['gpu.example.com'].m.isGreaterThan({selector})"
+        request = exactly(
+            "r",
+            "gpu",
+            capacity={"requests": {"m": wanted}},
+            selectors=[{"cel": {"expression": rule}}],
+        )
+        pool, claim = resource_slice("n1", [device]), resource_claim("c", request)
+        assert sum(map(len, given(run(pool, claim, strategy=strategy)))) == fits
 
     def test_many_units_that_share_devices_together(self) -> None:
         """Cases that the quick search misses, so that the solver must find them."""
@@ -141,9 +178,9 @@ class TestLargeAmounts:
 
         source = random.Random(seed)
         unit = source.choice([1, 1000, 2**50, 3**40])
-        # No amount of Kubernetes is 2^63 or more, which is less than 2^73 thousandths.
+        # Amounts are below 10^21 units, which is less than 2^80 thousandths.
         amounts = [
-            min(2**73 - 1, source.randrange(1, 2 ** source.choice([4, 30, 72])) * unit)
+            min(2**80 - 1, source.randrange(1, 2 ** source.choice([4, 30, 72, 79])) * unit)
             for _number in range(5)
         ]
         chosen = [source.random() < 0.5 for _amount in amounts]

@@ -122,6 +122,15 @@ def test_what_cannot_be_read_is_told_and_stops_nothing() -> None:
     assert len(found.problems) == 2 and "spec.count" in found.problems[0]
 
 
+def test_a_pool_without_a_count_is_exhausted() -> None:
+    """The prototype's encoder leaves a count of zero out."""
+    empty = device_pool("empty", "n1", "example.com-foozer")
+    good = device_pool("good", "n1", "example.com-foozer", count=1)
+    found = read(node("n1"), empty, good)
+    assert len(found.nodes["n1"].whole) == 1
+    assert not found.problems
+
+
 def test_devices_of_a_claim_without_pod_are_held_for_the_claim() -> None:
     [claim] = device_objects(["n1"])[-1:]
     del claim["status"]["reservedFor"]

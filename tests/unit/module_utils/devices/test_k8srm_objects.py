@@ -151,3 +151,20 @@ def test_a_privileged_claim_sees_all_devices_and_takes_none() -> None:
     two = device_claim("two", driver="d", minDeviceCount=2)
     result = allocate({"objects": [POOL, two, privileged]})
     assert [found["allocations"][0]["deviceCount"] for found in result["allocations"]] == [2, 2]
+
+
+def test_deviation_a_version_is_not_a_text() -> None:
+    version = [{"name": "v", "semVerValue": "1.2.3"}]
+    pool = device_pool("p", "n1", "d", count=1, attributes=version)
+    for rule, outcome in (
+        ("device.v == '1.2.3'", "infeasible"),
+        ("device.v == semver('1.2.3')", "allocated"),
+    ):
+        claim = device_claim("c", driver="d", constraints=rule)
+        assert allocate({"objects": [pool, claim]})["outcome"] == outcome
+
+
+def test_deviation_devices_without_a_matched_attribute_do_not_match() -> None:
+    pool = device_pool("p", "n1", "d", count=1)
+    claim = device_claim("c", driver="d", attributeMatches=["missing"])
+    assert allocate({"objects": [pool, claim]})["outcome"] == "infeasible"
