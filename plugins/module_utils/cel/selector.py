@@ -132,6 +132,8 @@ class Selector:
                 f"unsupported conversion to ref.Val: (resource.Quantity) ({reason}); compare a "
                 'quantity as in device.memory.compareTo(quantity("10Gi")) >= 0'
             )
+        elif str(result.type()) != "ERROR":
+            reason = f"it gives {shown(value)}, which is neither true nor false"
         return SelectorError(reason)
 
     def _with_domains(self, variables: Variables) -> Variables:

@@ -193,3 +193,28 @@ def test_deviation_devices_without_a_matched_attribute_do_not_match() -> None:
     pool = device_pool("p", "n1", "d", count=1)
     claim = device_claim("c", driver="d", attributeMatches=["missing"])
     assert allocate({"objects": [pool, claim]})["outcome"] == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("device.text", "it gives 'x', which is neither true nor false"),
+        ("device.number", "it gives 3, which is neither true nor false"),
+        ("device.version", "it gives '1.2.3', which is neither true nor false"),
+        ("device.size", "unsupported conversion to ref.Val: (resource.Quantity)"),
+        ("device.number < 'x'", "No matching overloads found : _<_(int64, string)"),
+        ("device.missing == 'x'", 'Key not found in map : "missing"'),
+    ],
+)
+def test_a_selector_of_another_type_has_its_reason(rule: str, reason: str) -> None:
+    values = [
+        {"name": "text", "stringValue": "x"},
+        {"name": "number", "intValue": 3},
+        {"name": "version", "semVerValue": "1.2.3"},
+        {"name": "size", "quantityValue": "1Gi"},
+    ]
+    pool = device_pool("p", "n1", "d", count=1, attributes=values)
+    claim = device_claim("c", driver="d", constraints=rule)
+    [result] = allocate({"objects": [pool, claim]})["node_results"]
+    [ignored] = result["DeviceClaimResults"][0]["ignoredPools"]
+    assert ignored["failureReason"].startswith(f"error evaluating constraints: {reason}")
