@@ -71,14 +71,15 @@ class Generation:
         self.is_newest = is_newest
         self.faults: list[Finding] = []
         self.partial: list[Finding] = []
-        self._sets: dict[str, frozenset[str]] = {}
+        sets: dict[str, frozenset[str]] = {}
         for one in slices:
-            for check in (_check_fields, _check_devices, self._add_sets):
-                self._note(guarded(one.given, lambda: check(one)))  # noqa: B023 - called at once
-        self._unfed: list[Finding | None] = []
-        for one in slices if not self.faults else ():
-            found = guarded(one.given, lambda: _check_consumption(one, self._sets))  # noqa: B023
-            self._unfed.append(found if isinstance(found, Finding) else None)
+            for check in (
+                lambda: _check_fields(one),  # noqa: B023 - called at once
+                lambda: _check_devices(one),  # noqa: B023
+                lambda: _check_sets(one, sets),  # noqa: B023
+            ):
+                self._note(guarded(one.given, check))
+        self._unfed = [] if self.faults else list(_unfed(slices))
 
     def _note(self, found: Finding | None) -> None:
         if isinstance(found, Finding):
@@ -105,7 +106,7 @@ class Generation:
         if found is None and len(counted) != slices[0].count:
             count = f"{len(counted)} of {slices[0].count} slices"
             return f"pool {slices[0].key[1]} is incomplete: {count}"
-        unfed = (self._unfed[index] for index in counted)
+        unfed = self._unfed if len(counted) == len(self.slices) else _unfed(slices)
         found = found or next((one for one in unfed if one is not None), None)
         if found is None:
             return ""
@@ -116,8 +117,15 @@ class Generation:
     def _invalid(self, found: Finding) -> str:
         return f"pool {self.slices[0].key[1]} is invalid: {found.problem}"
 
-    def _add_sets(self, one: Slice) -> None:
-        _check_sets(one, self._sets)
+
+def _unfed(slices: t.Sequence[Slice]) -> t.Iterator[Finding | None]:
+    """For each slice, which counter its devices consume that none of the slices has."""
+    sets: dict[str, frozenset[str]] = {}
+    for one in slices:
+        _check_sets(one, sets)
+    for one in slices:
+        found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
+        yield found if isinstance(found, Finding) else None
 
 
 def _inconsistent(slices: t.Sequence[Slice]) -> Finding | None:

@@ -189,12 +189,17 @@ class DraMatcher:
             f"{error}"
         )
 
-    def _beyond_selectors(self, device: int) -> str:
+    def _untolerated(self, device: int) -> str:
         for taint in self.published.taints[device]:
             if taint.effect in dra_values.TAINT_EFFECTS and not any(
                 tolerates(toleration, taint) for toleration in self.tolerations
             ):
                 return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
+        return ""
+
+    def _beyond_selectors(self, device: int) -> str:
+        if untolerated := self._untolerated(device):
+            return untolerated
         if self.wanted is not None:
             asked = Alternative(0, portions=dict(self.wanted))
             if not could_ever_satisfy(self.published.slices.devices[device], asked):
@@ -215,9 +220,15 @@ class DraMatcher:
         return self._beyond_selectors(device)
 
     def unsettled(self) -> frozenset[str]:
-        """Nodes with devices whose match is undecided."""
+        """Nodes with devices whose match is undecided, or that match and are not for this request.
+
+        Kubernetes counts tainted devices among all, so that a request for all of them fails.
+        """
         devices = self.published.slices.devices
-        return frozenset(node for index in self.errors for node in devices[index].nodes)
+        tainted = (index for index in self._left if self._untolerated(index))
+        return frozenset(
+            node for index in (*self.errors, *tainted) for node in devices[index].nodes
+        )
 
 
 class DeviceClasses:

@@ -165,9 +165,9 @@ class Slices:
             left -= seen.keys()
 
     def _relevant(self, one: Slice) -> frozenset[str] | None:
-        """The nodes that a slice reaches; None for counters, which matter to every node."""
+        """The nodes that a slice reaches; None, for all, if that is unreadable."""
         base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
-        if one.spec.get("sharedCounters") or isinstance(base, Finding):
+        if isinstance(base, Finding):
             return None
         devices = self._named_devices(one) if one.spec.get("perDeviceNodeSelection") else ()
         return base.nodes.union(*(device.nodes for device, _published in devices))
