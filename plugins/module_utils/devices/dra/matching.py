@@ -200,11 +200,14 @@ class DraMatcher:
     def _beyond_selectors(self, device: int) -> str:
         if untolerated := self._untolerated(device):
             return untolerated
-        if self.wanted is not None:
-            asked = Alternative(0, portions=dict(self.wanted))
-            if not could_ever_satisfy(self.published.slices.devices[device], asked):
-                return "it never has the requested capacity"
-        return ""
+        return "" if self._could_have(device) else "it never has the requested capacity"
+
+    def _could_have(self, device: int) -> bool:
+        """Whether the unused device has the amounts of a request for every device."""
+        if self.wanted is None:
+            return True
+        asked = Alternative(0, portions=dict(self.wanted))
+        return could_ever_satisfy(self.published.slices.devices[device], asked)
 
     def why_not(self, device: int) -> str:
         unusable = self.published.slices.published[device].unusable
@@ -225,7 +228,9 @@ class DraMatcher:
         Kubernetes counts tainted devices among all, so that a request for all of them fails.
         """
         devices = self.published.slices.devices
-        tainted = (index for index in self._left if self._untolerated(index))
+        tainted = (
+            index for index in self._left if self._untolerated(index) and self._could_have(index)
+        )
         return frozenset(
             node for index in (*self.errors, *tainted) for node in devices[index].nodes
         )
