@@ -11,6 +11,14 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+    Allocation,
+    Instance,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.allocator import (
+    STRATEGIES,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.device_objects import (
     Json,
     attributes,
@@ -128,7 +136,7 @@ def many_of_the_prototype() -> dict[str, Json]:
     }
 
 
-def placed(objects: list[Json], **more: t.Any) -> tuple[dict[str, str], Json]:
+def placed(objects: list[Json], **more: t.Any) -> tuple[dict[str, str | None], Json]:
     """The nodes of the good claims or pods, and the result."""
     result = allocate({"objects": objects, "on_error": "report", **more})
     found = {one["name"]: one["node"] for one in (*result["claims"], *result["pods"])}
@@ -231,3 +239,24 @@ def test_an_enormous_count_touches_no_other(count: int) -> None:
     ):
         after, _result = placed([*objects, odd], time_limit=2.0)
         assert None not in after.values()
+
+
+def test_the_time_limit_begins_before_the_objects_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The strategy gets the clock that ran while the objects were read."""
+    spent: list[float] = []
+    strategy = STRATEGIES["first_fit"]
+
+    def measured(instance: Instance, limits: Limits) -> Allocation:
+        spent.append(limits.seconds - limits.left())
+        return strategy(instance, limits)
+
+    monkeypatch.setitem(STRATEGIES, "first_fit", measured)
+    texts = [f"{LONG} && device.driver != 'x{number}'" for number in range(4)]
+    claim = resource_claim("long", exactly("r", "gpu", *texts))
+    start = time.process_time()
+    result = allocate({"objects": [*DRA_GOOD, claim], "strategy": "first_fit"})
+    assert result["outcome"] == "allocated"
+    # Reading takes most of the time of a run with so few devices.
+    assert spent[0] > (time.process_time() - start) / 2
