@@ -86,11 +86,10 @@ def _node_pools(shape: Shape, node: int) -> Iterator[Pool]:
 
 
 def _attributes(kind: Kind, numa: int) -> list[dict[str, str]]:
-    values = {
-        "vendor": "example.com",
-        "model": kind.model,
-        "firmwareVersion": kind.firmware,
-        "driverVersion": "1.8.2",
-        "numa": str(numa),
-    }
-    return [{"name": name, "stringValue": value} for name, value in values.items()]
+    return [
+        {"name": "vendor", "stringValue": "example.com"},
+        {"name": "model", "stringValue": kind.model},
+        {"name": "firmwareVersion", "semVerValue": kind.firmware},
+        {"name": "driverVersion", "semVerValue": "1.8.2"},
+        {"name": "numa", "stringValue": str(numa)},
+    ]

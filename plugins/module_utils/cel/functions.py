@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
 
 QUANTITY = "kubernetes.Quantity"
 SEMVER = "kubernetes.Semver"
+OF_VERSIONS = frozenset({"semver", "major", "minor", "patch"})
 
 Carried = t.Mapping[str, str]
 

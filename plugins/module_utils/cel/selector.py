@@ -94,18 +94,24 @@ class SelectorError(Exception):
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled expression, with the paths that it reads and warnings about it."""
+    """A compiled expression, with the paths that it reads and warnings about it.
+
+    With ``plain_versions`` versions are texts, as in the prototype, which has no functions for them.
+    """
 
     source: str
     reads: frozenset[Path]
     doubts: tuple[str, ...]
     equated: frozenset[Path]
     cost: int
+    plain_versions: bool
     program: t.Any = field(repr=False, compare=False)
 
     def evaluate(self, variables: Variables) -> bool | SelectorError:
         """Whether the device with these variables matches, or the error."""
         given = self._with_domains(variables)
+        if self.plain_versions:
+            given = {root: _with_plain_versions(values) for root, values in given.items()}
         for path in sorted(self.equated):
             # The library would treat a version and a text as unequal, like its own values.
             if isinstance(lookup(given, path), dict):
@@ -126,6 +132,8 @@ class Selector:
                 f"unsupported conversion to ref.Val: (resource.Quantity) ({reason}); compare a "
                 'quantity as in device.memory.compareTo(quantity("10Gi")) >= 0'
             )
+        elif str(result.type()) != "ERROR":
+            reason = f"it gives {shown(value)}, which is neither true nor false"
         return SelectorError(reason)
 
     def _with_domains(self, variables: Variables) -> Variables:
@@ -143,6 +151,15 @@ def lookup(variables: Variables, path: Path) -> t.Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def _with_plain_versions(values: Variables) -> Variables:
+    return {
+        name: value[functions.SEMVER]
+        if isinstance(value, dict) and functions.SEMVER in value
+        else value
+        for name, value in values.items()
+    }
 
 
 def _is_quantity(value: t.Any) -> bool:
@@ -201,7 +218,10 @@ class Compiler:
         )
         roots = _ROOTS[self._kind]
         equated = paths_equated_with_texts(tree, roots)
-        return Selector(source, references(tree, roots), doubts, equated, cost, program)
+        called = {part.name for part in tree.walk() if part.kind == "call"}
+        plain_versions = self._kind == "flat" and called.isdisjoint(functions.OF_VERSIONS)
+        reads = references(tree, roots)
+        return Selector(source, reads, doubts, equated, cost, plain_versions, program)
 
 
 def _refuse_what_explodes(source: str, where: str) -> None:

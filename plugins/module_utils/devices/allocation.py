@@ -88,7 +88,8 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module. Raises InvalidInput and MissingLibrary.
     """
     parameters = SPEC.complete(parameters)
-    Limits.of(parameters)
+    # The time counts from here, because reading is work too.
+    limits = Limits.of(parameters)
     bad: list[Finding] = []
     objects = _objects(parameters, bad)
     group = parameters["api_group"]
@@ -102,7 +103,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
         task, findings=findings, instance=_priced(task.instance, parameters, objects)
     )
     warn_of(task.findings, context)
-    allocation = STRATEGIES[parameters["strategy"]](task.instance, Limits.of(parameters))
+    allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
     if allocation.errors and parameters["on_error"] == "fail":
         claim, reason = min(allocation.errors.items())
         raise InvalidInput(f"{task.instance.claims[claim]}: {reason}")

@@ -20,6 +20,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.matching
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
     Json,
+    at_most,
+    check_selectors,
     items_of,
     mapping_of,
 )
@@ -70,6 +72,7 @@ class ClaimReader:
     def read(self, given: Given, spec: Json, name: str) -> Claim:
         """A claim by its spec. Raises InvalidInput before any part of it is kept."""
         known_only(given, spec, _SPEC_FIELDS, "spec")
+        check_selectors(given, spec, "expression")
         devices = mapping_of(given, spec.get("devices"), "spec.devices")
         known_only(given, devices, _DEVICES_FIELDS, "spec.devices")
         _check_configurations(given, devices)
@@ -133,6 +136,7 @@ class ClaimReader:
         known_only(given, capacity, {"requests"}, f"{where}.capacity")
         place = f"{where}.capacity.requests"
         wanted = mapping_of(given, capacity.get("requests"), place)
+        at_most(given, wanted, dra_values.MOST_VALUES, "amounts", place)
         admin = body.get("adminAccess") or False
         if not isinstance(admin, bool):
             raise given.error(f"{where}.adminAccess", "write true or false")

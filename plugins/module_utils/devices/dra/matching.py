@@ -189,17 +189,25 @@ class DraMatcher:
             f"{error}"
         )
 
-    def _beyond_selectors(self, device: int) -> str:
+    def _untolerated(self, device: int) -> str:
         for taint in self.published.taints[device]:
             if taint.effect in dra_values.TAINT_EFFECTS and not any(
                 tolerates(toleration, taint) for toleration in self.tolerations
             ):
                 return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
-        if self.wanted is not None:
-            asked = Alternative(0, portions=dict(self.wanted))
-            if not could_ever_satisfy(self.published.slices.devices[device], asked):
-                return "it never has the requested capacity"
         return ""
+
+    def _beyond_selectors(self, device: int) -> str:
+        if untolerated := self._untolerated(device):
+            return untolerated
+        return "" if self._could_have(device) else "it never has the requested capacity"
+
+    def _could_have(self, device: int) -> bool:
+        """Whether the unused device has the amounts of a request for every device."""
+        if self.wanted is None:
+            return True
+        asked = Alternative(0, portions=dict(self.wanted))
+        return could_ever_satisfy(self.published.slices.devices[device], asked)
 
     def why_not(self, device: int) -> str:
         unusable = self.published.slices.published[device].unusable
@@ -215,9 +223,17 @@ class DraMatcher:
         return self._beyond_selectors(device)
 
     def unsettled(self) -> frozenset[str]:
-        """Nodes with devices whose match is undecided."""
+        """Nodes with devices whose match is undecided, or that match and are not for this request.
+
+        Kubernetes counts tainted devices among all, so that a request for all of them fails.
+        """
         devices = self.published.slices.devices
-        return frozenset(node for index in self.errors for node in devices[index].nodes)
+        tainted = (
+            index for index in self._left if self._untolerated(index) and self._could_have(index)
+        )
+        return frozenset(
+            node for index in (*self.errors, *tainted) for node in devices[index].nodes
+        )
 
 
 class DeviceClasses:

@@ -27,7 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status i
     held_devices,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    MOST_CLAIMS,
     Json,
+    at_most,
     items_of,
     mapping_of,
 )
@@ -215,7 +217,9 @@ class _Reader:
 
     def _read_pod(self, given: Given) -> PodDemand:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        items = [*items_of(given, spec.get("resourceClaims"), "spec.resourceClaims")]
+        where = "spec.resourceClaims"
+        named = items_of(given, spec.get("resourceClaims"), where)
+        items = [*at_most(given, named, MOST_CLAIMS, "claims", where)]
         # A pod on a node has its devices already.
         extended = [] if spec.get("nodeName") else self._extended.requests(given)
         if extended and extended_claim(given):

@@ -20,10 +20,18 @@ from functools import cached_property
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import demand_of, supply_of
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.generations import (
+    LONGEST_POOL,
+    Generation,
+    PoolKey,
+    Slice,
+    devices_of,
+    identified,
+    latest,
+    text_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
     Json,
-    items_of,
-    mapping_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
     Finding,
@@ -41,31 +49,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_s
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Taint
 
-PoolKey = tuple[str, str]
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
 
-# partitionTypeAttribute names the attribute by which people count partitions, nothing more.
-_SLICE_FIELDS = frozenset(
-    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices sharedCounters "
-    "partitionTypeAttribute".split()
-)
-_POOL_FIELDS = frozenset("name generation resourceSliceCount".split())
-_DEVICE_FIELDS = frozenset(
-    "name attributes capacity consumesCounters allowMultipleAllocations taints bindingConditions "
-    "bindingFailureConditions bindsToNode nodeName nodeSelector allNodes".split()
-)
-_SET_FIELDS = frozenset({"name", "counters"})
-_COUNTER_FIELDS = frozenset({"value"})
-_CONSUMPTION_FIELDS = frozenset({"counterSet", "counters"})
-_NODE_FIELDS = ("nodeName", "nodeSelector", "allNodes")
-# Source: the constants of resource.k8s.io/v1.
-_LONGEST_DRIVER, _LONGEST_POOL, _LONGEST_DEVICE = 63, 253, 63
-_MOST_DEVICES, _MOST_DEVICES_WITH_MORE = 128, 64
-_MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS = 8, 32, 2
 _MOST_CONDITIONS = 4
-# Fields that halve the number of devices of a slice; attributes that are lists do so too.
-_COSTLY_FIELDS = ("taints", "consumesCounters")
+# By positions of slices: the nodes that see just these; None for all.
+_Views = dict[tuple[int, ...], t.Optional[frozenset[str]]]
 
 
 @dataclass(frozen=True)
@@ -89,17 +78,6 @@ class _Reach(t.NamedTuple):
     selector: t.Any = None
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """A slice with a known pool, and its pool's generation and number of slices."""
-
-    given: Given
-    spec: Json
-    key: PoolKey
-    generation: int
-    count: int
-
-
 @dataclass
 class Slices:
     """All devices in published order, with their further fields by position."""
@@ -121,124 +99,123 @@ class Slices:
             for index, device in enumerate(self.devices)
         }
 
+    @cached_property
+    def _every(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes)
+
     def read(self, slices: t.Sequence[Given]) -> None:
         """Read all slices."""
-        pools: dict[PoolKey, list[_Slice]] = {}
+        pools: dict[PoolKey, list[Slice]] = {}
         for given in slices:
-            found = guarded(given, lambda: _identified(given))  # noqa: B023 - called at once
+            found = guarded(given, lambda: identified(given))  # noqa: B023 - called at once
             if isinstance(found, Finding):
                 self.findings.note(found)
             else:
                 pools.setdefault(found.key, []).append(found)
-        latest = [(key, _latest(pools[key])) for key in pools]
-        latest.sort(key=lambda item: (_has_binding_conditions(item[1]), item[0]))
-        for key, current in latest:
+        newest = [(key, latest(pools[key])) for key in pools]
+        newest.sort(key=lambda item: (_has_binding_conditions(item[1]), item[0]))
+        for key, current in newest:
             self.sources[key] = current[0].given
-            self._add_pool(key, current)
-            for older, nodes in self._older(pools[key], current):
-                self._add_pool(key, older, nodes)
+            self._add_pool(key, pools[key], current)
 
-    def _older(
-        self, slices: list[_Slice], current: list[_Slice]
-    ) -> t.Iterator[tuple[list[_Slice], frozenset[str]]]:
-        """Older generations, with the nodes that only they reach, and wholly.
+    def _add_pool(self, key: PoolKey, slices: list[Slice], current: list[Slice]) -> None:
+        """Add a pool's devices; one name is one device, the newest that some node can use."""
+        kept: dict[str, _Read] = {}
+        for generation, views in self._generations(slices, current):
+            for device, published in self._devices(generation, views):
+                other = kept.get(device.name)
+                if other is None or (other[1].unusable and not published.unusable):
+                    kept[device.name] = device, published
+        self.devices += [device for device, _published in kept.values()]
+        self.published += [published for _device, published in kept.values()]
+        self.pools.append(
+            (*key, frozenset().union(*(device.nodes for device, _published in kept.values())))
+        )
 
-        Kubernetes takes the latest generation among the slices that reach a node, and looks for a
-        newer one elsewhere only if these are fewer than the pool's slices. Source: GatherPools in
-        k8s.io/dynamic-resource-allocation 0.37.2.
+    def _generations(
+        self, slices: list[Slice], current: list[Slice]
+    ) -> t.Iterator[tuple[Generation, _Views]]:
+        """The generations, newest first, with the slices that nodes see of each.
+
+        A node sees the newest of the generations that reach it.
         """
-        newest = current[0].generation
-        readable = all(-1 not in (one.generation, one.count) for one in slices)
-        if len(current) == len(slices) or not readable:
+        names = [device["name"] for one in slices for device in _named(one)]
+        is_whole = all(one.count == len(slices) for one in slices) and len(current) == len(slices)
+        is_unreadable = any(-1 in (one.generation, one.count) for one in slices)
+        if is_unreadable or (is_whole and len(names) == len(set(names))):
+            yield Generation(current, is_newest=True), {tuple(range(len(current))): None}
             return
-        taken = frozenset().union(*map(self._relevant, current))
-        for generation in sorted({one.generation for one in slices} - {newest}, reverse=True):
-            group = _latest([one for one in slices if one.generation == generation])
-            relevant = [self._relevant(one) for one in group]
-            reached = frozenset().union(*relevant)
+        relevant = {id(one): self._relevant(one) for one in slices}
+        named = (nodes for nodes in relevant.values() if nodes is not None)
+        left = self._every.union(*named)
+        for number in sorted({one.generation for one in slices}, reverse=True):
+            group = latest([one for one in slices if one.generation == number])
+            seen: dict[str, list[int]] = {}
+            for index, one in enumerate(group):
+                nodes = relevant[id(one)]
+                for node in left if nodes is None else left & nodes:
+                    seen.setdefault(node, []).append(index)
             alike: dict[tuple[int, ...], set[str]] = {}
-            for node in reached - taken:
-                seen = tuple(index for index, nodes in enumerate(relevant) if node in nodes)
-                alike.setdefault(seen, set()).add(node)
-            for seen in sorted(alike):
-                if len(seen) == group[seen[0]].count:
-                    yield [group[index] for index in seen], frozenset(alike[seen])
-            taken |= reached
+            for node, indexes in seen.items():
+                alike.setdefault(tuple(indexes), set()).add(node)
+            is_newest = number == current[0].generation
+            views: _Views = {indexes: frozenset(alike[indexes]) for indexes in sorted(alike)}
+            if is_newest or views:
+                yield Generation(group, is_newest=is_newest), views
+            left -= seen.keys()
 
-    def _relevant(self, one: _Slice) -> frozenset[str]:
-        """The nodes whose pools include a slice; counters matter to every node."""
-        every = frozenset(node.name for node in self.nodes)
-        if one.spec.get("sharedCounters"):
-            return every
+    def _relevant(self, one: Slice) -> frozenset[str] | None:
+        """The nodes that a slice reaches; None, for all, if that is unreadable."""
         base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
         if isinstance(base, Finding):
-            return every
+            return None
         devices = self._named_devices(one) if one.spec.get("perDeviceNodeSelection") else ()
         return base.nodes.union(*(device.nodes for device, _published in devices))
 
-    def _add_pool(
-        self, key: PoolKey, slices: list[_Slice], only: frozenset[str] | None = None
-    ) -> None:
-        """Add a pool's devices, on some nodes only if it is one of its older generations.
-
-        A device that a newer generation has as well stays with that, because there is only one.
-        """
-        faults = list(self._faults(slices))
-        read: list[_Read] = []
+    def _devices(self, generation: Generation, views: _Views) -> t.Iterator[_Read]:
+        """The devices of a generation on the nodes that can use them, else with the reason."""
         counters: list[Counter] = []
-        if not faults:
-            positions = self._read_counters(slices, counters)
-            for one in slices:
-                found = guarded(one.given, lambda: self._read_devices(one, positions))  # noqa: B023
-                if isinstance(found, Finding):
-                    faults.append(found)
-                else:
-                    read += found
-        for fault in faults:
+        read = list(self._read_slices(generation, counters))
+        if generation.faults:
+            counters, read = [], [list(self._named_devices(one)) for one in generation.slices]
+        reasons = {seen: generation.reason(seen) for seen in views}
+        if not generation.is_newest and set(reasons.values()) <= {None}:
+            return
+        for fault in (*generation.faults, *generation.partial):
             self.findings.note(fault)
-        reason = f"pool {key[1]} is invalid: {faults[0].problem}" if faults else ""
-        if faults:
-            counters, read = [], [one for given in slices for one in self._named_devices(given)]
-        elif {one.count for one in slices} != {len(slices)}:
-            reason = f"pool {key[1]} is incomplete: {len(slices)} of {slices[0].count} slices"
-        if only is not None:
-            newer = {one.name for one in self.devices if (one.driver, one.pool) == key}
-            read = [
-                (dataclasses.replace(device, nodes=device.nodes & only), published)
-                for device, published in read
-                if device.name not in newer
-            ]
         self.counters += counters
-        for device, published in read:
-            self.devices.append(device)
-            self.published.append(dataclasses.replace(published, unusable=reason))
-        reached = frozenset().union(*(device.nodes for device, _published in read))
-        self.pools.append((*key, reached))
-        for node in reached if reason else ():
-            self.unsettled.setdefault(node, reason)
+        for seen, reason in reasons.items():
+            nodes = views[seen]
+            if nodes is None:
+                nodes = frozenset().union(*(one.nodes for slice_ in read for one, _more in slice_))
+            for node in nodes if reason else ():
+                self.unsettled.setdefault(node, t.cast(str, reason))
+        for index, devices in enumerate(read):
+            seen_by = [(reason, views[seen]) for seen, reason in reasons.items() if index in seen]
+            yield from _judged(devices, seen_by, generation)
 
-    def _faults(self, slices: list[_Slice]) -> t.Iterator[Finding]:
-        """Defects of each slice, and of all slices of the pool together."""
-        names: set[str] = set()
-        sets: dict[str, frozenset[str]] = {}
-        sound = True
-        for one in slices:
-            for check in (
-                lambda: _check_fields(one),  # noqa: B023 - called at once
-                lambda: _check_names(one, slices[0], names),  # noqa: B023
-                lambda: _check_sets(one, sets),  # noqa: B023
-                lambda: self._reach(one.given, one.spec, "spec"),  # noqa: B023
-            ):
-                found = guarded(one.given, check)
-                if isinstance(found, Finding):
-                    sound = False
-                    yield found
-        for one in slices if sound else ():
-            found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
+    def _read_slices(
+        self, generation: Generation, counters: list[Counter]
+    ) -> t.Iterator[list[_Read]]:
+        """The devices of each slice; more faults are noted."""
+        if generation.faults:
+            return
+        for one in generation.slices:
+            found = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))  # noqa: B023
             if isinstance(found, Finding):
-                yield found
+                generation.faults.append(found)
+        positions = self._read_counters(generation.slices, counters)
+        for index, one in enumerate(generation.slices if not generation.faults else ()):
+            if not generation.is_fed(index):
+                yield list(self._named_devices(one))
+                continue
+            read = guarded(one.given, lambda: self._read_devices(one, positions))  # noqa: B023
+            if isinstance(read, Finding):
+                generation.faults.append(read)
+            else:
+                yield read
 
-    def _read_counters(self, slices: list[_Slice], counters: list[Counter]) -> Positions:
+    def _read_counters(self, slices: t.Sequence[Slice], counters: list[Counter]) -> Positions:
         """Add the counters of a checked pool; return their positions."""
         positions: Positions = {}
         for one in slices:
@@ -249,7 +226,7 @@ class Slices:
                     counters.append(Counter(*one.key, item["name"], name, value))
         return positions
 
-    def _read_devices(self, one: _Slice, counters: Positions) -> list[_Read]:
+    def _read_devices(self, one: Slice, counters: Positions) -> list[_Read]:
         """The devices of a slice. Raises InvalidInput."""
         base = self._reach(one.given, one.spec, "spec")
         return [
@@ -258,7 +235,7 @@ class Slices:
         ]
 
     def _device(
-        self, one: _Slice, item: Json, where: str, base: _Reach, counters: Positions
+        self, one: Slice, item: Json, where: str, base: _Reach, counters: Positions
     ) -> _Read:
         given = one.given
         apart = one.spec.get("perDeviceNodeSelection")
@@ -269,161 +246,64 @@ class Slices:
         published = Published(taints, "", local, selector)
         return Device(*one.key, item["name"], nodes, **read), published
 
-    def _named_devices(self, one: _Slice) -> t.Iterator[_Read]:
+    def _named_devices(self, one: Slice) -> t.Iterator[_Read]:
         """The devices of a pool that is invalid, as far as they have names and nodes."""
         base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
-        for item in _devices_of(one):
-            if isinstance(item, dict) and isinstance(item.get("name"), str):
-                apart = one.spec.get("perDeviceNodeSelection")
-                reach = (
-                    guarded(one.given, lambda: self._reach(one.given, item, "spec.devices"))  # noqa: B023
-                    if apart
-                    else base
-                )
-                nodes = frozenset() if isinstance(reach, Finding) else reach.nodes
-                yield Device(*one.key, item["name"], nodes), Published()
+        apart = one.spec.get("perDeviceNodeSelection")
+        for item in _named(one):
+            reach = base
+            if apart:
+                reach = guarded(one.given, lambda: self._reach(one.given, item, "spec.devices"))  # noqa: B023
+            nodes = frozenset() if isinstance(reach, Finding) else reach.nodes
+            yield Device(*one.key, item["name"], nodes), Published()
 
     def _reach(self, given: Given, item: Json, where: str) -> _Reach:
         """Raises Defect."""
         name, selector = item.get("nodeName"), item.get("nodeSelector")
         if name:
-            return _Reach(frozenset([_text(given, name, f"{where}.nodeName", _LONGEST_POOL)]), True)
+            return _Reach(
+                frozenset([text_of(given, name, f"{where}.nodeName", LONGEST_POOL)]), True
+            )
         if selector:
             nodes = selected(given, selector, f"{where}.nodeSelector", self.nodes)
             return _Reach(nodes, False, selector)
-        every = frozenset(node.name for node in self.nodes) if item.get("allNodes") else frozenset()
-        return _Reach(every)
+        return _Reach(self._every if item.get("allNodes") else frozenset())
 
 
-def _identified(given: Given) -> _Slice:
-    """The slice with its pool, which a slice must name."""
-    spec = mapping_of(given, given.manifest.get("spec"), "spec")
-    pool = mapping_of(given, spec.get("pool"), "spec.pool")
-    driver = _text(given, spec.get("driver"), "spec.driver", _LONGEST_DRIVER)
-    name = _text(given, pool.get("name"), "spec.pool.name", _LONGEST_POOL)
-    generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
-    readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
-    return _Slice(given, spec, (driver, name), *readable)
+def _named(one: Slice) -> t.Iterator[Json]:
+    for item in devices_of(one):
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            yield item
 
 
-def _is_count(value: t.Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+def _judged(
+    devices: t.Sequence[_Read],
+    seen_by: t.Sequence[tuple[str | None, frozenset[str] | None]],
+    generation: Generation,
+) -> t.Iterator[_Read]:
+    """The devices of a slice on the nodes that can use it, or on others with the reason.
+
+    A slice that reaches no node stays, because claims may hold its devices.
+    """
+    reasons = [reason for reason, _nodes in seen_by if reason]
+    usable = [nodes for reason, nodes in seen_by if reason == ""]
+    for device, published in devices:
+        if None in usable:
+            yield device, published
+            continue
+        nodes = device.nodes.intersection(frozenset().union(*filter(None, usable)))
+        if nodes:
+            yield dataclasses.replace(device, nodes=nodes), published
+        elif reasons or generation.is_newest:
+            yield device, dataclasses.replace(published, unusable=(reasons or [""])[0])
 
 
-def _text(given: Given, value: t.Any, where: str, most: int) -> str:
-    """A name. Raises Defect."""
-    if not isinstance(value, str) or not value:
-        raise given.error(where, "the name is missing")
-    if len(value) > most or not value.isascii():
-        raise given.error(where, f"{shown(value)} is not a name of up to {most} characters")
-    return value
-
-
-def _latest(slices: list[_Slice]) -> list[_Slice]:
-    """The slices of the latest generation, by name, and slices with an unreadable generation."""
-    newest = max(one.generation for one in slices)
-    current = (one for one in slices if one.generation in (newest, -1))
-    return sorted(current, key=lambda one: one.given.name)
-
-
-def _has_binding_conditions(slices: t.Sequence[_Slice]) -> bool:
+def _has_binding_conditions(slices: t.Sequence[Slice]) -> bool:
     return any(
         isinstance(device, dict) and device.get("bindingConditions")
         for one in slices
-        for device in _devices_of(one)
+        for device in devices_of(one)
     )
-
-
-def _devices_of(one: _Slice) -> t.Sequence[t.Any]:
-    listed = one.spec.get("devices")
-    return listed if isinstance(listed, list) else ()
-
-
-def _check_fields(one: _Slice) -> None:
-    """Refuse unknown fields of a slice and of its members. Raises Defect."""
-    given, spec = one.given, one.spec
-    dra_values.refuse_unknown(given, spec, _SLICE_FIELDS, "spec")
-    dra_values.refuse_unknown(given, spec["pool"], _POOL_FIELDS, "spec.pool")
-    for index, item in enumerate(items_of(given, spec.get("devices"), "spec.devices")):
-        where = f"spec.devices[{index}]"
-        dra_values.refuse_unknown(given, item, _DEVICE_FIELDS, where)
-        place = f"{where}.consumesCounters"
-        for part in items_of(given, item.get("consumesCounters"), place):
-            _check_counters(given, part, _CONSUMPTION_FIELDS, place)
-    for index, item in enumerate(
-        items_of(given, spec.get("sharedCounters"), "spec.sharedCounters")
-    ):
-        _check_counters(given, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
-
-
-def _check_counters(given: Given, item: Json, known: frozenset[str], where: str) -> None:
-    dra_values.refuse_unknown(given, item, known, where)
-    counters = mapping_of(given, item.get("counters"), f"{where}.counters")
-    if len(counters) > _MOST_COUNTERS:
-        raise given.error(f"{where}.counters", f"more than {_MOST_COUNTERS} counters")
-    for name, amount in counters.items():
-        place = f"{where}.counters.{name}"
-        body = mapping_of(given, amount, place)
-        dra_values.refuse_unknown(given, body, _COUNTER_FIELDS, place)
-        supply_of(body.get("value"), f"{place}.value")
-
-
-def _check_names(one: _Slice, first: _Slice, names: set[str]) -> None:
-    """Refuse devices without a unique name, and inconsistent slices."""
-    given = one.given
-    if -1 in (one.generation, one.count):
-        raise given.error("spec.pool", "generation and resourceSliceCount are whole numbers")
-    if one.count != first.count:
-        problem = f"it is {one.count} here and {first.count} in {first.given}"
-        raise given.error("spec.pool.resourceSliceCount", problem)
-    devices = items_of(given, one.spec.get("devices"), "spec.devices")
-    costly = any(
-        any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
-        for device in devices
-    )
-    most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
-    if len(devices) > most:
-        raise given.error(
-            "spec.devices", f"{len(devices)} devices in a slice; the API allows {most}"
-        )
-    for index, device in enumerate(devices):
-        where = f"spec.devices[{index}].name"
-        name = _text(given, device.get("name"), where, _LONGEST_DEVICE)
-        if name in names:
-            raise given.error(where, f"the device name {name!r} is listed twice")
-        names.add(name)
-
-
-def _check_sets(one: _Slice, sets: dict[str, frozenset[str]]) -> None:
-    """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
-    given, where = one.given, "spec.sharedCounters"
-    items = items_of(given, one.spec.get("sharedCounters"), where)
-    if len(items) > _MOST_SETS:
-        raise given.error(where, f"more than {_MOST_SETS} counter sets")
-    for index, item in enumerate(items):
-        name = _text(given, item.get("name"), f"{where}[{index}].name", _LONGEST_DEVICE)
-        if name in sets:
-            raise given.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
-        sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
-
-
-def _check_consumption(one: _Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
-    """Refuse devices that consume counters that their pool lacks. Raises Defect."""
-    given = one.given
-    for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
-        place = f"spec.devices[{index}].consumesCounters"
-        consumed = items_of(given, device.get("consumesCounters"), place)
-        if len(consumed) > _MOST_CONSUMPTIONS:
-            raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
-        drawn = [_text(given, part.get("counterSet"), place, _LONGEST_DEVICE) for part in consumed]
-        if len(set(drawn)) < len(drawn):
-            raise given.error(place, "a counter set is listed twice")
-        for name, part in zip(drawn, consumed):
-            if name not in sets:
-                raise given.error(place, f"the pool has no counter set {name}")
-            for counter in part.get("counters") or ():
-                if counter not in sets[name]:
-                    raise given.error(place, f"the pool has no counter {name}/{counter}")
 
 
 def _device_fields(given: Given, driver: str, item: Json, where: str) -> dict[str, t.Any]:
@@ -454,7 +334,7 @@ def _conditions(given: Given, item: Json, key: str, where: str) -> tuple[str, ..
     place = f"{where}.{key}"
     if not isinstance(value, list) or len(value) > _MOST_CONDITIONS:
         raise given.error(place, f"must be a list of up to {_MOST_CONDITIONS} conditions")
-    return tuple(_text(given, name, place, _LONGEST_POOL + 64) for name in value)
+    return tuple(text_of(given, name, place, LONGEST_POOL + 64) for name in value)
 
 
 def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:

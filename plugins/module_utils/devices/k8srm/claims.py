@@ -26,6 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.classe
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import amounts_of
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
     Json,
+    at_most,
+    check_selectors,
     items_of,
     mapping_of,
 )
@@ -50,6 +52,8 @@ _DETAIL_FIELDS = frozenset(
 _CLAIM_FIELDS = _DETAIL_FIELDS | {"claims", "oneOf", "allOf"}
 _COUNT_NAMES = ("count", "devices")
 _MOST_DEVICES = 10_000
+# Several times what the samples have. Whoever makes a claim decides its size, and the work for all.
+_MOST_REQUESTS, _MOST_ALTERNATIVES, _MOST_AMOUNTS, _MOST_ATTRIBUTES = 64, 16, 64, 32
 # In thousandths: shares are whole numbers of the solver, which has 64 bits.
 _LARGEST_SHARE = 64 * 2**40 * THOUSANDTHS
 
@@ -74,7 +78,10 @@ class ClaimReader:
     def read(self, given: Given, spec: Json, name: str) -> Claim:
         """A DeviceClaim, or an inline claim of a pod, by its spec. Raises InvalidInput."""
         privileged = given.kind == "DevicePrivilegedClaim"
-        parts = list(_instances(given, spec, self.findings))
+        check_selectors(given, spec, "constraints")
+        parts = at_most(
+            given, list(_instances(given, spec, self.findings)), _MOST_REQUESTS, "requests", "spec"
+        )
         self.findings.unknown_fields(given, spec, _CLAIM_FIELDS, "spec")
         requests: list[Request] = []
         constraints: list[Constraint] = []
@@ -207,6 +214,8 @@ def _instance(
         if key not in item:
             continue
         details = items_of(given, item[key], f"{where}.{key}")
+        if key == "oneOf":
+            at_most(given, details, _MOST_ALTERNATIVES, "alternatives", f"{where}.{key}")
         places = [(f"{where}.{key}[{index}]", detail) for index, detail in enumerate(details)]
         if key == "oneOf":
             yield label, where, places
@@ -258,6 +267,7 @@ def _requested(given: Given, detail: Json, where: str) -> tuple[dict[str, int], 
     place = f"{where}.requests"
     if not isinstance(detail.get("requests"), list):
         wanted = amounts_of(given, detail.get("requests"), place)
+        at_most(given, wanted, _MOST_AMOUNTS, "amounts", place)
         return {
             name: demand_of(amount, f"{place}.{name}")
             for name, amount in wanted.items()
@@ -265,7 +275,10 @@ def _requested(given: Given, detail: Json, where: str) -> tuple[dict[str, int], 
         }, {}
     amounts: dict[str, int] = {}
     access: dict[str, str] = {}
-    for index, item in enumerate(items_of(given, detail["requests"], place)):
+    items = at_most(
+        given, items_of(given, detail["requests"], place), _MOST_AMOUNTS, "amounts", place
+    )
+    for index, item in enumerate(items):
         kinds = [key for key in ("counter", "quantity", "accessMode") if key in item]
         if len(kinds) != 1 or not isinstance(item.get("resource") or None, str):
             raise given.error(
@@ -290,6 +303,7 @@ def _is_per_device(detail: Json) -> bool:
 
 def _limits(given: Given, detail: Json, where: str) -> dict[str, int]:
     limits = mapping_of(given, detail.get("limits"), f"{where}.limits")
+    at_most(given, limits, _MOST_AMOUNTS, "amounts", f"{where}.limits")
     return {
         name: demand_of(amount, f"{where}.limits.{name}")
         for name, amount in limits.items()
@@ -310,6 +324,7 @@ def _of_kinds(
         names = spec.get(key) or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise given.error(f"{where}.{key}", "must be a list of the names of attributes")
+        at_most(given, names, _MOST_ATTRIBUTES, "attributes", f"{where}.{key}")
         for name in names:
             # Two samples write the attribute in the form of a selector.
             plain = name[len("device.") :] if name.startswith("device.") else name

@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
     Json,
+    at_most,
     items_of,
     mapping_of,
 )
@@ -54,6 +55,8 @@ _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block acc
 _MOST_DEVICES = 10_000
 # cel/selector.py bounds evaluations by these.
 _MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
+# Resources of a pool or a device; an A100 has 15.
+_MOST_RESOURCES = 256
 
 
 @dataclass
@@ -277,7 +280,8 @@ def _resources(
         findings.add(given, where, "is a mapping", "a list of name and capacity", serious=False)
         value = [{"name": name, "capacity": amount} for name, amount in value.items()]
     names: set[str] = set()
-    for index, item in enumerate(items_of(given, value, where)):
+    items = at_most(given, items_of(given, value, where), _MOST_RESOURCES, "resources", where)
+    for index, item in enumerate(items):
         findings.unknown_fields(given, item, _RESOURCE_FIELDS, f"{where}[{index}]")
         findings.refuse_if_serious(given)
         name = item.get("name")

@@ -21,7 +21,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.status
     held_for_safety,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    MOST_CLAIMS,
     Json,
+    at_most,
     items_of,
     mapping_of,
 )
@@ -229,4 +231,5 @@ class _Reader:
 def _device_claims(given: Given, spec: Json) -> t.Sequence[Json]:
     """The pod's claims; the successor's first sample has a mapping of devices instead."""
     value = spec.get("deviceClaims")
-    return items_of(given, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
+    items = items_of(given, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
+    return at_most(given, items, MOST_CLAIMS, "claims", "spec.deviceClaims")

@@ -10,6 +10,11 @@ import typing as t
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
 
 Json = t.Mapping[str, t.Any]
+# Claims of a pod, which are allocated together.
+MOST_CLAIMS = 128
+# Characters of the selectors of a claim.
+_LONGEST_SELECTORS = 64 * 1024
+_Sized = t.TypeVar("_Sized", bound=t.Sized)
 
 
 def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
@@ -33,3 +38,32 @@ def _present_mapping(given: Given, value: t.Any, where: str) -> dict[str, t.Any]
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise given.error(where, "must be a mapping of names")
     return value
+
+
+def at_most(given: Given, items: _Sized, most: int, what: str, where: str) -> _Sized:
+    """The items, of which others decide how many there are. Raises Defect for more than ``most``."""
+    if len(items) > most:
+        raise given.error(where, f"unsupported: too many {what}, {len(items)}; at most {most}")
+    return items
+
+
+def check_selectors(given: Given, spec: Json, key: str) -> None:
+    """Refuse expressions under ``key`` that are too long together. Raises Defect.
+
+    The library takes milliseconds for each KiB that it reads.
+    """
+    found, waiting = 0, list[t.Any]([spec])
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            if isinstance(value.get(key), str):
+                found += len(value[key])
+    if found > _LONGEST_SELECTORS:
+        raise given.error(
+            "spec",
+            f"unsupported: too many selectors, {found} characters in all; at most "
+            f"{_LONGEST_SELECTORS}",
+        )

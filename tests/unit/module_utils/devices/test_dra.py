@@ -98,6 +98,52 @@ class TestGenerationsByNode:
         given = given_devices(*nodes, *published, *claims)
         assert sorted(name for names in given for name in names) == expected
 
+    @pytest.mark.parametrize(
+        ("slices", "expected"),
+        [
+            # Each node has as many slices as the pool, though the pool has more.
+            ([("a", 1, "n1", "x"), ("b", 1, "n2", "y")], ["x", "y"]),
+            ([("a", 1, "n1", "x"), ("b", 2, "n2", "y")], ["x", "y"]),
+            ([("a", 1, "n1", "x"), ("b", 3, "n2", "y")], ["x"]),
+            # A name may be listed again for another node; both are one device.
+            ([("a", 2, "n1", "x"), ("b", 2, "n2", "x")], ["x"]),
+            ([("a", 3, "n1", "x"), ("b", 3, "n1", "x"), ("c", 3, "n2", "y")], ["y"]),
+            ([("a", 3, "n1", "x"), ("b", 3, "", "x"), ("c", 3, "n2", "y")], ["x", "y"]),
+        ],
+    )
+    def test_a_pool_is_judged_by_the_slices_that_a_node_sees(
+        self, slices: list[tuple[str, int, str, str]], expected: list[str]
+    ) -> None:
+        published = []
+        for name, count, on, device in slices:
+            reach = {"nodeName": on} if on else {"allNodes": True}
+            one = slice_of_generation(device, 1, count, **reach)
+            one["metadata"]["name"] = name
+            published.append(one)
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(4)]
+        given = given_devices(node("n1"), node("n2"), *published, *claims)
+        assert sorted(name for names in given for name in names) == expected
+
+    def test_counters_of_another_slice_are_missed_only_where_the_device_is(self) -> None:
+        bad = slice_of_generation("bad", 1, nodeName="n1")
+        bad["spec"]["devices"][0]["consumesCounters"] = UNKNOWN_COUNTER
+        good = slice_of_generation("good", 1, nodeName="n2")
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(2)]
+        result = run(node("n1"), node("n2"), bad, good, *claims)
+        assert [devices_of(one) for one in result["allocations"] if one] == [["good"]]
+        assert "the pool has no counter set no" in result["findings"][0]["problem"]
+
+    def test_counters_of_another_node_hide_no_generation(self) -> None:
+        counters = slice_of_generation("s", 2, 2, nodeName="n9")
+        counters["spec"].update(
+            devices=None, sharedCounters=[{"name": "s", "counters": {"m": {"value": "1"}}}]
+        )
+        old = slice_of_generation("old", 1, nodeName="n1")
+        new = slice_of_generation("new", 2, 2, nodeName="n2")
+        claims = [resource_claim(f"c{n}", exactly("r", "gpu")) for n in range(2)]
+        given = given_devices(node("n1"), node("n2"), counters, old, new, *claims)
+        assert sorted(name for names in given for name in names) == ["new", "old"]
+
     def test_deviation_a_device_of_two_generations_is_one_device(self) -> None:
         old = slice_of_generation("gpu-0", 1, nodeName="n1")
         new = slice_of_generation("gpu-0", 2, nodeName="n2")

@@ -11,6 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
+from lab.device_shapes import device_pools
 from support.device_objects import (
     PROTOTYPE,
     attributes,
@@ -153,18 +154,67 @@ def test_a_privileged_claim_sees_all_devices_and_takes_none() -> None:
     assert [found["allocations"][0]["deviceCount"] for found in result["allocations"]] == [2, 2]
 
 
-def test_deviation_a_version_is_not_a_text() -> None:
+@pytest.mark.parametrize(
+    ("rule", "outcome"),
+    [
+        ("device.v == '1.2.3'", "allocated"),
+        ("device['v'] == '1.2.3'", "allocated"),
+        ("'1.2.3' == device.v", "allocated"),
+        ("device.v != '1.2.4'", "allocated"),
+        ("device.v in ['1.2.3', '2.0.0']", "allocated"),
+        ("device.v.startsWith('1.2.')", "allocated"),
+        ("device.v >= '1.2.0' && device.v < '1.3.0'", "allocated"),
+        ("device.exists(name, device[name] == '1.2.3')", "allocated"),
+        ("device.v == '1.2.4'", "infeasible"),
+        ("device.v == semver('1.2.3')", "allocated"),
+        ("device.v.isLessThan(semver('1.10.0'))", "allocated"),
+        ("device.v.minor() == 2", "allocated"),
+    ],
+)
+def test_a_version_is_a_text_unless_functions_of_versions_are_called(
+    rule: str, outcome: str
+) -> None:
     version = [{"name": "v", "semVerValue": "1.2.3"}]
     pool = device_pool("p", "n1", "d", count=1, attributes=version)
-    for rule, outcome in (
-        ("device.v == '1.2.3'", "infeasible"),
-        ("device.v == semver('1.2.3')", "allocated"),
-    ):
-        claim = device_claim("c", driver="d", constraints=rule)
-        assert allocate({"objects": [pool, claim]})["outcome"] == outcome
+    claim = device_claim("c", driver="d", constraints=rule)
+    assert allocate({"objects": [pool, claim]})["outcome"] == outcome
+
+
+def test_versions_of_the_lab_s_devices_are_compared_as_in_the_prototype() -> None:
+    rule = "device.firmwareVersion == '4.2.1-gen3' && device.driverVersion == '1.8.2'"
+    claim = device_claim("c", driver="example.com-foozer", constraints=rule)
+    pools = device_pools("zero", 1)
+    values = [item for item in pools[0]["spec"]["attributes"] if "semVerValue" in item]
+    assert [item["name"] for item in values] == ["firmwareVersion", "driverVersion"]
+    assert allocate({"objects": [*pools, claim]})["outcome"] == "allocated"
 
 
 def test_deviation_devices_without_a_matched_attribute_do_not_match() -> None:
     pool = device_pool("p", "n1", "d", count=1)
     claim = device_claim("c", driver="d", attributeMatches=["missing"])
     assert allocate({"objects": [pool, claim]})["outcome"] == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("device.text", "it gives 'x', which is neither true nor false"),
+        ("device.number", "it gives 3, which is neither true nor false"),
+        ("device.version", "it gives '1.2.3', which is neither true nor false"),
+        ("device.size", "unsupported conversion to ref.Val: (resource.Quantity)"),
+        ("device.number < 'x'", "No matching overloads found : _<_(int64, string)"),
+        ("device.missing == 'x'", 'Key not found in map : "missing"'),
+    ],
+)
+def test_a_selector_of_another_type_has_its_reason(rule: str, reason: str) -> None:
+    values = [
+        {"name": "text", "stringValue": "x"},
+        {"name": "number", "intValue": 3},
+        {"name": "version", "semVerValue": "1.2.3"},
+        {"name": "size", "quantityValue": "1Gi"},
+    ]
+    pool = device_pool("p", "n1", "d", count=1, attributes=values)
+    claim = device_claim("c", driver="d", constraints=rule)
+    [result] = allocate({"objects": [pool, claim]})["node_results"]
+    [ignored] = result["DeviceClaimResults"][0]["ignoredPools"]
+    assert ignored["failureReason"].startswith(f"error evaluating constraints: {reason}")

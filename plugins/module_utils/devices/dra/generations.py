@@ -1,0 +1,269 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Generations of a pool's ResourceSlices: what makes a pool invalid or incomplete, and where.
+
+Kubernetes judges a pool for each node, by the slices that reach the node. Source: GatherPools in
+k8s.io/dynamic-resource-allocation 0.37.2.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
+from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import supply_of
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
+    Json,
+    items_of,
+    mapping_of,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    Finding,
+    Given,
+    guarded,
+)
+
+PoolKey = tuple[str, str]
+
+# partitionTypeAttribute names the attribute by which people count partitions, nothing more.
+_SLICE_FIELDS = frozenset(
+    "driver pool nodeName nodeSelector allNodes perDeviceNodeSelection devices sharedCounters "
+    "partitionTypeAttribute".split()
+)
+_POOL_FIELDS = frozenset("name generation resourceSliceCount".split())
+_DEVICE_FIELDS = frozenset(
+    "name attributes capacity consumesCounters allowMultipleAllocations taints bindingConditions "
+    "bindingFailureConditions bindsToNode nodeName nodeSelector allNodes".split()
+)
+_SET_FIELDS = frozenset({"name", "counters"})
+_COUNTER_FIELDS = frozenset({"value"})
+_CONSUMPTION_FIELDS = frozenset({"counterSet", "counters"})
+# Source: the constants of resource.k8s.io/v1.
+_LONGEST_DRIVER, LONGEST_POOL, _LONGEST_DEVICE = 63, 253, 63
+_MOST_DEVICES, _MOST_DEVICES_WITH_MORE = 128, 64
+_MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS = 8, 32, 2
+# Fields that halve the number of devices of a slice; attributes that are lists do so too.
+_COSTLY_FIELDS = ("taints", "consumesCounters")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice with a known pool, and its pool's generation and number of slices."""
+
+    given: Given
+    spec: Json
+    key: PoolKey
+    generation: int
+    count: int
+
+
+class Generation:
+    """Slices of one generation of a pool, by name, and what is wrong with them.
+
+    ``faults`` make the pool invalid on every node, wherever the slice is.
+    """
+
+    def __init__(self, slices: t.Sequence[Slice], *, is_newest: bool) -> None:
+        self.slices = slices
+        self.is_newest = is_newest
+        self.faults: list[Finding] = []
+        self.partial: list[Finding] = []
+        sets: dict[str, frozenset[str]] = {}
+        for one in slices:
+            for check in (
+                lambda: _check_fields(one),  # noqa: B023 - called at once
+                lambda: _check_devices(one),  # noqa: B023
+                lambda: _check_sets(one, sets),  # noqa: B023
+            ):
+                self._note(guarded(one.given, check))
+        self._unfed = [] if self.faults else list(_unfed(slices))
+
+    def _note(self, found: Finding | None) -> None:
+        if isinstance(found, Finding):
+            self.faults.append(found)
+
+    def is_fed(self, index: int) -> bool:
+        """Whether the pool has all counters that a slice's devices consume."""
+        return not self.faults and self._unfed[index] is None
+
+    def reason(self, seen: t.Sequence[int]) -> str | None:
+        """Why nodes that these slices reach can use none of their devices; "" if they can.
+
+        None if the nodes ignore the slices, because a newer generation replaces them.
+        """
+        if self.faults:
+            return self._invalid(self.faults[0])
+        slices = [self.slices[index] for index in seen]
+        counted: t.Sequence[int] = seen
+        if len(seen) != slices[0].count:
+            if not self.is_newest:
+                return None
+            counted = range(len(self.slices))
+        found = _inconsistent(slices)
+        if found is None and len(counted) != slices[0].count:
+            count = f"{len(counted)} of {slices[0].count} slices"
+            return f"pool {slices[0].key[1]} is incomplete: {count}"
+        unfed = self._unfed if len(counted) == len(self.slices) else _unfed(slices)
+        found = found or next((one for one in unfed if one is not None), None)
+        if found is None:
+            return ""
+        if found not in self.partial:
+            self.partial.append(found)
+        return self._invalid(found)
+
+    def _invalid(self, found: Finding) -> str:
+        return f"pool {self.slices[0].key[1]} is invalid: {found.problem}"
+
+
+def _unfed(slices: t.Sequence[Slice]) -> t.Iterator[Finding | None]:
+    """For each slice, which counter its devices consume that none of the slices has."""
+    sets: dict[str, frozenset[str]] = {}
+    for one in slices:
+        _check_sets(one, sets)
+    for one in slices:
+        found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
+        yield found if isinstance(found, Finding) else None
+
+
+def _inconsistent(slices: t.Sequence[Slice]) -> Finding | None:
+    """What is wrong with slices that reach one node together."""
+    names: set[str] = set()
+    for one in slices:
+        found = guarded(one.given, lambda: _check_names(one, slices[0], names))  # noqa: B023
+        if isinstance(found, Finding):
+            return found
+    return None
+
+
+def identified(given: Given) -> Slice:
+    """The slice with its pool, which a slice must name."""
+    spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    pool = mapping_of(given, spec.get("pool"), "spec.pool")
+    driver = text_of(given, spec.get("driver"), "spec.driver", _LONGEST_DRIVER)
+    name = text_of(given, pool.get("name"), "spec.pool.name", LONGEST_POOL)
+    generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
+    readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
+    return Slice(given, spec, (driver, name), *readable)
+
+
+def _is_count(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def text_of(given: Given, value: t.Any, where: str, most: int) -> str:
+    """A name. Raises Defect."""
+    if not isinstance(value, str) or not value:
+        raise given.error(where, "the name is missing")
+    if len(value) > most or not value.isascii():
+        raise given.error(where, f"{shown(value)} is not a name of up to {most} characters")
+    return value
+
+
+def latest(slices: list[Slice]) -> list[Slice]:
+    """The slices of the latest generation, by name, and slices with an unreadable generation."""
+    newest = max(one.generation for one in slices)
+    current = (one for one in slices if one.generation in (newest, -1))
+    return sorted(current, key=lambda one: one.given.name)
+
+
+def devices_of(one: Slice) -> t.Sequence[t.Any]:
+    listed = one.spec.get("devices")
+    return listed if isinstance(listed, list) else ()
+
+
+def _check_fields(one: Slice) -> None:
+    """Refuse unknown fields of a slice and of its members. Raises Defect."""
+    given, spec = one.given, one.spec
+    dra_values.refuse_unknown(given, spec, _SLICE_FIELDS, "spec")
+    dra_values.refuse_unknown(given, spec["pool"], _POOL_FIELDS, "spec.pool")
+    for index, item in enumerate(items_of(given, spec.get("devices"), "spec.devices")):
+        where = f"spec.devices[{index}]"
+        dra_values.refuse_unknown(given, item, _DEVICE_FIELDS, where)
+        place = f"{where}.consumesCounters"
+        for part in items_of(given, item.get("consumesCounters"), place):
+            _check_counters(given, part, _CONSUMPTION_FIELDS, place)
+    for index, item in enumerate(
+        items_of(given, spec.get("sharedCounters"), "spec.sharedCounters")
+    ):
+        _check_counters(given, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
+
+
+def _check_counters(given: Given, item: Json, known: frozenset[str], where: str) -> None:
+    dra_values.refuse_unknown(given, item, known, where)
+    counters = mapping_of(given, item.get("counters"), f"{where}.counters")
+    if len(counters) > _MOST_COUNTERS:
+        raise given.error(f"{where}.counters", f"more than {_MOST_COUNTERS} counters")
+    for name, amount in counters.items():
+        place = f"{where}.counters.{name}"
+        body = mapping_of(given, amount, place)
+        dra_values.refuse_unknown(given, body, _COUNTER_FIELDS, place)
+        supply_of(body.get("value"), f"{place}.value")
+
+
+def _check_devices(one: Slice) -> None:
+    """Refuse unreadable numbers, too many devices and devices without a name. Raises Defect."""
+    given = one.given
+    if -1 in (one.generation, one.count):
+        raise given.error("spec.pool", "generation and resourceSliceCount are whole numbers")
+    devices = items_of(given, one.spec.get("devices"), "spec.devices")
+    costly = any(
+        any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
+        for device in devices
+    )
+    most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
+    if len(devices) > most:
+        raise given.error(
+            "spec.devices", f"{len(devices)} devices in a slice; the API allows {most}"
+        )
+    for index, device in enumerate(devices):
+        text_of(given, device.get("name"), f"spec.devices[{index}].name", _LONGEST_DEVICE)
+
+
+def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
+    """Refuse slices with another number of slices, or with a name twice. Raises Defect."""
+    given = one.given
+    if one.count != first.count:
+        problem = f"it is {one.count} here and {first.count} in {first.given}"
+        raise given.error("spec.pool.resourceSliceCount", problem)
+    for index, device in enumerate(devices_of(one)):
+        if device["name"] in names:
+            problem = f"the device name {device['name']!r} is listed twice"
+            raise given.error(f"spec.devices[{index}].name", problem)
+        names.add(device["name"])
+
+
+def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
+    """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
+    given, where = one.given, "spec.sharedCounters"
+    items = items_of(given, one.spec.get("sharedCounters"), where)
+    if len(items) > _MOST_SETS:
+        raise given.error(where, f"more than {_MOST_SETS} counter sets")
+    for index, item in enumerate(items):
+        name = text_of(given, item.get("name"), f"{where}[{index}].name", _LONGEST_DEVICE)
+        if name in sets:
+            raise given.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
+        sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
+
+
+def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
+    """Refuse devices that consume counters that their pool lacks. Raises Defect."""
+    given = one.given
+    for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
+        place = f"spec.devices[{index}].consumesCounters"
+        consumed = items_of(given, device.get("consumesCounters"), place)
+        if len(consumed) > _MOST_CONSUMPTIONS:
+            raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
+        drawn = [
+            text_of(given, part.get("counterSet"), place, _LONGEST_DEVICE) for part in consumed
+        ]
+        if len(set(drawn)) < len(drawn):
+            raise given.error(place, "a counter set is listed twice")
+        for name, part in zip(drawn, consumed):
+            if name not in sets:
+                raise given.error(place, f"the pool has no counter set {name}")
+            for counter in part.get("counters") or ():
+                if counter not in sets[name]:
+                    raise given.error(place, f"the pool has no counter {name}/{counter}")
