@@ -95,18 +95,26 @@ def alternatives(request: Json) -> list[tuple[str, Json]]:
 
 
 def matches(device: Json, body: Json) -> bool:
-    """Selectors, taints, and whether the device's total capacity suffices."""
+    """Whether a request selects a device that it may have."""
+    return selects(device, body) and tolerates(device, body)
+
+
+def tolerates(device: Json, body: Json) -> bool:
+    return not device.get("taints") or bool(body.get("tolerations"))
+
+
+def selects(device: Json, body: Json) -> bool:
+    """Selectors, and whether the device's total capacity suffices."""
     selected = all(
         SELECTORS[selector["cel"]["expression"]](plain(device))
         for selector in body.get("selectors", [])
     )
-    tolerated = not device.get("taints") or bool(body.get("tolerations"))
     taken = portion(device, body)
     if taken is None or (
         "capacity" in device and taken > int(device["capacity"]["memory"]["value"])
     ):
         return False
-    return selected and tolerated
+    return selected
 
 
 def portion(device: Json, body: Json) -> int | None:
@@ -179,7 +187,8 @@ def ways(world: World, node: str, request: Json) -> Iterator[tuple[Json, list[Pi
             if matches(device, body)
         ]
         if body.get("allocationMode") == "All":
-            if usable:
+            among_all = [one for _pool, one in world.devices(node) if selects(one, body)]
+            if usable and len(usable) == len(among_all):
                 yield body, usable
             continue
         for chosen in itertools.combinations(usable, body["count"]):
