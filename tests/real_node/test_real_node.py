@@ -250,13 +250,19 @@ def test_the_extender_gets_ready(cluster: Cluster, tmp_path: Path) -> None:
     cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
     start = time.monotonic()
     cluster.install("extender")
-    cluster.wait_ready("wattwise-extender")
-    told("overlay `extender` applied → extender Ready", start)
+    # The operator starts anew, because it publishes its curves from now on.
+    for deployment in ("wattwise-operator", "wattwise-extender"):
+        cluster.wait_ready(deployment)
+    told("overlay `extender` applied → Ready", start)
 
 
 def test_large_objects_end_no_container(cluster: Cluster) -> None:
     """Within the limits of the manifests, beside pods of almost the largest size."""
-    before = {name: one["restartCount"] for name, one in cluster.containers().items()}
+
+    def restarts() -> dict[str, int]:
+        return {name: one["restartCount"] for name, one in cluster.containers().items()}
+
+    expected = restarts()
     value = "x" * LARGE_BYTES
     container = {"name": "main", "image": "none", "env": [{"name": "LARGE", "value": value}]}
     spec = {"schedulerName": "nobody", "containers": [container]}
@@ -268,11 +274,12 @@ def test_large_objects_end_no_container(cluster: Cluster) -> None:
             # A new start lists everything.
             container_id = cluster.containers()[name]["containerID"].removeprefix("containerd://")
             cluster.node.kill(container_id)
-            before[name] += 1
+            expected[name] += 1
+        cluster.wait(lambda: restarts() == expected, "one restart of each killed container")
         for deployment in ("wattwise-operator", "wattwise-extender"):
             cluster.wait_ready(deployment)
         cluster.place("beside-large-ones")
-        assert {name: one["restartCount"] for name, one in cluster.containers().items()} == before
+        assert restarts() == expected
     finally:
         for name in names:
             cluster.kube.request("DELETE", f"{WORK}/{name}?gracePeriodSeconds=0")
