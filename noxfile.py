@@ -30,13 +30,7 @@ from lab import gotools  # noqa: E402 - found through the line above
 from lab.lifecycle import PARTS  # noqa: E402 - the same
 from lab.operator import ANSIBLE_OPERATOR  # noqa: E402 - the same
 from lab.releases import OLDEST  # noqa: E402 - the same
-from scripts import (  # noqa: E402 - the same
-    ansible_test_home,
-    build_image,
-    chromium,
-    containers,
-    other_cores,
-)
+from scripts import ansible_test_home, build_image, chromium, containers, other_cores  # noqa: E402 - the same
 from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 
 BUILD = REPOSITORY / "build"

@@ -19,13 +19,7 @@ from lab.api import Api
 from lab.errors import LabError
 from lab.inventory import CLUSTER
 from lab.state import LabState
-from lab.workload import (
-    create_pods,
-    delete_pods,
-    demo_pods,
-    make_namespace,
-    wait_until_bound,
-)
+from lab.workload import create_pods, delete_pods, demo_pods, make_namespace, wait_until_bound
 from scripts.collection_tree import synchronize
 
 Say = Callable[[str], None]

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
-    DirectActionModule as ActionModule,
-)
+from ..plugin_utils.direct_module import DirectActionModule as ActionModule
 
 __all__ = ["ActionModule"]

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.plugin_utils.progress import (
-    ProgressActionModule as ActionModule,
-)
+from ..plugin_utils.progress import ProgressActionModule as ActionModule
 
 __all__ = ["ActionModule"]

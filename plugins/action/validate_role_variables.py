@@ -12,14 +12,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
-    Given,
-    Variable,
-    misspelt,
-    problems_of,
-    variables_of,
-)
+from ..module_utils.base.errors import WattwiseError
+from ..plugin_utils.role_variables import Given, Variable, misspelt, problems_of, variables_of
 
 _OPTIONS = {
     "roles": {"type": "list", "elements": "str", "default": []},

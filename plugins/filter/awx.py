@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
+from ..plugin_utils.filters import as_filter
 
 SURVEYS = Path(__file__).resolve().parents[2] / "extensions" / "awx" / "surveys"
 
@@ -21,11 +21,8 @@ Json = dict[str, t.Any]
 
 def awx_configuration(settings: Json) -> Json:
     """The objects of AWX for these settings, with the surveys of this collection."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.awx import (
-        comparison,
-        configuration,
-    )
-    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
+    from ..module_utils.awx import comparison, configuration
+    from ..plugin_utils.options import checked_options
 
     surveys = {
         path.stem: yaml_load(path.read_text(encoding="utf-8"))
@@ -39,8 +36,8 @@ def awx_configuration(settings: Json) -> Json:
 
 def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
     """The plan for the objects of an AWX."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
-    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+    from ..module_utils.awx import comparison
+    from ..plugin_utils.options import plain
 
     found = comparison.compare(
         plain(lists), plain(existing), **{name: bool(value) for name, value in options.items()}
@@ -50,8 +47,8 @@ def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
 
 def awx_variables_file(lists: Json) -> str:
     """A file of variables for infra.aap_configuration."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.awx import files
-    from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+    from ..module_utils.awx import files
+    from ..plugin_utils.options import plain
 
     # Numbers of Ansible's own classes are unknown to PyYAML.
     values = json.loads(json.dumps(plain(lists)))

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_cpu_list,
-    parse_cpu_list,
-)
-from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
+from ..module_utils.base.errors import InvalidInput
+from ..module_utils.base.units import format_cpu_list, parse_cpu_list
+from ..plugin_utils.filters import as_filter
 
 CpuList = t.Union[str, t.Iterable[int]]
 

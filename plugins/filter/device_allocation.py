@@ -9,10 +9,10 @@ import typing as t
 
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
-from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options, plain
+from ..module_utils.base.argspec import ArgumentSpec
+from ..module_utils.base.context import Context
+from ..plugin_utils.filters import as_filter
+from ..plugin_utils.options import checked_options, plain
 
 # Options that a filter does not need, because it gets objects as a value and reads no file.
 _OTHER_SOURCES = ("objects", "src", "snapshot", "curves")
@@ -22,7 +22,7 @@ def device_allocation(objects: t.Any, **options: t.Any) -> dict[str, t.Any]:
     """The module's result for these objects, without ``changed``. Raises WattwiseError."""
     # Ansible imports the files of all filters for each of them, in the process of the whole run,
     # and these imports are large.
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
+    from ..module_utils.devices import allocation
 
     taken = allocation.SPEC.options.items()
     spec = ArgumentSpec({name: option for name, option in taken if name not in _OTHER_SOURCES})

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_quantity,
-    parse_quantity,
-)
-from ansible_collections.wattwise.kube.plugins.plugin_utils.filters import as_filter
+from ..module_utils.base.units import format_quantity, parse_quantity
+from ..plugin_utils.filters import as_filter
 
 
 def parse(quantity: str | int | float) -> int | float:

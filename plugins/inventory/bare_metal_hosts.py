@@ -115,15 +115,10 @@ keyed_groups:
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import host_inventory
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
-    InventoryHosts,
-)
-from ansible_collections.wattwise.kube.plugins.plugin_utils.cluster_inventory import (
-    ClusterInventory,
-    Json,
-)
+from ..module_utils.hosts import host_inventory
+from ..module_utils.kube.client import Kube
+from ..module_utils.nodeconfig.inventory_hosts import InventoryHosts
+from ..plugin_utils.cluster_inventory import ClusterInventory, Json
 
 
 class InventoryModule(ClusterInventory):

@@ -104,15 +104,10 @@ keyed_groups:
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import node_inventory
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
-    InventoryHosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
-from ansible_collections.wattwise.kube.plugins.plugin_utils.cluster_inventory import (
-    ClusterInventory,
-    Json,
-)
+from ..module_utils.nodeconfig import node_inventory
+from ..module_utils.nodeconfig.inventory_hosts import InventoryHosts
+from ..module_utils.snapshot import snapshot
+from ..plugin_utils.cluster_inventory import ClusterInventory, Json
 
 
 class InventoryModule(ClusterInventory):

@@ -16,20 +16,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    ArgumentSpec,
-    Options,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    ProgressCallback,
-    Work,
-    ignore_progress,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    MissingLibrary,
-    WattwiseError,
-)
+from .base.argspec import ArgumentSpec, Options
+from .base.context import Context, ProgressCallback, Work, ignore_progress
+from .base.errors import MissingLibrary, WattwiseError
 
 
 def run_module(spec: ArgumentSpec, work: Work) -> None:

@@ -198,8 +198,8 @@ sha256:
   sample: 0f343b0931126a20f133d67c2b018a3b5d1b8a1ab8f1d2a5c3e1a1e0a3d1d0c9
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import node_hosts
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.hosts import node_hosts
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

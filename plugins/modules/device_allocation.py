@@ -335,8 +335,8 @@ text:
     shape-zero-00: satisfied all claims with score 100
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import allocation
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.devices import allocation
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -200,11 +200,8 @@ findings:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import (
-    SPEC,
-    reconcile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.devices.reconciliation import SPEC, reconcile
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

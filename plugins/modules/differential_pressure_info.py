@@ -116,11 +116,8 @@ errors:
         its load, or raise timeout
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import (
-    SPEC,
-    read_pressure,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.observe.pressure import SPEC, read_pressure
 
 
 def main() -> None:

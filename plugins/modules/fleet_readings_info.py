@@ -197,8 +197,8 @@ statuses:
   sample: 2
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from ..module_utils.module_runner import run_module
+from ..module_utils.observe import observation
 
 
 def main() -> None:

@@ -1026,8 +1026,8 @@ evict:
     stopped:
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import options, reconciliation
+from ..module_utils.module_runner import run_module
+from ..module_utils.pipeline import options, reconciliation
 
 
 def main() -> None:

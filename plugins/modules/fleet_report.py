@@ -131,8 +131,8 @@ summary:
     waiting: 0
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.report import building
+from ..module_utils.module_runner import run_module
+from ..module_utils.report import building
 
 
 def main() -> None:

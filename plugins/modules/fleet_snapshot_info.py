@@ -176,8 +176,8 @@ snapshot:
     time: "2026-01-31T12:00:00Z"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ..module_utils.module_runner import run_module
+from ..module_utils.snapshot import snapshot
 
 
 def main() -> None:

@@ -329,8 +329,8 @@ findings:
       problem: "status.hardware.ramMebibytes: 'much' is not a whole number"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.hosts import role_assignment
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

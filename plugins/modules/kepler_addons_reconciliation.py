@@ -446,8 +446,8 @@ pruned:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import kepler_addons
+from ..module_utils.module_runner import run_module
+from ..module_utils.reconcile import kepler_addons
 
 
 def main() -> None:

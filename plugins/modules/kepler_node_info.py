@@ -236,11 +236,8 @@ problems:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import (
-    SPEC,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.kepler.node.probe import SPEC, read_node
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

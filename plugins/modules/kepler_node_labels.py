@@ -219,8 +219,8 @@ findings:
       sample: "it holds no facts of a probe: it has 70000 bytes; the limit is 65536"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import SPEC, label_nodes
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.kepler.labels import SPEC, label_nodes
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -573,8 +573,8 @@ pruned:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import kepler
+from ..module_utils.module_runner import run_module
+from ..module_utils.reconcile import kepler
 
 
 def main() -> None:

@@ -291,8 +291,8 @@ pruned:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.kube.apply import work
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -167,11 +167,8 @@ files:
     - /etc/wattwise/rmd/cert.pem
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
-    SPEC,
-    keep_certificates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.kube.certificates import SPEC, keep_certificates
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -202,8 +202,8 @@ findings:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import node_configs
+from ..module_utils.module_runner import run_module
+from ..module_utils.reconcile import node_configs
 
 
 def main() -> None:

@@ -233,8 +233,8 @@ sha256:
   sample: 0d4a1185aa4a0e9cbb0cc1a3c7a4dbf1d1fee3d3e8c8ce92d8d1e4ff6ba6b2f7
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import templates
+from ..module_utils.module_runner import run_module
+from ..module_utils.nodeconfig import templates
 
 
 def main() -> None:

@@ -188,8 +188,8 @@ errors:
   sample: []
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.bind import binding
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

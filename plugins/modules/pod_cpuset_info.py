@@ -170,11 +170,8 @@ findings:
       sample: "it has no name or no uid; give pods as the API returns them"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import (
-    SPEC,
-    read_cpusets,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.node.cpuset import SPEC, read_cpusets
 
 
 def main() -> None:

@@ -165,8 +165,8 @@ stopped:
     to_node: node-1
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.eviction import eviction
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -285,8 +285,8 @@ evict:
     stopped:
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import reconciliation
+from ..module_utils.module_runner import run_module
+from ..module_utils.powerfleet import reconciliation
 
 
 def main() -> None:

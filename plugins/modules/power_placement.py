@@ -623,8 +623,8 @@ sha256:
   sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
+from ..module_utils.module_runner import run_module
+from ..module_utils.power import placement
 
 
 def main() -> None:

@@ -362,8 +362,8 @@ results:
       namespace: metal3
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import provisioning
+from ..module_utils.module_runner import run_module
+from ..module_utils.reconcile import provisioning
 
 
 def main() -> None:

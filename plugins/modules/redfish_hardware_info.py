@@ -276,11 +276,9 @@ errors:
 
 import os
 
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
-    with_environment,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import redfish_hardware
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
+from ..module_utils.fleet.credentials import with_environment
+from ..module_utils.hosts import redfish_hardware
+from ..module_utils.module_runner import run_module
 
 
 def main() -> None:

@@ -208,11 +208,9 @@ errors:
 
 import os
 
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
-    with_environment,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
+from ..module_utils.fleet.credentials import with_environment
+from ..module_utils.module_runner import run_module
+from ..module_utils.redfish import thermal
 
 
 def main() -> None:

@@ -152,8 +152,8 @@ published:
       place: monitoring/wattwise-report
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.report import publication
+from ..module_utils.module_runner import run_module
+from ..module_utils.report import publication
 
 
 def main() -> None:

@@ -241,8 +241,8 @@ workloads:
   sample: 12
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import rmd
+from ..module_utils.module_runner import run_module
+from ..module_utils.reconcile import rmd
 
 
 def main() -> None:

@@ -207,11 +207,8 @@ errors:
       sample: cannot connect (Connection refused); check address, power and network of the machine
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.info import (
-    SPEC,
-    read_daemons,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.daemon.info import SPEC, read_daemons
 
 
 def main() -> None:

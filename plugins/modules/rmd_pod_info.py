@@ -96,11 +96,8 @@ findings:
       sample: "'A/B/C' is not a name"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
-    INFO_SPEC,
-    read_pods,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.pod_workloads import INFO_SPEC, read_pods
 
 
 def main() -> None:

@@ -150,11 +150,8 @@ findings:
       sample: "'abc' is not a Kubernetes quantity"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
-    SPEC,
-    configure_pods,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.pod_workloads import SPEC, configure_pods
 
 
 def main() -> None:

@@ -175,11 +175,8 @@ findings:
       sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import (
-    SPEC,
-    reconcile,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.reconciliation import SPEC, reconcile
 
 
 def main() -> None:

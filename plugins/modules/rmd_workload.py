@@ -260,11 +260,8 @@ errors:
         daemon; remove it from one of them
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import (
-    SPEC,
-    apply_workloads,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.rmd.daemon.apply import SPEC, apply_workloads
 
 
 def main() -> None:

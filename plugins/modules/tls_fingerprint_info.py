@@ -164,11 +164,8 @@ errors:
         its load, or raise timeout
 """
 
-from ansible_collections.wattwise.kube.plugins.module_utils.module_runner import run_module
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
-    SPEC,
-    fetch_fingerprints,
-)
+from ..module_utils.module_runner import run_module
+from ..module_utils.nodeconfig.trust import SPEC, fetch_fingerprints
 
 
 def main() -> None:

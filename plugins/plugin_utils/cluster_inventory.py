@@ -14,15 +14,12 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
-    InventoryHost,
-    InventoryHosts,
-)
-from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
+from ..module_utils.base.argspec import KUBERNETES
+from ..module_utils.base.boundary import warn_of
+from ..module_utils.base.context import Context
+from ..module_utils.base.errors import WattwiseError
+from ..module_utils.nodeconfig.inventory_hosts import InventoryHost, InventoryHosts
+from .options import checked_options
 
 Json = t.Any
 

@@ -22,8 +22,8 @@ from ansible import constants
 from ansible.module_utils.common import json as ansible_json
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.plugin_utils.options import plain
+from ..module_utils.base.texts import shown_text
+from .options import plain
 
 MODULES = "ansible_collections.wattwise.kube.plugins.modules"
 # The folder that holds ansible_collections; the collection itself may be a link to a checkout.

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ..module_utils.base.errors import WattwiseError
 
 Function = t.Callable[..., t.Any]
 

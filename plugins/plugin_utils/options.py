@@ -11,8 +11,8 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import env_fallback
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ..module_utils.base.argspec import ArgumentSpec
+from ..module_utils.base.errors import InvalidInput
 
 
 def checked_options(spec: ArgumentSpec, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

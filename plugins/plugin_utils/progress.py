@@ -20,14 +20,8 @@ from pathlib import Path
 
 from ansible.utils.display import Display
 
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.run_owner import (
-    process_identity,
-)
-from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
-    DirectActionModule,
-    Result,
-    Variables,
-)
+from ..module_utils.snapshot.run_owner import process_identity
+from .direct_module import DirectActionModule, Result, Variables
 
 # Ansible imports action plugins before it forks workers, and a worker has no terminal.
 PARENT_HAS_TERMINAL = sys.stdout.isatty()

@@ -21,12 +21,10 @@ from pathlib import Path
 from ansible.module_utils.common import validation
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    parse_selector_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import normal_fingerprint
+from ..module_utils.base.boundary import shown, shown_text
+from ..module_utils.base.errors import InvalidInput
+from ..module_utils.base.label_selector import parse_selector_text
+from ..module_utils.fleet.tls import normal_fingerprint
 
 Spec = t.Mapping[str, t.Any]
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from bench.kit.placement_runs import (
-    LIBRARIES,
-    PEERS,
-    PLACE,
-    FleetRun,
-    cases,
-    fleet_run,
-)
+from bench.kit.placement_runs import LIBRARIES, PEERS, PLACE, FleetRun, cases, fleet_run
 from bench.kit.rows import Bench, Json, Metric, Row, at_least, at_most, metric
 from bench.kit.stage import Stage
 from support.placement_fleets import TEMPERATURES, Size, placement_task

@@ -13,13 +13,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
-from support.device_objects import (
-    attributes,
-    device_claim,
-    device_class,
-    device_pool,
-    pod,
-)
+from support.device_objects import attributes, device_claim, device_class, device_pool, pod
 
 SAMPLES = Path(__file__).parent / "k8srm"
 CLASSES = str(SAMPLES / "classes.yaml.in")

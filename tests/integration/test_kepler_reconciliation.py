@@ -23,9 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
-    SYSTEM,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )

@@ -25,10 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering imp
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
     reconcile,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    ALL,
-    path_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import ALL, path_of
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab import kepler, lifecycle, process
 from lab.physics import CPU_USAGE_ANNOTATION

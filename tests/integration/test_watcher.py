@@ -15,14 +15,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import stalling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    ALL,
-    path_of,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import ALL, path_of
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import status_of
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.telling import (
-    write_status,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.telling import write_status
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import Watcher
 from lab.process import wait_until
 from support.power_fleets import DEFINITION, outcome, parsed

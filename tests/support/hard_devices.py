@@ -7,13 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from support.device_objects import (
-    dra_device,
-    exactly,
-    manifest,
-    resource_claim,
-    resource_slice,
-)
+from support.device_objects import dra_device, exactly, manifest, resource_claim, resource_slice
 from support.partitioned_gpus import a100, asks
 
 DRIVER = "gpu.example.com"

@@ -25,9 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import agents
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import serving, watching
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import (
-    DEFAULT_SECONDS,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import DEFAULT_SECONDS
 from lab import pki
 from lab.operator import ANSIBLE_OPERATOR
 from lab.process import wait_until

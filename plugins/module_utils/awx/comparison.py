@@ -12,14 +12,8 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
-    LINKS,
-    Configuration,
-    Json,
-    item_name,
-    marker,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ..base.texts import shown_text
+from .configuration import LINKS, Configuration, Json, item_name, marker
 
 # API endpoint of each list, in the order of references.
 ENDPOINTS = {

@@ -13,15 +13,11 @@ import re
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
-    CREDENTIAL_TYPES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.schedules import (
-    problem_of_recurrence,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from ..base.argspec import ArgumentSpec
+from ..base.errors import InvalidInput
+from ..base.texts import shown_text
+from .credential_types import CREDENTIAL_TYPES
+from .schedules import problem_of_recurrence
 
 Json = dict[str, t.Any]
 Configuration = dict[str, list[Json]]

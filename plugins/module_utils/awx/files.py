@@ -13,14 +13,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
-    Configuration,
-    Json,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
-    CREDENTIAL_TYPES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ..base.libraries import yaml
+from .configuration import Configuration, Json
+from .credential_types import CREDENTIAL_TYPES
 
 _HEAD = """\
 ---

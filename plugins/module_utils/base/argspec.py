@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from .errors import InvalidInput
 
 Options = t.Mapping[str, t.Mapping[str, t.Any]]
 Rules = tuple[tuple[t.Any, ...], ...]

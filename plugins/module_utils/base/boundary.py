@@ -12,13 +12,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    MissingLibrary,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown, shown_text
+from .context import Context
+from .errors import InvalidInput, MissingLibrary, WattwiseError
+from .texts import shown, shown_text
 
 __all__ = [
     "Finding",

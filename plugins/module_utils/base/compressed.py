@@ -10,7 +10,7 @@ import io
 import typing as t
 import zlib
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
+from . import strict_json
 
 # Larger objects are not from this code. A text of brackets takes 30 times its length in memory.
 _LIMITS = strict_json.JsonLimits(size=100_000_000, members=4_000_000)

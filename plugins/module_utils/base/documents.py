@@ -14,12 +14,12 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json, whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import utc_now
-from ansible_collections.wattwise.kube.plugins.module_utils.base.document_schemas import SCHEMAS
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from . import strict_json, whole_files
+from .context import utc_now
+from .document_schemas import SCHEMAS
+from .errors import InvalidInput
+from .libraries import fastjsonschema
+from .units import format_time
 
 DocumentKind = t.Literal[
     "snapshot",

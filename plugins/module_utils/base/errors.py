@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from .texts import shown_text
 
 TargetReason = t.Literal[
     "unreachable",

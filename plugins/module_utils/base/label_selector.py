@@ -12,7 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from .errors import InvalidInput
 
 Labels = t.Mapping[str, str]
 

@@ -14,7 +14,7 @@ import sys
 import types
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import MissingLibrary
+from .errors import MissingLibrary
 
 if t.TYPE_CHECKING:
     import aiohttp

@@ -9,7 +9,7 @@ import math
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
+from .texts import shown_text
 
 Object = t.Mapping[str, t.Any]
 

@@ -9,13 +9,10 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
-    OPERATOR,
-    read_documents,
-)
+from . import strict_json
+from .errors import InvalidInput
+from .texts import shown
+from .yaml_text.reader import OPERATOR, read_documents
 
 Manifest = dict[str, t.Any]
 

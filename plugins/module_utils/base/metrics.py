@@ -13,8 +13,8 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from . import whole_files
+from .errors import InvalidInput
 
 Labels = t.Mapping[str, str]
 Samples = t.Iterable[tuple[Labels, float]]

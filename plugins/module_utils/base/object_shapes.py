@@ -12,11 +12,8 @@ import math
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
+from .boundary import InvalidField, shown
+from .units import format_time, parse_time
 
 Object = t.Mapping[str, t.Any]
 

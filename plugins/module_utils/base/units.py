@@ -10,8 +10,8 @@ import re
 import typing as t
 from decimal import ROUND_CEILING, ROUND_UP, Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from .boundary import InvalidField, shown
+from .errors import InvalidInput
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _QUANTITY = re.compile(

@@ -20,7 +20,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from .errors import InvalidInput
 
 _PREFIX = ".wattwise-partial-"
 # Characters that tempfile appends to the prefix.

@@ -9,33 +9,20 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    NOT_READY,
-    UNSCHEDULABLE,
-    obstacle,
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import Intake
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Loads,
-    Occupancy,
-    occupancies,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+from ..kube.client import Kube, Object
+from ..kube.pod_bulk import without_bulk
+from ..scheduling.feasibility import NOT_READY, UNSCHEDULABLE, obstacle, shortages
+from ..scheduling.instance import Node, Shape
+from ..scheduling.intake import Intake
+from ..scheduling.node_reader import Loads, Occupancy, occupancies, read_node
+from ..scheduling.nominated_pods import (
     ExistingAntiAffinity,
     NominatedPod,
     has_nomination,
     with_promises,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import Namespaces
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    priority_of,
-    read_pod,
-)
+from ..scheduling.peers import Namespaces
+from ..scheduling.pod_reader import priority_of, read_pod
 
 # Only requests count for binding.
 CURRENT_LOADS = Loads("requests", Decimal(1), {})

@@ -10,63 +10,24 @@ import threading
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    difference,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    object_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import record as binding_record
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
-    OpenNode,
-    nominated_pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
-    VOLUME_TIMEOUT,
-    Asked,
-    VolumeBinding,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
-    NominatedPod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    DEVICE_CLAIMS_ANNOTATION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    depends_on_storage,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
-    Unready,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
+from ..base import documents
+from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.boundary import Finding, Subject, guarded, subject_of
+from ..base.context import Context, Parameters, Result, difference
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.object_shapes import object_name
+from ..kube.client import Guard, Kube, Object
+from ..kube.lease import alone
+from ..kube.unschedulable import Unplaced, mark
+from ..scheduling.nominated_pods import NominatedPod
+from ..scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION
+from ..scheduling.pod_reader import identity, is_finished
+from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from ..scheduling.volumes.pod_claims import Unready
+from ..snapshot.snapshot import trim_pod
+from . import record as binding_record
+from .bind_time_check import OpenNode, nominated_pods
+from .volume_binding import VOLUME_TIMEOUT, Asked, VolumeBinding
 
 T = t.TypeVar("T")
 

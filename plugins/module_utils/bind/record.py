@@ -10,9 +10,9 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ..base import documents
+from ..base.errors import InvalidInput
+from ..base.units import format_time
 
 
 @dataclass(frozen=True)

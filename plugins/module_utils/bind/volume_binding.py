@@ -21,50 +21,23 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import chosen_volumes
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-    Object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import ApiError
+from ..kube.client import MERGE_CONTENT_TYPE, Kube, Object
+from ..kube.pod_bulk import without_bulk
+from ..scheduling.feasibility import (
     CLAIM_IN_USE,
     NO_VOLUME,
     TOO_MANY_VOLUMES,
     shortages,
     volume_obstacles,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Constraints,
-    Node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    ClusterVolumes,
-    VolumeNeeds,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    SELECTED_NODE,
-    Claim,
-    Key,
-    VolumeObjects,
-    read_claim,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
-    Unready,
-    claim_names,
-    ready_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
-    SOURCES,
-    read_part,
-)
+from ..scheduling.instance import Constraints, Node
+from ..scheduling.volumes.cluster_volumes import ClusterVolumes, VolumeNeeds
+from ..scheduling.volumes.objects import SELECTED_NODE, Claim, Key, VolumeObjects, read_claim
+from ..scheduling.volumes.pod_claims import Unready, claim_names, ready_claims
+from ..snapshot.snapshot import SOURCES, read_part
+from .volume_choice import chosen_volumes
 
 VOLUME_TIMEOUT = 60.0
 _POLL_SECONDS = 1.0

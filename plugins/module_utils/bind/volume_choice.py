@@ -13,40 +13,16 @@ import functools
 import typing as t
 from collections import Counter
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import text_mapping
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    meets,
-    volume_obstacles,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Constraints,
-    Node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    ClusterVolumes,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.matching import (
-    matched,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    Claim,
-    Key,
-    VolumeObjects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
-    Unready,
-    class_of,
-    ready_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.reachable_nodes import (
-    made_on,
-)
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.object_shapes import text_mapping
+from ..kube.client import Kube, Object
+from ..scheduling.feasibility import meets, volume_obstacles
+from ..scheduling.instance import Constraints, Node
+from ..scheduling.volumes.cluster_volumes import ClusterVolumes
+from ..scheduling.volumes.matching import matched
+from ..scheduling.volumes.objects import Claim, Key, VolumeObjects
+from ..scheduling.volumes.pod_claims import Unready, class_of, ready_claims
+from ..scheduling.volumes.reachable_nodes import made_on
 
 _Volumes = tuple[str, ...]
 

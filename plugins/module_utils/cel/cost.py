@@ -15,7 +15,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import Expression
+from .tree import Expression
 
 # Beyond any limit; numbers end here, because n doublings have n digits.
 ENDLESS = 10**15

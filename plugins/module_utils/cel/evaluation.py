@@ -7,14 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
-    MAXIMAL_COST,
-    Selector,
-    SelectorError,
-    Variables,
-    lookup,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import Path
+from .selector import MAXIMAL_COST, Selector, SelectorError, Variables, lookup
+from .tree import Path
 
 Answer = t.Union[bool, SelectorError]
 

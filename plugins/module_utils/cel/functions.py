@@ -14,15 +14,9 @@ import itertools
 import typing as t
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cel
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    Attribute,
-    Quantity,
-    Version,
-    parse_version,
-    quantity_of,
-)
+from ..base.errors import InvalidInput
+from ..base.libraries import cel
+from .values import Attribute, Quantity, Version, parse_version, quantity_of
 
 QUANTITY = "kubernetes.Quantity"
 SEMVER = "kubernetes.Semver"

@@ -20,28 +20,13 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    InvalidField,
-    shown,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
-    cel,
-    ext_bindings,
-    ext_math,
-    ext_optional,
-    ext_strings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.cel import functions
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.cost import (
-    ENDLESS,
-    Bound,
-    UnboundedCost,
-    worst_cost,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.tree import (
+from ..base.boundary import InvalidField, shown, shown_text
+from ..base.errors import InvalidInput
+from ..base.libraries import cel, ext_bindings, ext_math, ext_optional, ext_strings
+from ..base.units import parse_quantity
+from . import functions
+from .cost import ENDLESS, Bound, UnboundedCost, worst_cost
+from .tree import (
     Expression,
     Path,
     paths_equated_with_texts,

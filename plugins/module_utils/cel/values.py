@@ -11,8 +11,8 @@ import typing as t
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ..base.boundary import InvalidField, shown
+from ..base.units import parse_quantity
 
 # Amounts are whole thousandths of a unit (milli), so that arithmetic is exact and solvers get
 # integers: 40Gi is 42949672960000.

@@ -8,56 +8,26 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    read_file,
-    read_manifests,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import reader as dra
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import reader as k8srm
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.text import render
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.messages import (
-    Hindrances,
-    Key,
-    unplaced_messages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    read_given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Allocation,
-    Conflicting,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import (
-    Options,
-    Refusal,
-    Task,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import with_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.allocator import (
-    STRATEGIES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.conflict import (
-    conflict_between_units,
-    minimal_conflict,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.explain import Explainer
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
-    conflict_of_plain_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+from ..base import documents
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from ..base.manifests import read_file, read_manifests
+from ..solving.limits import LIMITS, Limits
+from .dra import reader as dra
+from .k8srm import reader as k8srm
+from .k8srm.text import render
+from .messages import Hindrances, Key, unplaced_messages
+from .model.findings import Finding, Given, read_given
+from .model.model import Allocation, Conflicting, Instance
+from .model.task import Options, Refusal, Task
+from .model.watts import with_watts
+from .solve.allocator import STRATEGIES
+from .solve.conflict import conflict_between_units, minimal_conflict
+from .solve.explain import Explainer
+from .solve.matching import conflict_of_plain_claims
+from .solve.search import shape_of
 
 SPEC = ArgumentSpec(
     {

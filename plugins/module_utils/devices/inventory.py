@@ -15,36 +15,15 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    THOUSANDTHS,
-    quantity_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import slices as dra_slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import status as dra_status
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
-    pools as k8srm_pools,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
-    status as k8srm_status,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Amounts,
-    Counter,
-    Device,
-    Node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import labels_of
+from ..base.loose_json import member, objects, text
+from ..cel.values import THOUSANDTHS, quantity_text
+from .dra import slices as dra_slices
+from .dra import status as dra_status
+from .k8srm import pools as k8srm_pools
+from .k8srm import status as k8srm_status
+from .model.findings import Finding, Findings, Given, guarded
+from .model.model import Amounts, Counter, Device, Node
+from .model.task import labels_of
 
 # Devices that several nodes reach.
 NETWORK = ""

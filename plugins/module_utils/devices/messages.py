@@ -8,10 +8,8 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reasons import (
-    availability_message,
-)
+from ..scheduling.reasons import availability_message
+from .model.task import Task
 
 # Namespace and name.
 Key = tuple[str, str]

@@ -11,63 +11,28 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    difference,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
-    VOLUME_TIMEOUT_SPEC,
-    volume_timeout_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Adapter,
-    Change,
-    Grant,
-    GrantedClaim,
-    Key,
-    Pods,
-    Problem,
-    View,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
-    Room,
-    confine,
-    prefer,
-    send_to_nodes,
-    trimmed,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import describe
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import reader as dra
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import (
-    cluster as k8srm_cluster,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm import reader as k8srm
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Allocation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options, Task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import with_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.allocator import (
-    STRATEGIES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+from ..base import documents
+from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.boundary import warn_of
+from ..base.context import Context, Parameters, Result, difference
+from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
+from ..kube.client import Guard, Kube, Object
+from ..kube.lease import alone
+from ..scheduling.scope import Scope
+from ..snapshot import snapshot
+from ..solving.limits import LIMITS, Limits
+from .adapter.cluster import Adapter, Change, Grant, GrantedClaim, Key, Pods, Problem, View
+from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
+from .allocation import describe
+from .dra import reader as dra
+from .dra.cluster import DraView
+from .k8srm import cluster as k8srm_cluster
+from .k8srm import reader as k8srm
+from .model.findings import Finding, Given
+from .model.model import Allocation
+from .model.task import Options, Task
+from .model.watts import with_watts
+from .solve.allocator import STRATEGIES
 
 
 class Api(t.NamedTuple):

@@ -11,28 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    difference,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction.runner import (
-    Move,
-    Mover,
-    Outcome,
-    Step,
-    not_made,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
+from ..base import documents
+from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.context import Context, Parameters, Result, difference
+from ..kube.client import Guard, Kube
+from ..kube.lease import alone
+from .runner import Move, Mover, Outcome, Step, not_made
 
 SPEC = KUBERNETES.merge(
     PROGRESS,

@@ -10,37 +10,19 @@ import time
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
-    OpenNode,
-    nominated_pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
-    Placement,
-    bind_all,
-    guarded_but_failures,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseLost
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import surely_movable
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
-    NominatedPod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+from ..base.boundary import Finding, Subject, guarded, subject_of
+from ..base.context import Context, Parameters
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..bind.bind_time_check import OpenNode, nominated_pods
+from ..bind.binding import Placement, bind_all, guarded_but_failures
+from ..kube.client import Kube, Object
+from ..kube.lease import LeaseLost
+from ..kube.pod_bulk import without_bulk
+from ..power.rebalance import surely_movable
+from ..scheduling.budgets import Budgets
+from ..scheduling.nominated_pods import NominatedPod
+from ..scheduling.peers import pod_facts
+from ..scheduling.pod_reader import is_pending
 
 _TOO_MANY_REQUESTS = 429
 _PAUSE_SECONDS = 0.5

@@ -7,20 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import wire
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
-    ClusterState,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.views import (
-    AskingPod,
-    asking_pod,
-)
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import InvalidInput
+from . import wire
+from .cluster_state import ClusterState
+from .views import AskingPod, asking_pod
 
 CROWDED = "the placement plan of wattwise.kube reserves this node for waiting pods"
 

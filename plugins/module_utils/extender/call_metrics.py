@@ -9,7 +9,7 @@ import bisect
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
+from ..base import metrics
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _OUTCOMES = ("answered", "refused")

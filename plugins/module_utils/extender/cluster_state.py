@@ -14,23 +14,10 @@ import time
 import typing as t
 from collections import defaultdict
 
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.priced_nodes import PricedNodes
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import (
-    PodKey,
-    Publication,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.scores import (
-    HIGHEST,
-    Prices,
-    scores_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.views import (
-    Allocatable,
-    AskingPod,
-    Measured,
-    PodLoad,
-    occupancy_of,
-)
+from .priced_nodes import PricedNodes
+from .publication import PodKey, Publication
+from .scores import HIGHEST, Prices, scores_of
+from .views import Allocatable, AskingPod, Measured, PodLoad, occupancy_of
 
 ASSUMED_SECONDS = 5.0
 # As long as the last reading of a BMC replaces a missing one.

@@ -9,18 +9,12 @@ import functools
 import threading
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication, views
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
-    ClusterState,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change, Collection
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import ApiError
+from ..kube.client import Kube
+from ..kube.watch import Change, Collection
+from . import publication, views
+from .cluster_state import ClusterState
 
 Say = t.Callable[[str], None]
 

@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import Publication
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.scores import Prices
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.views import (
-    AskingPod,
-    Measured,
-    PodLoad,
-    occupancy_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Rules
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import Loads
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    assumed_use,
-)
+from ..base.libraries import numpy
+from ..power.model.costs import NodeCosts
+from ..scheduling.curve import Curve
+from ..scheduling.instance import Node, Rules
+from ..scheduling.node_reader import Loads
+from ..scheduling.pod_reader import assumed_use
+from .publication import Publication
+from .scores import Prices
+from .views import AskingPod, Measured, PodLoad, occupancy_of
 
 
 class PricedNodes:

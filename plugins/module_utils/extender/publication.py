@@ -14,36 +14,18 @@ import typing as t
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import compressed
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    number,
-    required_text,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
-    Curve,
-    read_curve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Rules
+from ..base import compressed
+from ..base.boundary import Finding, InvalidField, Subject, guarded
+from ..base.loose_json import objects
+from ..base.object_shapes import mapping, number, required_text, text
+from ..base.units import format_time, parse_time
+from ..scheduling.curve import Curve, read_curve
+from ..scheduling.instance import Rules
 
 if t.TYPE_CHECKING:
     import datetime
 
-    from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-        UsageSource,
-    )
+    from ..scheduling.node_reader import UsageSource
 
 Object = t.Mapping[str, t.Any]
 PodKey = tuple[str, str]

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ..base.libraries import numpy
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-    )
+    from ..solving.arrays import Booleans, Floats
 
 HIGHEST = 10
 # Below the resolution of curves, and above rounding errors of sums.

@@ -22,22 +22,16 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import wire
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import Extender
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.call_metrics import CallMetrics
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_state import (
-    MEASURED_SECONDS,
-    ClusterState,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.feed import Feed
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.serving import http_server
+from ..base import metrics
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.texts import shown_text
+from ..kube.client import Kube
+from ..serving import http_server
+from . import wire
+from .answering import Extender
+from .call_metrics import CallMetrics
+from .cluster_state import MEASURED_SECONDS, ClusterState
+from .feed import Feed
 
 PORT, METRICS_PORT, HEALTH_PORT = 8443, 9090, 9091
 NAMESPACE = "wattwise-system"

@@ -9,32 +9,20 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    parse_duration,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import PodKey
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Occupancy,
-    measured_use,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
-    has_nomination,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
+from ..base.errors import InvalidInput
+from ..base.object_shapes import Object, mapping, text
+from ..base.units import parse_duration, parse_time
+from ..scheduling.amounts import quantities
+from ..scheduling.node_reader import Occupancy, measured_use
+from ..scheduling.nominated_pods import has_nomination
+from ..scheduling.pod_reader import (
     effective_requests,
     identity,
     is_daemon,
     is_finished,
     priority_of,
 )
+from .publication import PodKey
 
 Requests = tuple[tuple[str, int], ...]
 Allocatable = t.Mapping[str, int]

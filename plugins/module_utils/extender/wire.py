@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
+from ..base import strict_json
+from ..base.errors import InvalidInput
+from ..base.object_shapes import Object
 
 # A pod has at most 1.5 MiB in etcd, and 10,000 names of nodes have 2.5 MB.
 LARGEST_BODY = 4 * 1024 * 1024

@@ -12,15 +12,9 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import whole
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
+from ..base.errors import InvalidInput, TargetFailure
+from ..base.loose_json import whole
+from ..base.units import format_time, parse_time
 
 FIRST_WAIT = datetime.timedelta(minutes=5)
 LONGEST_WAIT = datetime.timedelta(minutes=60)

@@ -16,25 +16,13 @@ import typing as t
 import zlib
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetFailure,
-    TargetReason,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp, yarl
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
-    Trust,
-    unverified_context,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    Address,
-    elsewhere,
-    is_plain_http,
-    origin_text,
-    redacted,
-)
+from ..base import strict_json
+from ..base.errors import TargetFailure, TargetReason
+from ..base.libraries import aiohttp, yarl
+from ..base.texts import shown
+from ..base.units import format_time
+from .tls import Trust, unverified_context
+from .urls import Address, elsewhere, is_plain_http, origin_text, redacted
 
 VERSION = "0.1.0"
 USER_AGENT = f"wattwise.kube/{VERSION}"

@@ -17,23 +17,11 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    Work,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    BearerToken,
-    Credential,
-)
+from ..base.boundary import shown, shown_text
+from ..base.context import Context, Parameters, Result, Work
+from ..base.errors import ApiError, InvalidInput, TargetFailure
+from ..base.object_shapes import is_subdomain
+from .visits import BearerToken, Credential
 
 DEFAULT_KEY = "default"
 _TOKEN = re.compile(r"[!-~]{1,16384}", re.ASCII)

@@ -17,9 +17,9 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import certificates
+from ..base.boundary import shown
+from ..base.errors import InvalidInput
+from ..kube.pem import certificates
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHORTEST_RSA_BITS = 2048

@@ -11,8 +11,8 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ..base.boundary import shown, shown_text
+from ..base.errors import TargetFailure
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _EXAMPLE = "write it like https://10.0.0.1 or https://[fd00::1]:8443"

@@ -11,19 +11,10 @@ import ssl
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    ProgressCallback,
-    ignore_progress,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-    failure_of,
-    told_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import aiohttp
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
+from ..base.context import ProgressCallback, ignore_progress
+from ..base.errors import InvalidInput, TargetError, TargetFailure, failure_of, told_text
+from ..base.libraries import aiohttp
+from .client import (
     USER_AGENT,
     Answer,
     BearerToken,
@@ -35,13 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import 
     Received,
     Target,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import Trust, client_context
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    Address,
-    Origin,
-    parse_endpoint,
-    redacted,
-)
+from .tls import Trust, client_context
+from .urls import Address, Origin, parse_endpoint, redacted
 
 __all__ = [
     "Answer",

@@ -12,11 +12,9 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
-    require_name_of_a_host,
-)
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import is_subdomain
+from ..nodeconfig.inventory_hosts import require_name_of_a_host
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 

@@ -16,37 +16,16 @@ import typing as t
 from dataclasses import replace
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes, strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
-    Disk,
-    Hardware,
-    Host,
-    NetworkInterface,
-    Processors,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import (
-    HostsTold,
-    Told,
-    completed,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import (
-    RACK_LABELS,
-    rack_of,
-    with_labels,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..base import object_shapes, strict_json
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.units import parse_time
+from ..fleet.urls import redacted
+from ..kube.client import Kube
+from . import facts, pci
+from .facts import Facts
+from .host import Disk, Hardware, Host, NetworkInterface, Processors
+from .host_hardware import HostsTold, Told, completed
+from .labels import RACK_LABELS, rack_of, with_labels
 
 Object = t.Mapping[str, t.Any]
 

@@ -13,14 +13,8 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    InvalidField,
-    shown,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
-    address_of_machine,
-)
+from ..base.boundary import InvalidField, shown, shown_text
+from ..nodeconfig.inventory_hosts import address_of_machine
 
 T = t.TypeVar("T")
 

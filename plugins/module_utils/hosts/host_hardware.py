@@ -17,27 +17,16 @@ import re
 import typing as t
 from dataclasses import asdict, dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
-    Hardware,
-    Host,
-    NetworkInterface,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import CORES_COUNTED
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import camel
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..base import object_shapes
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.loose_json import member, text
+from ..base.units import format_time, parse_time
+from ..kepler.resource_options import camel
+from ..kube.client import Kube
+from .facts import Facts
+from .host import Hardware, Host, NetworkInterface
+from .redfish_hardware import host_of
+from .redfish_walk import CORES_COUNTED
 
 Object = dict[str, t.Any]
 

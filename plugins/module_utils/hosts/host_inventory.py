@@ -9,30 +9,20 @@ import functools
 import typing as t
 from dataclasses import asdict
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
-    bare_metal_host,
-    host_hardware,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
-    KIND,
-    read_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import read_told
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
+from ..base.boundary import Finding, Subject, guarded
+from ..base.errors import ApiError
+from ..kube.client import Kube
+from ..nodeconfig.inventory_hosts import (
     InventoryHost,
     InventoryHosts,
     group_names,
     known,
     require_name_of_a_host,
 )
+from . import bare_metal_host, host_hardware
+from .bare_metal_host import KIND, read_hosts
+from .host import Host
+from .host_hardware import read_told
 
 _FORBIDDEN = 403
 

@@ -13,10 +13,10 @@ import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Hardware, PciDevice
+from ..base.boundary import InvalidField, shown
+from . import facts, pci
+from .facts import Facts
+from .host import Hardware, PciDevice
 
 RACK = "wattwise.github.io/rack"
 SRIOV = "wattwise.github.io/sriov"

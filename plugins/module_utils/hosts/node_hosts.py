@@ -14,53 +14,22 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    parse_selector_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    is_subdomain,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    origin_text,
-    parse_endpoint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
-    API_VERSION,
-    KIND,
-    list_objects,
-    read_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
-    redfish_endpoint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
-    Machines,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    API_VERSIONS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    SYSTEM_ANNOTATION,
-)
+from ..base import documents
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import shown_text
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, TargetFailure
+from ..base.label_selector import LabelSelector, parse_selector_text
+from ..base.loose_json import member
+from ..base.object_shapes import is_subdomain
+from ..fleet.urls import origin_text, parse_endpoint
+from ..kube.client import Kube, UnknownKind
+from ..nodeconfig.bmc_address import redfish_endpoint
+from ..nodeconfig.machine_of_node import Machines
+from ..nodeconfig.nodeconfig import API_VERSIONS
+from ..nodeconfig.targets import SYSTEM_ANNOTATION
+from .bare_metal_host import API_VERSION, KIND, list_objects, read_hosts
+from .host import Host
 
 Object = t.Mapping[str, t.Any]
 

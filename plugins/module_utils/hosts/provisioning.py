@@ -16,33 +16,13 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    InvalidField,
-    shown,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    parse_label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    is_subdomain,
-    mapping,
-    mappings,
-    text,
-    texts,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import whole_units
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    Network,
-    inventory_name,
-    subnet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
-    mac_address,
-)
+from ..base.boundary import InvalidField, shown, shown_text
+from ..base.errors import InvalidInput
+from ..base.label_selector import LabelSelector, parse_label_selector
+from ..base.object_shapes import is_subdomain, mapping, mappings, text, texts, whole_number
+from ..base.units import whole_units
+from .addresses import Network, inventory_name, subnet
+from .facts import mac_address
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "Provisioning"

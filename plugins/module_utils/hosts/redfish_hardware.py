@@ -9,42 +9,14 @@ import typing as t
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    InvalidField,
-    shown,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, error_of
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
-    Disk,
-    Hardware,
-    Host,
-    HostSource,
-    NetworkInterface,
-    PciDevice,
-    Processors,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import (
-    RACK_LABELS,
-    rack_of,
-    with_labels,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import Walk
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+from ..base.boundary import InvalidField, shown, shown_text
+from ..base.context import Context, Parameters, Result
+from ..base.errors import TargetError, TargetFailure
+from ..base.loose_json import member
+from ..fleet.credentials import SecretSource
+from ..fleet.urls import redacted
+from ..fleet.visits import Client, error_of
+from ..nodeconfig.poll import (
     AUTHENTICATION,
     Job,
     PollTarget,
@@ -53,8 +25,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     poll,
     reading_spec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import SYSTEMS
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+from ..redfish.discovery import SYSTEMS
+from ..redfish.tree import Tree
+from . import facts, pci
+from .facts import Facts
+from .host import Disk, Hardware, Host, HostSource, NetworkInterface, PciDevice, Processors
+from .labels import RACK_LABELS, rack_of, with_labels
+from .redfish_walk import Walk
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 

@@ -14,32 +14,15 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    member,
-    number,
-    objects,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts, pci
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import Facts
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
-    ROOT,
-    SYSTEMS,
-    nothing_found,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    last_segment,
-    link,
-    links,
-    name_of,
-    natural_order,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+from ..base.context import Result
+from ..base.errors import TargetFailure
+from ..base.loose_json import Object, member, number, objects, whole
+from ..base.texts import shown_text
+from ..redfish.discovery import ROOT, SYSTEMS, nothing_found
+from ..redfish.links import identity, last_segment, link, links, name_of, natural_order
+from ..redfish.tree import Tree
+from . import facts, pci
+from .facts import Facts
 
 # A finding about processors whose cores count as threads.
 CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"

@@ -10,46 +10,22 @@ import math
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    text,
-    text_mapping,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    inventory_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware import read_told
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import (
-    cluster_objects,
-    kubespray,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.kubespray import (
-    NODE_PREFIXES,
-    ip_versions_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
+from ..base import documents
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import WattwiseError
+from ..base.loose_json import objects
+from ..base.object_shapes import mapping, text, text_mapping
+from ..scheduling.curve import Curve, read_curve
+from ..solving.limits import LIMITS, Limits
+from .addresses import inventory_name
+from .bare_metal_host import read_hosts
+from .host import Host
+from .host_hardware import read_told
+from .outputs import cluster_objects, kubespray
+from .outputs.kubespray import NODE_PREFIXES, ip_versions_of
+from .outputs.ssh import (
     SshAccess,
     access_of,
     access_of_inventory,
@@ -60,31 +36,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh im
     known_hosts_text,
     revocations,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    KIND,
-    Request,
-    read_request,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import host_of
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
-    Answer,
-    Assigned,
-    Former,
-    Question,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
-    assign as assign_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    HostKey,
-    Owner,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
-    Curve,
-    read_curve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+from .provisioning import KIND, Request, read_request
+from .redfish_hardware import host_of
+from .roles.assignment import Answer, Assigned, Former, Question
+from .roles.assignment import assign as assign_hosts
+from .roles.availability import HostKey, Owner
+from .roles.instance import FormerRole
 
 SPEC = ArgumentSpec(
     {

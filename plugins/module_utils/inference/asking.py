@@ -9,25 +9,10 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    ProgressCallback,
-    ignore_progress,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    BearerToken,
-    Client,
-    Credential,
-    FleetOptions,
-    Pace,
-    Target,
-    Trust,
-    visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+from ..base.context import ProgressCallback, ignore_progress
+from ..base.errors import TargetError, TargetFailure
+from ..fleet.visits import BearerToken, Client, Credential, FleetOptions, Pace, Target, Trust, visit
+from . import wire
 
 # Possible answers of a server to too many rows.
 _REFUSALS = ("server_error", "malformed")

@@ -13,31 +13,18 @@ import typing as t
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, Subject
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning import (
-    Axis,
-    Learning,
-    Wanted,
-    learn,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.published_curves import (
-    PublishedCurves,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    FRESH_SOURCES,
-    NOTABLE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import MATCHES
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ..base.boundary import Finding, Subject
+from ..base.context import Result
+from ..base.errors import InvalidInput
+from ..base.loose_json import member, number
+from ..base.units import format_time, parse_time
+from ..nodeconfig.freshness import FRESH_SOURCES, NOTABLE
+from ..published.curves import MATCHES
+from ..scheduling.curve import Curve
+from .learning import Axis, Learning, Wanted, learn
+from .nodes import NodeFacts
+from .published_curves import PublishedCurves
+from .samples import Samples
 
 Object = t.Mapping[str, t.Any]
 

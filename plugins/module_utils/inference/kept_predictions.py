@@ -12,19 +12,13 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import V2, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import Subject
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import NOTABLE
+from ..base.context import Result
+from ..base.errors import InvalidInput, TargetFailure
+from ..base.loose_json import member, number
+from ..base.units import format_time, parse_time
+from ..nodeconfig.freshness import NOTABLE
+from .queries import V2, Query
+from .sources import Subject
 
 Object = t.Mapping[str, t.Any]
 

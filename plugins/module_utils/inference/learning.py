@@ -14,28 +14,14 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.regression import (
-    Fit,
-    Table,
-    cross_validated,
-    fit,
-    relative_errors,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import (
-    BINS,
-    NodeSamples,
-    Samples,
-)
+from ..base.boundary import Finding, Subject, guarded
+from ..base.context import Result
+from ..base.libraries import numpy
+from .regression import Fit, Table, cross_validated, fit, relative_errors
+from .samples import BINS, NodeSamples, Samples
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Floats
+    from ..solving.arrays import Floats
 
 LEAST_SAMPLES = 12
 LEAST_BINS = 4

@@ -9,15 +9,9 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.loose_json import member
+from ..base.units import parse_quantity
 
 _MOST_CORES = 100_000.0
 

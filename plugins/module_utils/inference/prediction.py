@@ -9,61 +9,20 @@ import typing as t
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    FLEET,
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
-    Access,
-    Credentials,
-    SecretSource,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Budget,
-    FleetOptions,
-    Trust,
-    error_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import asking, wire
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sources import (
-    PREDICTOR,
-    in_order,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import (
-    FAKE,
-    FORMATS,
-    V2,
-    Query,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import (
-    Subject,
-    of_documents,
-    of_queries,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    FAKE_POWER_WATTS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    conclude,
-    fleet_options,
-    shared_trust,
-    warn_of_plain_http,
-)
+from ..base import documents
+from ..base.argspec import FLEET, KUBERNETES, PROGRESS, ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, TargetError, TargetFailure
+from ..fleet.credentials import Access, Credentials, SecretSource
+from ..fleet.tls import client_context
+from ..fleet.visits import Budget, FleetOptions, Trust, error_of
+from ..kube.client import Kube
+from ..nodeconfig.nodeconfig import FAKE_POWER_WATTS
+from ..nodeconfig.poll import conclude, fleet_options, shared_trust, warn_of_plain_http
+from . import asking, wire
+from .curve_sources import PREDICTOR, in_order
+from .queries import FAKE, FORMATS, V2, Query
+from .sources import Subject, of_documents, of_queries
 
 REQUESTS_PER_HOST = 8
 # Bytes of one row in an answer: a number in a list of its own, with a margin.

@@ -14,26 +14,14 @@ import typing as t
 from dataclasses import astuple, dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    count,
-    member,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    SYSTEM_ANNOTATION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.published import curves as published
-from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import Row, System
+from ..base import strict_json
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown
+from ..base.context import Result
+from ..base.loose_json import count, member, text
+from ..nodeconfig.targets import SYSTEM_ANNOTATION
+from ..published import curves as published
+from ..published.curves import Row, System
+from .nodes import NodeFacts
 
 Object = t.Mapping[str, t.Any]
 

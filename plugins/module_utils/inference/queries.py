@@ -9,11 +9,8 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
+from ..base.errors import InvalidInput, TargetFailure
+from . import wire
 
 V2 = "V2InferenceProtocol"
 FAKE = "Fake"

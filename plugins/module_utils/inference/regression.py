@@ -14,13 +14,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ..base.libraries import numpy
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-    )
+    from ..solving.arrays import Booleans, Floats
 
 _SEGMENT = 0.1
 _FOLDS = 5

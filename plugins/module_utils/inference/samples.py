@@ -16,39 +16,14 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    shown_text,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    objects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
-    cpu_capacity_of,
-    name_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.wire import MAXIMUM_WATTS
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    FRESH_SOURCES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Occupancy,
-    measured_use,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    is_finished,
-)
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, shown_text, subject_of
+from ..base.loose_json import member, number, objects
+from ..base.units import format_time, parse_time
+from ..nodeconfig.freshness import FRESH_SOURCES
+from ..scheduling.node_reader import Occupancy, measured_use
+from ..scheduling.pod_reader import is_finished
+from .nodes import cpu_capacity_of, name_of
+from .wire import MAXIMUM_WATTS
 
 Object = t.Mapping[str, t.Any]
 

@@ -10,36 +10,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-    failure_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
-    Named,
-    SecretName,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    Origin,
-    origin_of,
-    origin_text,
-    parse_endpoint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    FAKE_ENDPOINT,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import snapshot_targets
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Endpoint,
-    NodeTarget,
-    Targets,
-)
+from ..base import documents
+from ..base.boundary import shown, shown_text
+from ..base.context import Parameters
+from ..base.errors import InvalidInput, TargetFailure, failure_of
+from ..base.units import parse_quantity
+from ..fleet.credentials import Named, SecretName
+from ..fleet.urls import Origin, origin_of, origin_text, parse_endpoint
+from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
+from ..nodeconfig.poll import snapshot_targets
+from ..nodeconfig.targets import Endpoint, NodeTarget, Targets
+from . import wire
+from .queries import FAKE, Query
 
 Object = t.Mapping[str, t.Any]
 

@@ -11,26 +11,15 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    parse_selector_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import number
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.wire import MAXIMUM_WATTS
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    CURVE_ANNOTATION,
-    NodeTarget,
-)
+from ..base import strict_json
+from ..base.boundary import Finding, InvalidField, guarded, shown
+from ..base.context import Result
+from ..base.errors import InvalidInput
+from ..base.label_selector import LabelSelector, parse_selector_text
+from ..base.loose_json import number
+from ..nodeconfig.targets import CURVE_ANNOTATION, NodeTarget
+from .nodes import NodeFacts
+from .wire import MAXIMUM_WATTS
 
 _MOST_POINTS = 101
 _LONGEST_ANNOTATION = 4096

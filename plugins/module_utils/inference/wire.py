@@ -15,15 +15,9 @@ import struct
 import typing as t
 from decimal import ROUND_UP, Context, Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    origin_text,
-    parse_endpoint,
-)
+from ..base.errors import InvalidInput, TargetFailure
+from ..base.loose_json import member, objects
+from ..fleet.urls import origin_text, parse_endpoint
 
 # A larger reading is in another unit; the largest servers draw about 15 kW.
 MAXIMUM_WATTS = 100_000.0

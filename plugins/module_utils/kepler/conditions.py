@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
+from ..base.errors import told_text
+from ..base.loose_json import objects
 
 Condition = dict[str, t.Any]
 

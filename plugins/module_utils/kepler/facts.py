@@ -12,12 +12,8 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
-    texts,
-)
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import mapping, mappings, texts
 
 Object = t.Mapping[str, t.Any]
 

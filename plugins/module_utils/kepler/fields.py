@@ -11,20 +11,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    is_subdomain,
-    mapping,
-    mappings,
-    text_mapping,
-    texts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    parse_duration,
-    parse_quantity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import parse_endpoint
+from ..base.boundary import InvalidField, shown
+from ..base.errors import TargetFailure
+from ..base.object_shapes import is_subdomain, mapping, mappings, text_mapping, texts
+from ..base.units import parse_duration, parse_quantity
+from ..fleet.urls import parse_endpoint
 
 Object = t.Mapping[str, t.Any]
 

@@ -10,11 +10,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import (
     Finding,
     InvalidField,
     Subject,
@@ -24,21 +21,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     subject_of,
     warn_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    difference,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Manifest,
-    identity,
-    same_object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import UNKNOWN, NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import DEFAULT_VERSION
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
+from ..base.context import Context, Parameters, Result, difference
+from ..base.loose_json import member
+from ..base.manifests import Manifest, identity, same_object
+from ..kube.apply import work as applying
+from ..kube.apply.live import LiveObjects
+from ..kube.client import Kube, Object
+from ..nodeconfig import nodeconfig
+from ..nodeconfig.machine_of_node import Machines
+from .facts import UNKNOWN, NodeFacts
+from .node.probe import DEFAULT_VERSION
+from .node_objects import (
     BARE_METAL_HOST,
     PROBE_ANNOTATION,
     bmcs_of,
@@ -46,19 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects 
     facts_in_annotation,
     facts_of_node,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
-    Bmc,
-    KeplerVersion,
-    Verdict,
-    judge,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
-    Machines,
-)
+from .verdict import Bmc, KeplerVersion, Verdict, judge
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(

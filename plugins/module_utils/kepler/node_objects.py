@@ -10,35 +10,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    text,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    with_readable_metadata,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    BARE_METAL,
-    LONGEST_TEXT,
-    UNKNOWN,
-    NodeFacts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import (
-    x86_microarchitecture,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.virtualization import OTHER
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import Bmc
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
-    redfish_endpoint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.machine_of_node import (
-    Machines,
-)
+from ..base import strict_json
+from ..base.boundary import InvalidField, shown
+from ..base.loose_json import member, text, whole
+from ..base.object_shapes import mapping, with_readable_metadata
+from ..nodeconfig import nodeconfig
+from ..nodeconfig.bmc_address import redfish_endpoint
+from ..nodeconfig.machine_of_node import Machines
+from .facts import BARE_METAL, LONGEST_TEXT, UNKNOWN, NodeFacts
+from .node.processor import x86_microarchitecture
+from .node.virtualization import OTHER
+from .verdict import Bmc
 
 Object = t.Mapping[str, t.Any]
 

@@ -8,15 +8,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    ArgumentSpec,
-    Options,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
-)
+from ..base.argspec import ArgumentSpec, Options
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import mapping, mappings
 
 
 def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:

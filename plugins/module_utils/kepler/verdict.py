@@ -15,14 +15,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    BARE_METAL,
-    UNKNOWN,
-    HwmonSensor,
-    NodeFacts,
-)
+from ..base.boundary import shown
+from ..base.errors import InvalidInput
+from .facts import BARE_METAL, UNKNOWN, HwmonSensor, NodeFacts
 
 Meter = t.Literal["rapl", "hwmon", "redfish", "model", "none"]
 METERS: tuple[str, ...] = t.get_args(Meter)

@@ -15,26 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
-    cryptography_exceptions,
-    hashes,
-    rsa,
-    serialization,
-    x509,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from ..base.libraries import cryptography_exceptions, hashes, rsa, serialization, x509
+from ..base.units import format_time
+from .apply.work import apply
+from .client import Kube
 
 _SHORTEST_RSA_BITS = 2048
 _AUTHORITY_LIVES_LONGER = 10

@@ -19,24 +19,15 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import reading
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.authorizer import Authorizer
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
-    access_of,
-    pool_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.errors import (
-    describe_connection_failure,
-    describe_status,
-)
+from ..base import strict_json
+from ..base.argspec import KUBERNETES
+from ..base.boundary import Finding
+from ..base.errors import ApiError, InvalidInput
+from ..base.libraries import urllib3
+from . import reading
+from .authorizer import Authorizer
+from .connection import access_of, pool_of
+from .errors import describe_connection_failure, describe_status
 
 Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Union[str, int]]

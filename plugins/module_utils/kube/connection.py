@@ -18,27 +18,12 @@ import typing as t
 import urllib.parse
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
-    urllib3,
-    urllib3_socks,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
-    Access,
-    Credential,
-    Pem,
-    bearer,
-    checked_host,
-    token_file,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import (
-    no_way,
-    read_kubeconfig,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import certificates, pem_bytes
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.proxies import (
-    proxy_of_environment,
-)
+from ..base.errors import InvalidInput
+from ..base.libraries import urllib3, urllib3_socks
+from .access import Access, Credential, Pem, bearer, checked_host, token_file
+from .kubeconfig import no_way, read_kubeconfig
+from .pem import certificates, pem_bytes
+from .proxies import proxy_of_environment
 
 # One connection per thread; a smaller pool would open and drop connections.
 _CONNECTIONS = 32

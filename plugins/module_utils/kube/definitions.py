@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import fastjsonschema
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
+from ..base.libraries import fastjsonschema
+from .client import Kube, Object
 
 _KEPT = (
     "type",

@@ -9,8 +9,8 @@ import re
 import ssl
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import urllib3
+from ..base.errors import ApiError
+from ..base.libraries import urllib3
 
 # A server that stops or starts aborts handshakes; the next one may succeed.
 _CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)

@@ -17,20 +17,10 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-    Object,
-)
+from ..base.context import Context
+from ..base.errors import ApiError, InvalidInput
+from ..base.units import format_time, parse_time
+from .client import MERGE_CONTENT_TYPE, Kube, Object
 
 # Limit of notes in the API.
 _LONGEST_NOTE = 1024

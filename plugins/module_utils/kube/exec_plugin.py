@@ -16,10 +16,10 @@ import threading
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import Credential, bearer
+from ..base.errors import InvalidInput
+from ..base.texts import shown_text
+from ..base.units import parse_time
+from .access import Credential, bearer
 
 _TIMEOUT_SECONDS = 60.0
 # Margin before the expiry of a token, so that requests with it arrive in time.

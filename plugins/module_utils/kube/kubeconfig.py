@@ -15,22 +15,11 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
-    OPERATOR,
-    InvalidYaml,
-    read_document,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import (
-    Access,
-    Credential,
-    Pem,
-    bearer,
-    checked_host,
-    token_file,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pem import pem_bytes, pem_text
+from ..base.errors import InvalidInput
+from ..base.yaml_text.reader import OPERATOR, InvalidYaml, read_document
+from .access import Access, Credential, Pem, bearer, checked_host, token_file
+from .exec_plugin import ExecPlugin
+from .pem import pem_bytes, pem_text
 
 Object = t.Mapping[str, t.Any]
 

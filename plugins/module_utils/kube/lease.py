@@ -23,17 +23,9 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    utc_now,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Guard, Kube, Object
+from ..base.context import Context, Parameters, Result, utc_now
+from ..base.errors import ApiError, WattwiseError
+from .client import Guard, Kube, Object
 
 # Lease of all work that binds or evicts pods or allocates devices.
 NAME = "wattwise-binding"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event, tell_once
+from ..base.context import Context
+from ..base.errors import ApiError
+from ..base.units import format_time
+from .client import Kube, Object
+from .events import Event, tell_once
 
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 

@@ -20,12 +20,9 @@ import typing as t
 import zlib
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ..base import strict_json
+from ..base.boundary import Finding, subject_of
+from ..base.loose_json import member
 
 Object = dict[str, t.Any]
 Parts = t.Iterator[bytes]

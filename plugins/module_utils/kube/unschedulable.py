@@ -11,14 +11,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
-    Condition,
-    stored_condition,
-    tell,
-)
+from ..base.context import Context
+from .client import Kube, Object
+from .events import Event
+from .pod_condition import Condition, stored_condition, tell
 
 _EVENT = Event("Warning", "FailedScheduling", "Scheduling", "wattwise.github.io/placement")
 

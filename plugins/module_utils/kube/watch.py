@@ -19,16 +19,12 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.reading import Unusable
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import ApiError
+from ..base.loose_json import member, whole
+from ..base.texts import shown_text
+from .client import Kube, Object, Query
+from .reading import Unusable
 
 # Views are compared, so they have only the relevant fields of an object.
 View = t.TypeVar("View")

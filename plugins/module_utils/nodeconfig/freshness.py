@@ -13,15 +13,12 @@ import datetime
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import FAKE, PollTarget
+from ..base import documents
+from ..base.argspec import ArgumentSpec
+from ..base.errors import InvalidInput
+from ..base.loose_json import member, number
+from ..base.units import format_time, parse_time
+from .poll import FAKE, PollTarget
 
 Object = t.Mapping[str, t.Any]
 

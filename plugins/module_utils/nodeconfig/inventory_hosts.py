@@ -13,10 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-)
+from ..base.boundary import Finding, InvalidField
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 

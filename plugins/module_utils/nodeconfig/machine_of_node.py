@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ..base.loose_json import member, text
 
 T = t.TypeVar("T")
 

@@ -8,17 +8,11 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
+from ..base import object_shapes
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.object_shapes import is_subdomain
+from . import nodeconfig
+from .inventory_hosts import (
     InventoryHost,
     InventoryHosts,
     address_of_machine,

@@ -11,26 +11,13 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    parse_endpoint,
-    redacted,
-)
+from ..base import object_shapes
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.errors import InvalidInput, TargetFailure
+from ..base.loose_json import objects
+from ..base.object_shapes import is_subdomain
+from ..base.units import parse_duration
+from ..fleet.urls import parse_endpoint, redacted
 
 Object = t.Mapping[str, t.Any]
 EndpointKind = t.Literal[

@@ -11,52 +11,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    FLEET,
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication import (
-    Attempts,
-    Memory,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
-    Access,
-    Credentials,
-    Named,
-    SecretSource,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import client_context
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Budget,
-    Client,
-    FleetOptions,
-    Target,
-    Trust,
-    error_of,
-    visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    EndpointKind,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Targets,
-    of_snapshot,
-)
+from ..base import documents
+from ..base.argspec import FLEET, KUBERNETES, PROGRESS, ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, TargetError, TargetFailure, WattwiseError
+from ..fleet.authentication import Attempts, Memory
+from ..fleet.credentials import Access, Credentials, Named, SecretSource
+from ..fleet.tls import client_context
+from ..fleet.visits import Budget, Client, FleetOptions, Target, Trust, error_of, visit
+from ..kube.client import Kube
+from .nodeconfig import EndpointKind
+from .targets import Targets, of_snapshot
 
 FAKE = "Fake"
 T = t.TypeVar("T")

@@ -13,23 +13,14 @@ import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    parse_selector_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.authentication import Attempts
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import same_origin
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+from ..base import object_shapes
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.errors import InvalidInput
+from ..base.label_selector import parse_selector_text
+from ..base.loose_json import member
+from ..fleet.authentication import Attempts
+from ..fleet.urls import same_origin
+from .nodeconfig import (
     API_VERSIONS,
     DEFAULT_FETCH_INTERVAL_SECONDS,
     TERMS,

@@ -11,21 +11,13 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    shown_text,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    parse_label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+from ..base import object_shapes
+from ..base.boundary import Finding, guarded, shown_text, subject_of
+from ..base.errors import InvalidInput
+from ..base.label_selector import LabelSelector, parse_label_selector
+from ..base.loose_json import objects
+from ..kube.apply.prune import APPLY_SET_LABEL
+from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
     TERMS,
@@ -35,16 +27,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
     problems,
     qualified_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.address import (
-    url_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.parser import parse
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import (
-    Piece,
-    Struct,
-    Template,
-    plain_text,
-)
+from .template.address import url_of
+from .template.parser import parse
+from .template.tree import Piece, Struct, Template, plain_text
 
 Manifest = dict[str, t.Any]
 Path = tuple[str, ...]

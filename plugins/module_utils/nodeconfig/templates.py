@@ -13,24 +13,14 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    shown_text,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
+from ..base import documents, object_shapes
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import Finding, guarded, shown_text, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from ..base.manifests import same_object
+from ..base.object_shapes import is_subdomain
+from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
     TLS_FINGERPRINT_ANNOTATION,
@@ -43,11 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
     node_name,
     qualified_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
-    Manifest,
-    TemplateNode,
-    TemplateSource,
-)
+from .template_source import Manifest, TemplateNode, TemplateSource
 
 Key = tuple[int, str, str]
 

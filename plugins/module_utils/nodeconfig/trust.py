@@ -13,39 +13,15 @@ import dataclasses
 import datetime
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    FLEET,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import x509
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
-    certificate_fingerprint,
-    key_fingerprint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Client,
-    Target,
-    visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    FAKE,
-    PollTarget,
-    conclude,
-    fleet_options,
-    given_targets,
-)
+from ..base.argspec import FLEET, PROGRESS, ArgumentSpec
+from ..base.boundary import shown_text
+from ..base.context import Context, Parameters, Result
+from ..base.errors import TargetError, TargetFailure
+from ..base.libraries import x509
+from ..base.units import format_time
+from ..fleet.tls import certificate_fingerprint, key_fingerprint
+from ..fleet.visits import Client, Target, visit
+from .poll import FAKE, PollTarget, conclude, fleet_options, given_targets
 
 _SHARED = (
     "snapshot",

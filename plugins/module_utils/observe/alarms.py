@@ -14,31 +14,15 @@ import typing as t
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    shown,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters, utc_now
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    objects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import shown, shown_text
+from ..base.context import Parameters, utc_now
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.loose_json import member, number, objects
+from ..base.units import format_time, parse_time
+from ..kube.client import Kube
+from ..nodeconfig import nodeconfig
+from ..snapshot import snapshot
 
 AlarmName = t.Literal[
     "hot_inlet", "fleet_watts", "lost_machine", "model_drift", "pods_waiting", "cluster_unreachable"

@@ -15,49 +15,18 @@ import typing as t
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    FRESH_SOURCES,
-    previous_readings,
-    youngest_value,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    NodeTarget,
-    Targets,
-    of_snapshot,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import textfile
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.status import (
-    HEARTBEAT_SECONDS,
-    status_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import told_caches
+from ..base import documents, metrics
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import Finding, guarded, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.loose_json import member, number, objects, text
+from ..base.units import format_time, parse_time
+from ..nodeconfig.freshness import FRESH_SOURCES, previous_readings, youngest_value
+from ..nodeconfig.targets import NodeTarget, Targets, of_snapshot
+from ..rmd.manifests import told_caches
+from . import textfile
+from .status import HEARTBEAT_SECONDS, status_of
 
 Object = t.Mapping[str, t.Any]
 

@@ -14,44 +14,16 @@ import urllib.parse
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-    TargetReason,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    number,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    REFRESH,
-    Kept,
-    kept_values,
-    previous_readings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    FAKE_DELTA_P_PASCAL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    FAKE,
-    Job,
-    PollTarget,
-    conclude,
-    given_targets,
-    poll,
-    reading_spec,
-)
+from ..base.context import Context, Parameters, Result
+from ..base.errors import TargetError, TargetFailure, TargetReason
+from ..base.loose_json import Object, number, objects, text
+from ..base.texts import shown
+from ..fleet.credentials import SecretSource
+from ..fleet.urls import redacted
+from ..fleet.visits import Client
+from ..nodeconfig.freshness import REFRESH, Kept, kept_values, previous_readings
+from ..nodeconfig.nodeconfig import FAKE_DELTA_P_PASCAL
+from ..nodeconfig.poll import FAKE, Job, PollTarget, conclude, given_targets, poll, reading_spec
 
 KIND = "DifferentialPressureAPI"
 REQUESTS_AT_ONCE = 4

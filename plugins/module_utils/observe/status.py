@@ -11,24 +11,12 @@ import re
 import typing as t
 import zlib
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    count,
-    member,
-    number,
-    objects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    FRESH_SOURCES,
-    IN_STATUS,
-    NOTABLE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
+from ..base.boundary import shown_text
+from ..base.errors import InvalidInput
+from ..base.loose_json import count, member, number, objects
+from ..base.units import format_time, parse_time
+from ..nodeconfig.freshness import FRESH_SOURCES, IN_STATUS, NOTABLE
+from ..nodeconfig.targets import NodeTarget
 
 Object = t.Mapping[str, t.Any]
 

@@ -8,12 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.metrics import (
-    Labels,
-    Samples,
-    check_labels,
-    family,
-)
+from ..base.metrics import Labels, Samples, check_labels, family
 
 
 class Reading(t.Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..kube.client import Kube
 
 # A ConfigMap holds at most 1 MiB.
 MOST_BYTES = 1_000_000

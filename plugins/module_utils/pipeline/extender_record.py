@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import (
-    MOST_BYTES,
-    Record,
-)
+from ..base.boundary import InvalidField
+from ..base.errors import InvalidInput
+from ..extender import publication
+from ..kube.client import Kube
+from .config_map_record import MOST_BYTES, Record
 
 Object = t.Mapping[str, t.Any]
 

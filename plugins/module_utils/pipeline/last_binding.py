@@ -14,13 +14,10 @@ import base64
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import compressed, documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import (
-    MOST_BYTES,
-    Record,
-)
+from ..base import compressed, documents
+from ..base.errors import InvalidInput
+from ..kube.client import Kube
+from .config_map_record import MOST_BYTES, Record
 
 Object = t.Mapping[str, t.Any]
 

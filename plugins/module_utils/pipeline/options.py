@@ -7,29 +7,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction, stated
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sources import (
-    TYPE_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import (
-    MAX_AGE_SECONDS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import stored_plan
-from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import models, thermal
+from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.context import Parameters
+from ..base.errors import InvalidInput
+from ..bind import binding
+from ..devices import reconciliation
+from ..eviction import eviction
+from ..inference import prediction, stated
+from ..inference.curve_sources import TYPE_LABEL
+from ..inference.samples import MAX_AGE_SECONDS
+from ..observe import observation
+from ..observe.metering import metering
+from ..power import placement
+from ..redfish import models, thermal
+from . import stored_plan
 
 # In the order of execution.
 STEPS = (

@@ -11,32 +11,17 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding, record
-from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation as devices
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
-from ansible_collections.wattwise.kube.plugins.module_utils.extender.publication import (
-    publication_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
+from ..base import documents, metrics
+from ..base.boundary import Finding, Subject, guarded, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.loose_json import objects
+from ..base.units import format_time
+from ..bind import binding, record
+from ..devices import reconciliation as devices
+from ..eviction import eviction
+from ..extender.publication import publication_of
+from ..inference import (
     curve_sources,
     kept_predictions,
     learning,
@@ -46,43 +31,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference import (
     sources,
     stated,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import (
-    NodeFacts,
-    facts_of,
-    name_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import unschedulable
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import poll_targets
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
-    Targets,
-    of_snapshot,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import (
-    observation,
-    pressure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import (
-    extender_record,
-    last_binding,
-    stored_plan,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import Record
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
-    complete,
-    of_module,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run_folder import RunFolder
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog, shares
-from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import bmc, thermal
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ..inference.nodes import NodeFacts, facts_of, name_of
+from ..inference.samples import Samples
+from ..kube import unschedulable
+from ..kube.apply import work as applying
+from ..kube.apply.live import LiveObjects
+from ..kube.client import Kube
+from ..nodeconfig.poll import poll_targets
+from ..nodeconfig.targets import Targets, of_snapshot
+from ..observe import observation, pressure
+from ..observe.metering import metering
+from ..power import placement
+from ..power.sources import given_of
+from ..redfish import bmc, thermal
+from ..scheduling.scope import Scope
+from ..snapshot import snapshot
+from . import extender_record, last_binding, stored_plan
+from .config_map_record import Record
+from .options import complete, of_module
+from .run_folder import RunFolder
+from .steps import StepLog, shares
 
 Object = t.Mapping[str, t.Any]
 Diffs = list[t.Mapping[str, t.Any]]

@@ -9,10 +9,10 @@ import datetime
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import run_owner
+from ..base import documents, whole_files
+from ..base.errors import InvalidInput
+from ..base.units import format_time
+from ..snapshot import run_owner
 
 Object = t.Mapping[str, t.Any]
 

@@ -11,8 +11,8 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ..base.context import Context, Result
+from ..base.errors import WattwiseError
 
 DOCUMENTS = "documents"
 

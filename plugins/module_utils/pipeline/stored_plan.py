@@ -19,23 +19,13 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import (
-    compressed,
-    documents,
-    whole_files,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_duration,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..base import compressed, documents, whole_files
+from ..base.boundary import shown
+from ..base.context import Parameters
+from ..base.errors import ApiError, InvalidInput
+from ..base.object_shapes import is_subdomain
+from ..base.units import format_duration, parse_time
+from ..kube.client import Kube
 
 STORE_OPTIONS: t.Mapping[str, t.Any] = {
     "namespace": {"type": "str"},

@@ -14,18 +14,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-    ClaimTask,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ..scheduling.instance import Pod
+from ..solving.limits import Limits
+from .constraints.device_claims import ClaimTask
+from .model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-        ClaimAllocation,
-        Instance,
-    )
+    from ..devices.model.model import ClaimAllocation, Instance
 
 Entry = dict[str, t.Any]
 _SECONDS = 10.0
@@ -92,10 +87,8 @@ def _refined(
     counted: t.Mapping[int, ClaimAllocation],
 ) -> t.Mapping[int, ClaimAllocation]:
     """The best answer by all levels of device_allocation, if it is as good as the placement's."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
-        Objective,
-    )
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import optimal
+    from ..devices.model.objective import Objective
+    from ..devices.solve import optimal
 
     instance = _placed(task.task.instance, places)
     answer = optimal.solve(instance, Limits(_SECONDS)).claims

@@ -7,15 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.metrics import (
-    Labels,
-    check_labels,
-    family,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-    Node,
-)
+from ..base.metrics import Labels, check_labels, family
+from ..scheduling.instance import MICROCORES_PER_CORE, Node
 
 
 def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:

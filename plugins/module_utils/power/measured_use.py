@@ -14,23 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    with_readable_metadata,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    effective_requests,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import (
-    Workload,
-    workload_of,
-)
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.object_shapes import Object, mapping, with_readable_metadata
+from ..scheduling.pod_reader import effective_requests
+from ..scheduling.workload import Workload, workload_of
 
 _STEPS = 20
 # A pod without a limit may use more than it requests.

@@ -13,7 +13,9 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
+from ..solving.limits import Limits
+from ..solving.linear import ABSOLUTE_GAP, Solution, Terms
+from .bounds.answer import (
     PROOF_TOLERANCE_WATTS,
     Answer,
     StoppedBy,
@@ -23,58 +25,24 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer 
     is_proof,
     pods_are_ideal,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
-    prices_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
-    LowerBounds,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
-    find_node_classes,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
-    Relaxation,
-    relax,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
-    PlacementModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
-    can_be_bound,
-    settled,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy, local_search
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.construction import (
-    construct,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.ejection_chain import eject
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.large_neighbourhood_search import (
-    search_neighbourhoods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.load_search import (
-    search_by_loads,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern_generation import (
-    deal_out_anew,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.warm_start import (
-    kept,
-    previous_counts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
-    ABSOLUTE_GAP,
-    Solution,
-    Terms,
-)
+from .bounds.lagrangian_subproblem import prices_of
+from .bounds.lower_bound import LowerBounds
+from .bounds.node_classes import find_node_classes
+from .bounds.relaxation import Relaxation, relax
+from .exact.mixed_integer_model import PlacementModel
+from .model.assignment import Assignment
+from .model.problem import Problem
+from .model.repair import can_be_bound, settled
+from .search import greedy, local_search
+from .search.construction import construct
+from .search.ejection_chain import eject
+from .search.large_neighbourhood_search import search_neighbourhoods
+from .search.load_search import search_by_loads
+from .search.pattern_generation import deal_out_anew
+from .search.warm_start import kept, previous_counts
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ..solving.arrays import Floats, Integers
 
 
 _SEARCH_ROUNDS = 2000

@@ -9,48 +9,24 @@ import math
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
-    Answer,
-    bound_with,
-    is_proof,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
-    LowerBounds,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.expectation import predicted_power
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
-from ansible_collections.wattwise.kube.plugins.module_utils.power.rebalance import propose
-from ansible_collections.wattwise.kube.plugins.module_utils.power.results import (
-    describe_answer,
-    describe_comparison,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search import greedy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
-    Given,
-    instance_of,
-    read_given,
-    source_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import (
-    STRATEGIES,
-    assignments_of,
-    solve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+from ..base import documents, metrics
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from ..scheduling.instance import MICROCORES_PER_CORE
+from ..solving.limits import LIMITS, Limits
+from .bounds.answer import Answer, bound_with, is_proof
+from .bounds.lower_bound import LowerBounds
+from .expectation import predicted_power
+from .model.assignment import Assignment
+from .model.problem import build_problem
+from .model.repair import can_be_bound
+from .rebalance import propose
+from .results import describe_answer, describe_comparison
+from .search import greedy
+from .sources import Given, instance_of, read_given, source_of
+from .strategies import STRATEGIES, assignments_of, solve
 
 # Parameters that a snapshot or a file supplies, in addition to the nodes.
 _PARTS = (

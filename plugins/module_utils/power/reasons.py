@@ -14,15 +14,7 @@ import typing as t
 from collections import Counter
 from dataclasses import replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints import (
-    cache_runs,
-    device_feasibility,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
-    OUT_OF_TIME,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+from ..scheduling.feasibility import (
     CLAIM_IN_USE,
     DISK_TAKEN,
     NO_CURVE,
@@ -31,15 +23,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     shortages,
     volume_obstacles,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Instance,
-    Node,
-    Pod,
-    Shape,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.reasons import (
-    availability_message,
-)
+from ..scheduling.instance import Instance, Node, Pod, Shape
+from ..scheduling.reasons import availability_message
+from .constraints import cache_runs, device_feasibility
+from .constraints.relation_reader import OUT_OF_TIME
+from .model.assignment import Assignment
 
 Entry = dict[str, t.Any]
 

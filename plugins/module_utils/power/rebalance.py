@@ -17,44 +17,26 @@ import itertools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import guarded, subject_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
-    Migration,
-    MovablePod,
-    Move,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.search import search
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.steps import divided
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
-    build_problem,
-    hopeless,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.results import bound_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
-    Parameters,
-    Source,
-    instance_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import asks_for_ways
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Instance, Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    POD_GROUP_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    depends_on_storage,
-)
+from ..base.boundary import guarded, subject_of
+from ..base.libraries import numpy
+from ..base.loose_json import objects
+from ..base.object_shapes import Object
+from ..rmd.pods import asks_for_ways
+from ..scheduling.budgets import Budgets
+from ..scheduling.instance import Instance, Pod
+from ..scheduling.pod_fields import POD_GROUP_LABEL
+from ..scheduling.pod_reader import identity, is_finished
+from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from .migration.migration import Migration, MovablePod, Move
+from .migration.search import search
+from .migration.steps import divided
+from .model.assignment import Assignment
+from .model.problem import build_problem, hopeless
+from .results import bound_pods
+from .sources import Parameters, Source, instance_of
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ..solving.arrays import Integers
 
 
 # A Job's pod would begin its work anew.

@@ -9,21 +9,12 @@ import itertools
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
-    Answer,
-    watts_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.device_results import allocations
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
-    related_groups,
-    related_steps,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.reasons import unplaced_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-    Pod,
-)
+from ..scheduling.instance import MICROCORES_PER_CORE, Pod
+from .bounds.answer import Answer, watts_of
+from .device_results import allocations
+from .model.assignment import Assignment
+from .model.repair import related_groups, related_steps
+from .reasons import unplaced_pods
 
 Entry = dict[str, t.Any]
 

@@ -10,15 +10,11 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+from ..base import documents
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.errors import InvalidInput
+from ..base.manifests import read_file_content
+from ..base.object_shapes import (
     Object,
     mapping,
     required_text,
@@ -27,59 +23,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     text_mapping,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
-    Surroundings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use import (
-    PodUse,
-    measured_shares,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.waiting_pods import WaitingPods
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.budgets import Budgets
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
-    NodeCaches,
-    pools_by_node,
-    read_caches,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Instance,
-    Node,
-    Rules,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
-    Intake,
-    SoundNode,
-    has_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Loads,
-    Occupancy,
-    measured_use,
-    occupancies,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
+from ..scheduling.budgets import Budgets
+from ..scheduling.cache_ways import NodeCaches, pools_by_node, read_caches
+from ..scheduling.curve import Curve
+from ..scheduling.instance import Instance, Node, Rules
+from ..scheduling.intake import Intake, SoundNode, has_node
+from ..scheduling.node_reader import Loads, Occupancy, measured_use, occupancies, read_node
+from ..scheduling.nominated_pods import (
     ExistingAntiAffinity,
     NominatedPod,
     has_nomination,
     with_promises,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
-    Namespaces,
-    read_namespace,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    ClusterVolumes,
-    with_attachable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    VolumeObjects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ..scheduling.peers import Namespaces, read_namespace
+from ..scheduling.pod_reader import is_pending
+from ..scheduling.scope import Scope
+from ..scheduling.volumes.cluster_volumes import ClusterVolumes, with_attachable
+from ..scheduling.volumes.objects import VolumeObjects
+from ..scheduling.workload import Workload
+from ..solving.limits import Limits
+from .constraints.relation_reader import Surroundings
+from .measured_use import PodUse, measured_shares
+from .waiting_pods import WaitingPods
 
 Parameters = t.Mapping[str, t.Any]
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power import optimal
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines import placers
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
-    Answer,
-    answer_with_bound,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ..solving.limits import Limits
+from . import optimal
+from .baselines import placers
+from .bounds.answer import Answer, answer_with_bound
+from .model.assignment import Assignment
+from .model.problem import Problem
 
 _BASELINES: t.Mapping[str, t.Callable[[Problem], Assignment]] = {
     "greedy": placers.greedy,

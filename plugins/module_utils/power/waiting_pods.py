@@ -13,56 +13,20 @@ import functools
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-    ClaimBook,
-    read_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_reader import (
-    RelationReader,
-    Surroundings,
-    gang_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.measured_use import PodUse
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import runs_of_pod
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    NominatedMember,
-    Pod,
-    PodRelations,
-    Shape,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import is_copy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
-    ExistingAntiAffinity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    CLAIM_FIELDS,
-    VOLUME_FIELDS,
-    excesses,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    read_pod,
-    refused_pod,
-    unread_pod,
-    without_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    ClusterVolumes,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
-    Unready,
-)
+from ..base.boundary import Finding, Subject, guarded, subject_of
+from ..base.object_shapes import Object, mapping
+from ..scheduling.cache_ways import runs_of_pod
+from ..scheduling.instance import NominatedMember, Pod, PodRelations, Shape
+from ..scheduling.intake import is_copy
+from ..scheduling.nominated_pods import ExistingAntiAffinity
+from ..scheduling.peers import pod_facts
+from ..scheduling.pod_fields import CLAIM_FIELDS, VOLUME_FIELDS, excesses
+from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod, without_claims
+from ..scheduling.volumes.cluster_volumes import ClusterVolumes
+from ..scheduling.volumes.pod_claims import Unready
+from .constraints.device_claims import ClaimBook, read_claims
+from .constraints.relation_reader import RelationReader, Surroundings, gang_of
+from .measured_use import PodUse
 
 _NO_RELATIONS = PodRelations()
 _NO_NODES: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
+from ..base import metrics
 
 # A thousand nodes need 1 MiB: about ten metrics, a hundred bytes each.
 LARGEST_FILE = 8 * 1024 * 1024

@@ -9,18 +9,13 @@ import datetime
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics as prometheus
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
-    is_comparable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
-    METERING_FILE,
-    metrics_folder,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import Outcome
+from ..base import metrics as prometheus
+from ..base import whole_files
+from ..base.errors import InvalidInput
+from ..power.plan_comparison import is_comparable
+from .resource import PowerFleet
+from .settings import METERING_FILE, metrics_folder
+from .status import Outcome
 
 Object = t.Mapping[str, t.Any]
 Samples = list[tuple[dict[str, str], float]]

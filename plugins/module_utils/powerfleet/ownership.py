@@ -16,32 +16,14 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    FLEET_ANNOTATION,
-    PowerFleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import obstacle
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Constraints,
-    Node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import Intake
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Loads,
-    Occupancy,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    is_finished,
-    read_pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ..base.boundary import Finding, guarded, subject_of
+from ..scheduling.feasibility import obstacle
+from ..scheduling.instance import Constraints, Node
+from ..scheduling.intake import Intake
+from ..scheduling.node_reader import Loads, Occupancy, read_node
+from ..scheduling.pod_reader import identity, is_finished, read_pod
+from ..scheduling.scope import Scope
+from .resource import FLEET_ANNOTATION, PowerFleet
 
 Key = tuple[str, str]
 

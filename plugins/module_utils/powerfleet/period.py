@@ -8,20 +8,10 @@ A change of an annotation begins a run too, so a fleet with the default interval
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    RECONCILE_PERIOD,
-    PowerFleet,
-    path_of,
-)
+from ..base.errors import ApiError, InvalidInput
+from ..base.units import parse_duration
+from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from .resource import RECONCILE_PERIOD, PowerFleet, path_of
 
 # reconcilePeriod of operator/watches.yaml, the default without the annotation.
 DEFAULT_SECONDS = 60.0

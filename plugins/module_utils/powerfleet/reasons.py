@@ -14,20 +14,13 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    API_VERSIONS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    FLEET_ANNOTATION,
-    PowerFleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
-    API_VERSION as RMD_API_VERSION,
-)
+from ..base import strict_json
+from ..base.loose_json import member, objects
+from ..kube.client import Object, Query
+from ..kube.watch import Change
+from ..nodeconfig.nodeconfig import API_VERSIONS
+from ..rmd.manifests import API_VERSION as RMD_API_VERSION
+from .resource import FLEET_ANNOTATION, PowerFleet
 
 Fleets = t.Iterable[PowerFleet]
 

@@ -14,62 +14,21 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    PROGRESS,
-    RMD,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import FleetRun
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
-    metrics,
-    ownership,
-    period,
-    settings,
-    telling,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    ALL,
-    PowerFleet,
-    fleets_of,
-    is_ending,
-    parse,
-    path_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
-    HEARTBEAT_SECONDS,
-    Failure,
-    Outcome,
-    status_of,
-    suspended_status,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import (
-    Memory,
-    Trigger,
-    trigger_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import node_configs, rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
-    SOURCES,
-    empty,
-    read_part,
-    read_waiting_pods,
-)
+from ..base import whole_files
+from ..base.argspec import KUBERNETES, LEASE, PROGRESS, RMD, ArgumentSpec
+from ..base.boundary import Finding
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, WattwiseError
+from ..kube.client import Kube
+from ..pipeline.reconciliation import FleetRun
+from ..pipeline.steps import StepLog
+from ..reconcile import node_configs, rmd
+from ..scheduling.scope import Scope
+from ..snapshot.snapshot import SOURCES, empty, read_part, read_waiting_pods
+from . import metrics, ownership, period, settings, telling
+from .resource import ALL, PowerFleet, fleets_of, is_ending, parse, path_of
+from .status import HEARTBEAT_SECONDS, Failure, Outcome, status_of, suspended_status
+from .triggers import Memory, Trigger, trigger_of
 
 Object = t.Mapping[str, t.Any]
 

@@ -13,23 +13,10 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    parse_label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    objects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    parse_duration,
-    parse_time,
-)
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.label_selector import LabelSelector, parse_label_selector
+from ..base.loose_json import member, objects
+from ..base.units import parse_duration, parse_time
 
 Object = t.Mapping[str, t.Any]
 

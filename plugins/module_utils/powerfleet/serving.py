@@ -19,10 +19,10 @@ import types
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import exposition
-from ansible_collections.wattwise.kube.plugins.module_utils.serving import http_server
+from ..base import metrics
+from ..base.errors import InvalidInput
+from ..serving import http_server
+from . import exposition
 
 PORT, HEALTH_PORT = 9090, 9091
 RUNS_VARIABLE = "WATTWISE_RUNS"

@@ -8,22 +8,15 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import KUBERNETES
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import DEFAULT_KEY
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import origin_of
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline import (
-    extender_record,
-    last_binding,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.config_map_record import Record
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    API_VERSION,
-    KIND,
-    PowerFleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
+from ..base.argspec import KUBERNETES
+from ..base.context import Parameters
+from ..base.errors import InvalidInput
+from ..fleet.credentials import DEFAULT_KEY
+from ..fleet.urls import origin_of
+from ..pipeline import extender_record, last_binding
+from ..pipeline.config_map_record import Record
+from .resource import API_VERSION, KIND, PowerFleet
+from .triggers import Trigger
 
 Object = t.Mapping[str, t.Any]
 

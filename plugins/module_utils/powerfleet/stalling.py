@@ -15,19 +15,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    APPLY_CONTENT_TYPE,
-    Kube,
-    Object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import resource, telling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ..base import metrics
+from ..base.boundary import Finding
+from ..base.context import Context
+from ..base.errors import ApiError
+from ..base.loose_json import member, text
+from ..base.units import format_time
+from ..kube.client import APPLY_CONTENT_TYPE, Kube, Object
+from . import resource, telling
+from .resource import PowerFleet
 
 CONDITION = "Stalled"
 # The longest run that does not yet count as a failure of the operator, as in the alerts.

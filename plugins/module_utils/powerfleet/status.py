@@ -14,20 +14,12 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    told_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, number
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
-    Metering,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import Ownership
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
+from ..base.errors import InvalidInput, told_text
+from ..base.loose_json import member, number
+from ..base.units import format_time, parse_time
+from ..observe.metering.metering import Metering
+from .ownership import Ownership
+from .resource import PowerFleet
 
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]

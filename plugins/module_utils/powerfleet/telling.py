@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.kube import events
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work as applying
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    API_VERSION,
-    KIND,
-    PowerFleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
-    MOST_LISTED,
-    is_due,
-)
+from ..base.context import Context, Result
+from ..base.errors import ApiError
+from ..base.loose_json import member
+from ..kube import events
+from ..kube.apply import work as applying
+from ..kube.client import Kube
+from .resource import API_VERSION, KIND, PowerFleet
+from .status import MOST_LISTED, is_due
 
 Object = t.Mapping[str, t.Any]
 # An object, and a sentence about it.

@@ -16,17 +16,10 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    REQUESTED_AT,
-    REQUESTED_FOR,
-    PowerFleet,
-)
+from ..base import whole_files
+from ..base.errors import InvalidInput
+from ..base.units import format_time, parse_time
+from .resource import REQUESTED_AT, REQUESTED_FOR, PowerFleet
 
 START, SPEC_CHANGED, INTERVAL = "start", "spec", "interval"
 # Reasons of a request, separated by commas.

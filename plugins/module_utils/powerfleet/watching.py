@@ -23,39 +23,18 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, utc_now
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.watch import Change, Collection
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import (
-    period,
-    reasons,
-    resource,
-    stalling,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.requests import (
-    Request,
-    Requests,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.serving import MetricsServer
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (
-    SeenFleet,
-    Stalls,
-    view_fleet,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import (
-    HEARTBEAT_SECONDS,
-)
+from ..base.context import Context, utc_now
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.texts import shown_text
+from ..base.units import format_time
+from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..kube.watch import Change, Collection
+from . import period, reasons, resource, stalling
+from .requests import Request, Requests
+from .resource import PowerFleet
+from .serving import MetricsServer
+from .stalling import SeenFleet, Stalls, view_fleet
+from .status import HEARTBEAT_SECONDS
 
 Say = t.Callable[[str], None]
 

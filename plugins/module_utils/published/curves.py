@@ -16,18 +16,9 @@ import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.published.processors import (
-    Series,
-    is_model,
-    maker_of,
-    processor_name,
-    series_of,
-    without_tier,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.published.servers import (
-    series_of_server,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.published.table import ROWS
+from .processors import Series, is_model, maker_of, processor_name, series_of, without_tier
+from .servers import series_of_server
+from .table import ROWS
 
 Match = t.Literal["processor", "series", "generation", "model"]
 # From the nearest to the farthest.

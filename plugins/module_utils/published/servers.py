@@ -11,10 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.published.processors import (
-    ENTRY_XEON,
-    Series,
-)
+from .processors import ENTRY_XEON, Series
 
 _LONGEST_MODEL = 256
 

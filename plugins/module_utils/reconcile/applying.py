@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ..base.context import Context, Parameters, Result
+from ..base.errors import WattwiseError
+from ..kube.apply import work
+from ..kube.apply.live import LiveObjects
+from ..kube.client import Kube
 
 
 class Applying:

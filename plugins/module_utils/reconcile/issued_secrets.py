@@ -8,14 +8,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
-    NAME_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ..base.context import Context
+from ..base.errors import ApiError
+from ..base.loose_json import member, objects
+from ..kepler.deployment.names import NAME_LABEL
+from ..kube.client import Kube, UnknownKind
+from .applying import Applying
 
 # cert-manager's mark of its Secrets.
 _OF_CERT_MANAGER = "cert-manager.io/certificate-name"

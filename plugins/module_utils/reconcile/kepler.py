@@ -9,46 +9,20 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding, warn_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
-    manifests,
-    names,
-    options,
-    policy,
-    rivals,
-    status,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import (
-    Group,
-    group,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
-    JudgedNode,
-    judge_all,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
-    System,
-    in_words_of_resource,
-    read_system,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import Finding, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import ApiError
+from ..base.loose_json import member
+from ..kepler.conditions import Failure
+from ..kepler.deployment import manifests, names, options, policy, rivals, status
+from ..kepler.deployment.groups import Group, group
+from ..kepler.deployment.nodes import JudgedNode, judge_all
+from ..kepler.deployment.system import System, in_words_of_resource, read_system
+from ..kube.client import Kube, UnknownKind
+from ..kube.pod_bulk import without_bulk
+from .applying import Applying
+from .resource_run import (
     Failed,
     ResourceKind,
     generation_of,

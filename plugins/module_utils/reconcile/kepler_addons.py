@@ -10,51 +10,21 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
-    certificates,
-    files,
-    kinds,
-    mesh,
-    names,
-    options,
-    status,
-    telemetry,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import (
-    Files,
-    Part,
-    render,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Certificates,
-    read_addons,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
-    keep_certificates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import issued_secrets
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import shown
+from ..base.context import Context, Parameters, Result
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.loose_json import member, objects
+from ..kepler import fields
+from ..kepler.addons import certificates, files, kinds, mesh, names, options, status, telemetry
+from ..kepler.addons.rendering import Files, Part, render
+from ..kepler.addons.spec import Addons, Certificates, read_addons
+from ..kepler.conditions import Failure
+from ..kube.certificates import keep_certificates
+from ..kube.client import Kube
+from . import issued_secrets
+from .applying import Applying
+from .resource_run import (
     Failed,
     ResourceKind,
     generation_of,

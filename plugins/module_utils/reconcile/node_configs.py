@@ -9,38 +9,19 @@ import base64
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    TLS_FINGERPRINT_ANNOTATION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_source import (
-    APPLY_SET,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
-    Applying,
-    running,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
+from ..base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
+from ..base.boundary import Finding, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from ..base.loose_json import member
+from ..base.manifests import Manifest
+from ..base.whole_files import make_folder
+from ..kube.apply.live import LiveObjects
+from ..kube.client import Kube, Object
+from ..nodeconfig.nodeconfig import TLS_FINGERPRINT_ANNOTATION
+from ..nodeconfig.template_source import APPLY_SET
+from ..nodeconfig.templates import render
+from ..snapshot.snapshot import (
     NOTHING,
     SOURCES,
     WAO_GROUPS,
@@ -50,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot im
     read_part,
     trim_node_config,
 )
+from .applying import Applying, running
 
 # ConfigMap that owns the inventory's Secrets and templates, and their ApplySet.
 INVENTORY = "wattwise-inventory"

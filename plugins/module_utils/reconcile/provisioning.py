@@ -8,88 +8,36 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    LEASE,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-    difference,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
-    bare_metal_host,
-    host_hardware,
-    role_assignment,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import (
-    agents,
-    reservation,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.host_document import (
-    hosts_document,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.installation import (
+from ..base import documents
+from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
+from ..base.boundary import Finding, Subject, warn_of
+from ..base.context import Context, Parameters, Result, difference
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.loose_json import member
+from ..base.units import format_time
+from ..hosts import bare_metal_host, host_hardware, role_assignment
+from ..hosts.deployment import agents, reservation
+from ..hosts.deployment.host_document import hosts_document
+from ..hosts.deployment.installation import (
     INPUTS_ANNOTATION,
     Installation,
     inputs_of,
     installation_of,
     stored_installation,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.status import (
-    Agents,
-    Seen,
-    reserving_status,
-    status_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import cluster_objects
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    API_VERSION,
-    KIND,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import Wanted
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
-    Answer,
-    Question,
-    assign,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    HostKey,
-    Owner,
-    key_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    Guard,
-    Kube,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import alone
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.resource_run import (
-    NOT_FOUND,
-    Failed,
-    Gone,
-    ResourceKind,
-    generation_of,
-    stored_status,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import LIMITS, Limits
+from ..hosts.deployment.status import Agents, Seen, reserving_status, status_of
+from ..hosts.host import Host
+from ..hosts.outputs import cluster_objects
+from ..hosts.provisioning import API_VERSION, KIND
+from ..hosts.role_assignment import Wanted
+from ..hosts.roles.assignment import Answer, Question, assign
+from ..hosts.roles.availability import HostKey, Owner, key_of
+from ..kepler.conditions import Failure
+from ..kube.client import Guard, Kube
+from ..kube.lease import alone
+from ..solving.limits import LIMITS, Limits
+from .applying import Applying
+from .resource_run import NOT_FOUND, Failed, Gone, ResourceKind, generation_of, stored_status
 
 Object = t.Mapping[str, t.Any]
 

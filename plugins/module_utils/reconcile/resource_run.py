@@ -8,22 +8,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters, Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
-    in_words_of_manifest,
-    of_manifest,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import Applying
+from ..base.argspec import ArgumentSpec
+from ..base.context import Parameters, Result
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.loose_json import member
+from ..base.manifests import same_object
+from ..kepler.conditions import Failure
+from ..kepler.deployment import names
+from ..kepler.resource_options import in_words_of_manifest, of_manifest
+from ..kube.client import Kube
+from .applying import Applying
 
 Object = t.Mapping[str, t.Any]
 NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}

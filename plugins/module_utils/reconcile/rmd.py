@@ -8,31 +8,16 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    PROGRESS,
-    RMD,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.base.whole_files import make_folder
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.applying import (
-    Applying,
-    running,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import take
+from ..base import documents
+from ..base.argspec import KUBERNETES, PROGRESS, RMD, ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.manifests import Manifest
+from ..base.whole_files import make_folder
+from ..kube.client import Kube
+from ..rmd import reconciliation
+from ..snapshot.snapshot import take
+from .applying import Applying, running
 
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"

@@ -12,21 +12,13 @@ from __future__ import annotations
 import typing as t
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    Polled,
-    poll,
-    poll_targets,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import Targets
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import ModelReading
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import ThermalReading
+from ..base.context import Context, Parameters, Result
+from ..base.loose_json import Object
+from ..fleet.credentials import SecretSource
+from ..nodeconfig.poll import Polled, poll, poll_targets
+from ..nodeconfig.targets import Targets
+from .models import ModelReading
+from .thermal import ThermalReading
 
 
 class BmcResults(t.NamedTuple):

@@ -12,26 +12,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetFailure,
-    TargetReason,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    count,
-    member,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import words
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    last_segment,
-    link,
-    links,
-    name_of,
-    natural_order,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+from ..base.errors import TargetFailure, TargetReason
+from ..base.loose_json import Object, count, member, text
+from . import words
+from .links import identity, last_segment, link, links, name_of, natural_order
+from .tree import Tree
 
 ROOT = "/redfish/v1"
 CHASSIS = "/redfish/v1/Chassis"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ..base.loose_json import member, text
 
 # Limits of a URI and of a name in the status of a NodeConfig.
 LONGEST_URI = 2048

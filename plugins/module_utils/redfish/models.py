@@ -15,33 +15,17 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    parse_endpoint,
-    redacted,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    FAKE_ENDPOINT,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+from ..base import documents
+from ..base.argspec import ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, TargetError, TargetFailure
+from ..base.loose_json import Object, objects
+from ..base.units import format_time, parse_time
+from ..fleet.credentials import SecretSource
+from ..fleet.urls import parse_endpoint, redacted
+from ..fleet.visits import Client
+from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
+from ..nodeconfig.poll import (
     AUTHENTICATION,
     FAKE,
     Job,
@@ -52,13 +36,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     poll,
     reading_spec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
-    ROOT,
-    SYSTEMS,
-    nothing_found,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity, link
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+from .discovery import ROOT, SYSTEMS, nothing_found
+from .links import identity, link
+from .tree import Tree
 
 SPEC = reading_spec().merge(
     AUTHENTICATION,

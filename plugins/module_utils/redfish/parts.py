@@ -13,12 +13,8 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, text
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    links,
-    name_of,
-)
+from ..base.loose_json import Object, text
+from .links import identity, links, name_of
 
 _MOST_RELATED = 20
 

@@ -12,25 +12,10 @@ import re
 import typing as t
 from collections import Counter
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    member,
-    number,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import parts
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    last_segment,
-    link,
-    name_of,
-    natural_order,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.supplies import (
-    sum_of_supplies,
-    vendors_of,
-)
+from ..base.loose_json import Object, member, number, objects, text
+from . import parts
+from .links import identity, last_segment, link, name_of, natural_order
+from .supplies import sum_of_supplies, vendors_of
 
 MOST_WATTS = 100_000.0
 

@@ -13,23 +13,10 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    member,
-    number,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import words
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    last_segment,
-    link,
-    links,
-    name_of,
-    natural_order,
-)
+from ..base.loose_json import Object, member, number, objects, text
+from ..base.texts import shown
+from . import words
+from .links import identity, last_segment, link, links, name_of, natural_order
 
 COLDEST_CELSIUS = -20.0
 HOTTEST_CELSIUS = 70.0

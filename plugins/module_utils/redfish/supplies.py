@@ -11,13 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    member,
-    number,
-    objects,
-    text,
-)
+from ..base.loose_json import Object, member, number, objects, text
 
 _MOST_VENDORS = 8
 _NEVER_COUNTED = frozenset({"absent"})

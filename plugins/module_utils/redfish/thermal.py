@@ -10,31 +10,16 @@ import typing as t
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import SecretSource
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, error_of
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    REFRESH,
-    Kept,
-    kept_values,
-    previous_readings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
-    FAKE_INLET_CELSIUS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+from ..base.argspec import ArgumentSpec
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, TargetError, TargetFailure
+from ..base.loose_json import Object, member
+from ..base.units import parse_time
+from ..fleet.credentials import SecretSource
+from ..fleet.visits import Client, error_of
+from ..nodeconfig.freshness import REFRESH, Kept, kept_values, previous_readings
+from ..nodeconfig.nodeconfig import FAKE_INLET_CELSIUS
+from ..nodeconfig.poll import (
     AUTHENTICATION,
     FAKE,
     Job,
@@ -45,18 +30,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     poll,
     reading_spec,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    link,
-    name_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power import Power
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors import (
-    NOTABLE_SPREAD_CELSIUS,
-    Choice,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.walk import Known, Walk
+from .links import identity, link, name_of
+from .power import Power
+from .sensors import NOTABLE_SPREAD_CELSIUS, Choice
+from .tree import Tree
+from .walk import Known, Walk
 
 GATHERED = ("inlet", "power")
 SPEC = reading_spec(sensors={"type": "dict"}).merge(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import identity, link
+from ..base.errors import TargetFailure
+from ..base.loose_json import Object
+from ..fleet.visits import Client
+from .links import identity, link
 
 MOST_PAGES = 50
 MOST_MEMBERS = 500

@@ -12,26 +12,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish import power, sensors, words
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.discovery import (
-    Chassis,
-    Survey,
-    nothing_found,
-    survey,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    identity,
-    last_segment,
-    link,
-    natural_order,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.sensors import (
-    Choice,
-    Temperature,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
+from ..base.errors import TargetFailure
+from ..base.loose_json import Object, objects
+from . import power, sensors, words
+from .discovery import Chassis, Survey, nothing_found, survey
+from .links import identity, last_segment, link, natural_order
+from .sensors import Choice, Temperature
+from .tree import Tree
 
 MOST_SENSORS = 200
 MOST_SUPPLIES = 16

@@ -8,41 +8,18 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import (
-    documents,
-    strict_json,
-    whole_files,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.report import fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import finite
-from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Data,
-    Section,
-    unusable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
-    SECTIONS,
-    headline,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import (
-    Options,
-    Sources,
-    read,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.summary import summarize
+from ..base import documents, strict_json, whole_files
+from ..base.argspec import ArgumentSpec
+from ..base.boundary import Finding, Subject, guarded
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput
+from . import fleet
+from .numbers import finite
+from .page import page
+from .section import Data, Section, unusable
+from .sections import SECTIONS, headline
+from .sources import Options, Sources, read
+from .summary import summarize
 
 Report = dict[str, t.Any]
 

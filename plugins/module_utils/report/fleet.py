@@ -12,20 +12,10 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_quantity,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document, Sources
+from ..base import object_shapes
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.units import format_time, parse_quantity, parse_time
+from .sources import Document, Sources
 
 # observed: nothing was placed; planned: not bound; pending: no reading after binding yet.
 State = t.Literal["observed", "planned", "pending", "measured"]

@@ -7,31 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    is_number,
-    listed,
-    moment,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Data,
-    Detail,
-    Section,
-    note,
-    unusable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import SECTIONS
-from ansible_collections.wattwise.kube.plugins.module_utils.report.style import STYLE
+from ..base.boundary import Finding, Subject, guarded
+from .markup import Child, Markup, element
+from .numbers import counted, is_number, listed, moment
+from .section import Data, Detail, Section, note, unusable
+from .sections import SECTIONS
+from .style import STYLE
 
 LARGEST_PAGE = 2_000_000
 # Numbers of entries per list, tried until the page is small enough.

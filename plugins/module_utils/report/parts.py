@@ -12,7 +12,7 @@ import string
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
+from .markup import Markup, element
 
 # More parts would be indistinguishable.
 _MOST_STEPS = 512

@@ -11,24 +11,14 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import Trust
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
-from ansible_collections.wattwise.kube.plugins.module_utils.report import uploads, web_folder
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import shown
+from ..base.context import Context, Parameters, Result
+from ..base.errors import InvalidInput, WattwiseError
+from ..base.object_shapes import is_subdomain
+from ..fleet.tls import Trust
+from ..kube.apply import work
+from . import uploads, web_folder
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(

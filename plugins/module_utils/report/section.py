@@ -8,14 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import number
+from ..base.boundary import Finding
+from .fleet import Fleet
+from .markup import Child, Markup, element
+from .numbers import number
 
 Data = t.Mapping[str, t.Any]
 T = t.TypeVar("T")

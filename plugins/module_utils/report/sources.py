@@ -10,15 +10,11 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import finite, is_number
+from ..base import documents, object_shapes
+from ..base.boundary import Finding, Subject, guarded
+from ..base.errors import InvalidInput
+from ..base.units import parse_time
+from .numbers import finite, is_number
 
 Document = t.Mapping[str, t.Any]
 

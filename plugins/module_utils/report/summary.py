@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    number,
-    percent,
-)
+from ..base import documents
+from ..base.boundary import shown_text
+from .numbers import counted, number, percent
 
 Report = t.Mapping[str, t.Any]
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
-    is_comparable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node
+from ..power.plan_comparison import is_comparable
+from .fleet import Fleet, Node
 
 _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
     "measured_before": lambda node: node.measured_before,

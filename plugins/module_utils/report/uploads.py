@@ -13,22 +13,9 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import (
-    origin_of,
-    origin_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Client,
-    FleetOptions,
-    Target,
-    Trust,
-    visit,
-)
+from ..base.errors import InvalidInput, TargetError, TargetFailure
+from ..fleet.urls import origin_of, origin_text
+from ..fleet.visits import Client, FleetOptions, Target, Trust, visit
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")

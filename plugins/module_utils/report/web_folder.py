@@ -9,32 +9,13 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import (
-    documents,
-    strict_json,
-    whole_files,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    shown,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    LACKING,
-    celsius,
-    moment,
-    number,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.page import head
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Column, table
+from ..base import documents, strict_json, whole_files
+from ..base.boundary import Finding, Subject, guarded, shown
+from ..base.errors import InvalidInput
+from .markup import Child, Markup, element
+from .numbers import LACKING, celsius, moment, number, watts
+from .page import head
+from .section import Column, table
 
 _INDEX = "index.html"
 _SUMMARY = ".summary.json"

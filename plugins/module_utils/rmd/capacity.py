@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import Visit
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
+from .daemon.apply import Visit
+from .daemon.cache import GUARANTEED
+from .pods import CACHE_WAYS
 
 Object = t.Mapping[str, t.Any]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.layout import layout, pool_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import Object, key_of
+from ..base.units import format_cpu_list
+from .daemon.cache import Cache
+from .daemon.workload import Stored
+from .layout import layout, pool_of
+from .manifests import Object, key_of
 
 
 def inventory(

@@ -19,13 +19,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import (
-    GUARANTEED,
-    Cache,
-    runs,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
+from ..base.boundary import InvalidField
+from .daemon.cache import GUARANTEED, Cache, runs
+from .daemon.workload import Stored
 
 BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"
 POOLS = (GUARANTEED, BEST_EFFORT, SHARED)

@@ -13,24 +13,9 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    objects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    DEFAULT_NAMESPACE,
-    Desired,
-    Known,
-    desired_of,
-)
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.loose_json import member, number, objects
+from .daemon.workload import DEFAULT_NAMESPACE, Desired, Known, desired_of
 
 Object = t.Mapping[str, t.Any]
 

@@ -16,51 +16,18 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    shown_text,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    Kube,
-    Object,
-    delete_object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.events import Event
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_condition import (
-    Condition,
-    stored_condition,
-    tell,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import REFUSED_RESPONSE
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
-    API_VERSION,
-    Refusal,
-    asks_for_ways,
-    workload_names,
-    workloads_of_pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
+from ..base.argspec import KUBERNETES, ArgumentSpec
+from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..kube.apply.work import apply
+from ..kube.client import Kube, Object, delete_object
+from ..kube.events import Event
+from ..kube.pod_bulk import without_bulk
+from ..kube.pod_condition import Condition, stored_condition, tell
+from .daemon.run import REFUSED_RESPONSE
+from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
+from .reading import read_each, said
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
 SPEC = INFO_SPEC.merge(

@@ -16,21 +16,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    shown_text,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
-    ExclusiveContainer,
-    exclusive_containers,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import said
+from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of
+from ..base.errors import InvalidInput
+from ..base.units import parse_quantity
+from .node.exclusive import ExclusiveContainer, exclusive_containers
+from .reading import said
 
 Object = dict[str, t.Any]
 Json = t.Mapping[str, t.Any]

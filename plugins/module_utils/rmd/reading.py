@@ -8,11 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
+from ..base.boundary import Finding, guarded, subject_of
 
 T = t.TypeVar("T")
 

@@ -10,54 +10,19 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    PROGRESS,
-    RMD,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    guarded,
-    shown,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    conclude,
-    fleet_options,
-    warn_of_plain_http,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.capacity import (
-    is_of_pod,
-    node_capacity,
-    ways_for_pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import (
-    Visit,
-    reconcile_daemons,
-    result_of,
-    workload_changes,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import Outcome, Wanted
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
-    daemon_targets,
-    wire_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    Desired,
-    Known,
-    uuid_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.inventory import inventory
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
+from ..base import documents
+from ..base.argspec import PROGRESS, RMD, ArgumentSpec
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import TargetError
+from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
+from .capacity import is_of_pod, node_capacity, ways_for_pods
+from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
+from .daemon.run import Outcome, Wanted
+from .daemon.targets import daemon_targets, wire_of
+from .daemon.workload import Desired, Known, uuid_of
+from .inventory import inventory
+from .manifests import (
     STATE_PREFIX,
     Daemon,
     Object,
@@ -72,13 +37,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import
     nodes_of,
     nodes_of_config,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reading import read_each, said
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.statuses import (
-    Report,
-    config_status,
-    node_state,
-    node_status,
-)
+from .reading import read_each, said
+from .statuses import Report, config_status, node_state, node_status
 
 T = t.TypeVar("T")
 

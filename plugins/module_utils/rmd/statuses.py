@@ -8,22 +8,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import same_object
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import Visit
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import (
-    FAILED_RESPONSE,
-    Outcome,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import (
-    API_VERSION,
-    STATE_PREFIX,
-    Object,
-    managed_of,
-)
+from ..base.manifests import same_object
+from ..base.units import format_cpu_list
+from ..kube.apply.prune import APPLY_SET_LABEL
+from .daemon.apply import Visit
+from .daemon.cache import Cache
+from .daemon.run import FAILED_RESPONSE, Outcome
+from .daemon.workload import Stored
+from .manifests import API_VERSION, STATE_PREFIX, Object, managed_of
 
 APPLY_SET = "wattwise-rmd-node-states"
 _POOLS = ("guaranteed", "besteffort", "shared")

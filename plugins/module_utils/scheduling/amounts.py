@@ -8,12 +8,9 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import mapping
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    cpu_millicores,
-    whole_units,
-)
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import mapping
+from ..base.units import cpu_millicores, whole_units
 
 
 def quantities(given: t.Any, path: str) -> dict[str, int]:

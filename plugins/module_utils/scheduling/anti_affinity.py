@@ -12,14 +12,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    texts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
+from ..base.label_selector import LabelSelector
+from ..base.object_shapes import Object, mapping, mappings, texts
+from .peers import (
     Namespaces,
     PeerIndex,
     PodFacts,
@@ -28,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     pod_facts,
     read_selection,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from .pod_reader import is_finished
 
 _NOBODY: frozenset[str] = frozenset()
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

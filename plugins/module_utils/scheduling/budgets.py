@@ -15,24 +15,10 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    text,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
-    Selection,
-    label_selector,
-    pod_facts,
-)
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.label_selector import LabelSelector
+from ..base.object_shapes import Object, mapping, mappings, text, whole_number
+from .peers import Selection, label_selector, pod_facts
 
 _UNGUARDED_PHASES = ("Pending", "Succeeded", "Failed")
 # Limit of the API server on evicted pods that the budget's controller has not seen yet.

@@ -14,32 +14,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    text,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import GUARANTEED, runs
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import uuid_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
-    CACHE_WAYS,
-    workload_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    CachePools,
-    CacheRun,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    container_requests,
-    containers_of,
-    identity,
-    is_finished,
-)
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import Object, mapping, mappings, required_text, text, whole_number
+from ..base.units import parse_cpu_list
+from ..rmd.daemon.cache import GUARANTEED, runs
+from ..rmd.daemon.workload import uuid_of
+from ..rmd.pods import CACHE_WAYS, workload_name
+from .instance import CachePools, CacheRun
+from .pod_reader import container_requests, containers_of, identity, is_finished
 
 BEST_EFFORT = "besteffort"
 MORE_THAN_ENOUGH = 1 << 30

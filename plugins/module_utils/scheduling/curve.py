@@ -10,7 +10,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ..base.boundary import InvalidField, shown
 
 # Beyond any machine. All curves are one table, in which one absurd curve would reduce the precision
 # of the others.

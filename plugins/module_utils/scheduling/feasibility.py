@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from .instance import (
     Constraints,
     DiskUse,
     Expression,

@@ -13,17 +13,12 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
-    PeerNode,
-    PeerPod,
-)
+from ..base.boundary import Finding
+from .curve import Curve
+from .peer_view import PeerNode, PeerPod
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-        ClaimBook,
-    )
+    from ..power.constraints.device_claims import ClaimBook
 
 Quantities = t.Mapping[str, int]
 Labels = t.Mapping[str, str]

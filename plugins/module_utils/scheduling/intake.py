@@ -16,47 +16,18 @@ import typing as t
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    required_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    check_anti_affinity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
-    least_annotation,
-    runs_of_pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
-    Curve,
-    read_curve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Quantities
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Loads,
-    Occupancy,
-    node_name,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.nominated_pods import (
-    NominatedPod,
-    read_nominated,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import pod_facts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    from_short_form,
-    identity,
-)
+from ..base.boundary import Finding, InvalidField, Subject, guarded, subject_of
+from ..base.object_shapes import Object, mapping, required_text
+from ..rmd.pods import CACHE_WAYS
+from .amounts import amount
+from .anti_affinity import check_anti_affinity
+from .cache_ways import least_annotation, runs_of_pod
+from .curve import Curve, read_curve
+from .instance import Quantities
+from .node_reader import Loads, Occupancy, node_name, read_node
+from .nominated_pods import NominatedPod, read_nominated
+from .peers import pod_facts
+from .pod_reader import from_short_form, identity
 
 T = t.TypeVar("T")
 

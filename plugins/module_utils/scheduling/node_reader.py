@@ -9,45 +9,15 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    text,
-    text_mapping,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import (
-    Curve,
-    read_curve,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-    MOST_CORES,
-    UNLIMITED,
-    DiskUse,
-    HostPort,
-    Node,
-    Taint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
-    COUNTED_IF_MISSING,
-    PeerNode,
-    lacks_requests,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    assumed_use,
-    held_requests,
-    host_ports,
-    is_daemon,
-    is_finished,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
-    disk_uses,
-)
+from ..base.boundary import InvalidField, shown
+from ..base.object_shapes import Object, mapping, mappings, required_text, text, text_mapping
+from ..base.units import parse_quantity
+from .amounts import quantities
+from .curve import Curve, read_curve
+from .instance import MICROCORES_PER_CORE, MOST_CORES, UNLIMITED, DiskUse, HostPort, Node, Taint
+from .peer_view import COUNTED_IF_MISSING, PeerNode, lacks_requests
+from .pod_reader import assumed_use, held_requests, host_ports, is_daemon, is_finished
+from .volumes.inline_disks import disk_uses
 
 UsageSource = t.Literal["auto", "metrics", "requests"]
 

@@ -14,32 +14,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    required_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    RunningAntiAffinity,
-    check_anti_affinity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Labels,
-    Node,
-    NominatedMember,
-    PodRelations,
-    Promise,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import Occupancy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
-    Namespaces,
-    PodFacts,
-    pod_facts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    is_finished,
-    priority_of,
-)
+from ..base.object_shapes import Object, mapping, required_text
+from .anti_affinity import RunningAntiAffinity, check_anti_affinity
+from .instance import Labels, Node, NominatedMember, PodRelations, Promise
+from .node_reader import Occupancy
+from .peers import Namespaces, PodFacts, pod_facts
+from .pod_reader import is_finished, priority_of
 
 
 @dataclass(frozen=True)

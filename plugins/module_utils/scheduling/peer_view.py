@@ -12,12 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import amount
+from ..base.object_shapes import Object, mapping, mappings
+from .amounts import amount
 
 # kube-scheduler's amounts of a container without a request in scores.
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}

@@ -13,27 +13,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    Requirement,
-    parse_label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    required_text,
-    text,
-    text_mapping,
-    texts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Labels
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    controller_of,
-    identity,
-    labels_of,
-)
+from ..base.boundary import InvalidField
+from ..base.errors import InvalidInput
+from ..base.label_selector import LabelSelector, Requirement, parse_label_selector
+from ..base.object_shapes import Object, mapping, required_text, text, text_mapping, texts
+from .instance import Labels
+from .pod_reader import controller_of, identity, labels_of
 
 T = t.TypeVar("T", bound=t.Hashable)
 

@@ -9,7 +9,7 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+from ..base.object_shapes import (
     Object,
     mapping,
     mappings,
@@ -21,11 +21,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     texts,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.amounts import quantities
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    EVERY_ADDRESS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from .amounts import quantities
+from .feasibility import EVERY_ADDRESS
+from .instance import (
     MOST_CORES,
     CacheRun,
     Constraints,
@@ -37,23 +35,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Shape,
     Toleration,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
-    COUNTED_IF_MISSING,
-    lacks_requests,
-    peer_pod,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    CLAIM_FIELDS,
-    unsupported_fields,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
-    disk_uses,
-)
+from .peer_view import COUNTED_IF_MISSING, lacks_requests, peer_pod
+from .pod_fields import CLAIM_FIELDS, unsupported_fields
+from .volumes.inline_disks import disk_uses
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-        PodClaims,
-    )
+    from ..power.constraints.device_claims import PodClaims
 
 _SHORT_METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),

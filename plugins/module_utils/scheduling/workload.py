@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    controller_of,
-)
+from .pod_reader import controller_of
 
 _HASH_LABEL = "pod-template-hash"
 

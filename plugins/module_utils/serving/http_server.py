@@ -21,7 +21,7 @@ import ssl
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ..base.errors import InvalidInput
 
 _LARGEST_HEAD = 16 * 1024
 _PART = 64 * 1024

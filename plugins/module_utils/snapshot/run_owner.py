@@ -18,9 +18,9 @@ import socket
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ..base import whole_files
+from ..base.errors import InvalidInput
+from ..base.units import format_time
 
 
 def process_identity(pid: int) -> str:

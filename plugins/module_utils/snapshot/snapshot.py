@@ -10,33 +10,17 @@ import threading
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents, whole_files
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import required_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import masked
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object, Query
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import resolve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
+from ..base import documents, whole_files
+from ..base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
+from ..base.boundary import Finding, guarded, subject_of, warn_of
+from ..base.context import Context, Parameters, Result
+from ..base.errors import ApiError, InvalidInput
+from ..base.object_shapes import required_text
+from ..base.units import format_time
+from ..fleet.urls import masked
+from ..kube.client import Kube, Object, Query
+from ..nodeconfig.targets import resolve
+from ..scheduling.pod_fields import (
     CONTAINER,
     DEVICE_CLAIMS_ANNOTATION,
     POD,
@@ -44,8 +28,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_field
     VOLUME,
     is_set,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes import inline_disks
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import run_owner, volumes
+from ..scheduling.volumes import inline_disks
+from . import run_owner, volumes
 
 Trim = t.Callable[[Object], Object]
 

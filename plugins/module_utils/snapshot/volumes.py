@@ -11,18 +11,11 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.cluster_volumes import (
-    depends_on_storage,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
-    MIGRATED,
-)
+from ..base.boundary import guarded, subject_of
+from ..kube.client import Object
+from ..scheduling.pod_reader import is_finished
+from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from ..scheduling.volumes.inline_disks import MIGRATED
 
 PATHS = (
     "/api/v1/persistentvolumeclaims",

@@ -12,11 +12,9 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import mathopt
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.internal_errors import (
-    is_internal_error,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ..base.libraries import mathopt
+from .internal_errors import is_internal_error
+from .limits import Limits
 
 
 class Optimum(t.NamedTuple):

@@ -9,7 +9,7 @@ caller treats them as no answer.
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import mathopt
+from ..base.libraries import mathopt
 
 # Codes of absl::Status: INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
 _REFUSALS = frozenset((3, 9, 12))

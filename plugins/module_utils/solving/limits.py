@@ -10,9 +10,9 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ..base.argspec import ArgumentSpec
+from ..base.context import Parameters
+from ..base.errors import InvalidInput
 
 LIMITS = ArgumentSpec(
     {

@@ -15,18 +15,10 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import (
-    highs_pb2,
-    mathopt,
-    model_pb2,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.internal_errors import (
-    is_internal_error,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.native_output import (
-    kept_off_stdout,
-)
+from ..base.libraries import highs_pb2, mathopt, model_pb2
+from .internal_errors import is_internal_error
+from .limits import Limits
+from .native_output import kept_off_stdout
 
 # The optimum of an integer model is an integer, or watts with a precision of 1 mW.
 ABSOLUTE_GAP = 5e-4

@@ -18,10 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
-    bind,
-    still_waiting,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind, still_waiting
 from support.binding_api import Cluster, Json, node, pod
 from support.scripted_api import Asked, Reply, status_reply
 

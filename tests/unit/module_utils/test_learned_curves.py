@@ -22,10 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning i
     Wanted,
     learn,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.regression import (
-    Table,
-    fit,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.regression import Table, fit
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import (
     NodeSamples,
     Sample,

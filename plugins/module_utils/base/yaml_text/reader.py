@@ -15,14 +15,10 @@ import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.scalars import (
-    json_value,
-    key_text,
-    scalar,
-)
+from .. import strict_json
+from ..boundary import InvalidField
+from ..libraries import yaml
+from .scalars import json_value, key_text, scalar
 
 
 @dataclass(frozen=True)

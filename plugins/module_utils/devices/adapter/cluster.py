@@ -31,16 +31,13 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import boundary
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced, mark
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ...base import boundary
+from ...base.context import Context
+from ...base.errors import ApiError
+from ...kube.client import Kube, Object
+from ...kube.unschedulable import Unplaced, mark
+from ...scheduling.scope import Scope
+from ..model.findings import Finding, Given
 
 # Namespace and name.
 Key = tuple[str, str]

@@ -17,63 +17,22 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.bind_time_check import (
-    CURRENT_LOADS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import (
-    Outcome,
-    Placement,
-    bind_all,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
-    VOLUME_TIMEOUT,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Change,
-    Key,
-    Pods,
-    Problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-    Object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.anti_affinity import (
-    RunningAntiAffinity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    obstacle,
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.intake import (
-    Intake,
-    has_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
-    Occupancy,
-    occupancies,
-    read_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    DEVICE_CLAIMS_ANNOTATION,
-    POD_GROUP_LABEL,
-    VOLUME_FIELDS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    identity,
-    is_pending,
-    read_pod,
-)
+from ...base.context import Context
+from ...base.errors import ApiError
+from ...bind.bind_time_check import CURRENT_LOADS
+from ...bind.binding import Outcome, Placement, bind_all
+from ...bind.volume_binding import VOLUME_TIMEOUT
+from ...kube.client import MERGE_CONTENT_TYPE, Kube, Object
+from ...scheduling.anti_affinity import RunningAntiAffinity
+from ...scheduling.feasibility import obstacle, shortages
+from ...scheduling.instance import Node, Shape
+from ...scheduling.intake import Intake, has_node
+from ...scheduling.node_reader import Occupancy, occupancies, read_node
+from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
+from ...scheduling.pod_reader import identity, is_pending, read_pod
+from ..model.findings import Finding, Given, guarded
+from ..model.task import Task
+from .cluster import Change, Key, Pods, Problem
 
 T = t.TypeVar("T")
 

@@ -8,30 +8,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import demand_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.matching import (
-    MOST_SELECTORS,
-    DeviceClasses,
-    DraMatcher,
-    Published,
-    configurations_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    at_most,
-    check_selectors,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Claim,
-    Constraint,
-    Request,
-)
+from ...base.boundary import shown
+from ...cel.values import demand_of
+from ..model.fields import Json, at_most, check_selectors, items_of, mapping_of
+from ..model.findings import Given
+from ..model.model import Alternative, Claim, Constraint, Request
+from . import values as dra_values
+from .matching import MOST_SELECTORS, DeviceClasses, DraMatcher, Published, configurations_of
 
 # Source: the constants of resource.k8s.io/v1.
 MOST_RESULTS = MOST_REQUESTS = MOST_CONSTRAINTS = 32

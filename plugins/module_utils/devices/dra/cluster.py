@@ -18,49 +18,22 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Change,
-    Grant,
-    Key,
-    Pods,
-    Problem,
-    Report,
-    tell,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
-    Room,
-    hindrance,
-    trimmed,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import writes as dra_writes
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.extended_resources import (
-    ExtendedResources,
-    offered_by,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.objects import DraObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import (
-    PodClaims,
-    claims_made,
-    claims_of_pod,
-    names_claims,
-    with_made_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status import allocation_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import Json
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Node
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
-    selected,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_node
+from ...base.context import Context
+from ...kube.client import Kube, Object
+from ...kube.unschedulable import Unplaced
+from ...scheduling.pod_reader import is_pending
+from ...snapshot.snapshot import trim_node
+from ..adapter.cluster import Change, Grant, Key, Pods, Problem, Report, tell
+from ..adapter.pod_nodes import Room, hindrance, trimmed
+from ..model.fields import Json
+from ..model.findings import Finding, Given, guarded
+from ..model.model import Node
+from ..model.node_selector import selected
+from . import writes as dra_writes
+from .extended_resources import ExtendedResources, offered_by
+from .objects import DraObjects
+from .pods import PodClaims, claims_made, claims_of_pod, names_claims, with_made_claims
+from .status import allocation_of
 
 T = t.TypeVar("T")
 

@@ -13,14 +13,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import THOUSANDTHS, demand_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ...base.loose_json import member
+from ...cel.values import THOUSANDTHS, demand_of
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Given
 
 # Implicit resource of every class: this prefix and the name of the class.
 CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"

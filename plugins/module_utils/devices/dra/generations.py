@@ -12,19 +12,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import supply_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
+from ...base.boundary import shown
+from ...cel.values import supply_of
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Finding, Given, guarded
+from . import values as dra_values
 
 PoolKey = tuple[str, str]
 

@@ -11,46 +11,20 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import (
-    Answer,
-    Evaluations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
-    Compiler,
-    Selector,
-    SelectorError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import THOUSANDTHS, Quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.messages import (
-    NOT_MET,
-    WRONG_DRIVER,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Device,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
-    could_ever_satisfy,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import tolerates
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Taint,
-    Toleration,
-)
+from ...base.boundary import InvalidField, shown
+from ...cel.evaluation import Answer, Evaluations
+from ...cel.functions import carried
+from ...cel.selector import Compiler, Selector, SelectorError
+from ...cel.values import THOUSANDTHS, Quantity
+from ...scheduling.feasibility import tolerates
+from ...scheduling.instance import Taint, Toleration
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Finding, Given, guarded
+from ..model.messages import NOT_MET, WRONG_DRIVER
+from ..model.model import Alternative, Device
+from ..model.usage import could_ever_satisfy
+from . import values as dra_values
+from .slices import Slices
 
 MOST_SELECTORS = MOST_CONFIGS = 32
 _CONFIG_FIELDS = frozenset({"opaque"})

@@ -9,30 +9,16 @@ import datetime
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Problem,
-    Report,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import writes as dra_writes
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import Key
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import Json
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
-    TAINT_RULE_VERSIONS,
-    trim_device_object,
-)
+from ...base.context import Context
+from ...base.errors import ApiError
+from ...kube.client import MERGE_CONTENT_TYPE, Kube
+from ...snapshot.snapshot import TAINT_RULE_VERSIONS, trim_device_object
+from ..adapter.cluster import Problem, Report
+from ..model.fields import Json
+from ..model.findings import Finding, Findings, Given, guarded
+from . import writes as dra_writes
+from .pods import Key
+from .slices import Slices
 
 _ROOT = "/apis/resource.k8s.io/v1"
 

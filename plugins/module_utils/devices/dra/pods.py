@@ -12,12 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Given
 
 _NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
 

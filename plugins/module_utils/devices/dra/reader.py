@@ -7,58 +7,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import Compiler
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.claims import ClaimReader
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.extended_resources import (
-    ExtendedResources,
-    extended_claim,
-    offered_by,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.matching import (
-    DeviceClasses,
-    Published,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import made_for
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status import (
-    Results,
-    allocation_of,
-    held_devices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    MOST_CLAIMS,
-    Json,
-    at_most,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Held,
-    Instance,
-    Node,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
-    selected,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import (
-    Options,
-    PodDemand,
-    Refusals,
-    Task,
-    labels_of,
-    nodes_for,
-    units_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ...base.boundary import shown
+from ...cel.selector import Compiler
+from ...scheduling.pod_reader import is_finished
+from ..model.fields import MOST_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.findings import Finding, Findings, Given, guarded
+from ..model.model import Claim, Held, Instance, Node, Unit
+from ..model.node_selector import selected
+from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
+from .claims import ClaimReader
+from .extended_resources import ExtendedResources, extended_claim, offered_by
+from .matching import DeviceClasses, Published
+from .pods import made_for
+from .slices import Slices
+from .status import Results, allocation_of, held_devices
 
 GROUP = "resource.k8s.io"
 VERSION = "resource.k8s.io/v1"

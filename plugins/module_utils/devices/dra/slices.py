@@ -17,10 +17,15 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import demand_of, supply_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import values as dra_values
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.generations import (
+from ...base.boundary import shown
+from ...cel.values import demand_of, supply_of
+from ...scheduling.instance import Taint
+from ..model.fields import Json
+from ..model.findings import Finding, Findings, Given, guarded
+from ..model.model import Counter, Device, Node
+from ..model.node_selector import selected
+from . import values as dra_values
+from .generations import (
     LONGEST_POOL,
     Generation,
     PoolKey,
@@ -30,24 +35,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.generati
     latest,
     text_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Counter,
-    Device,
-    Node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
-    selected,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Taint
 
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]

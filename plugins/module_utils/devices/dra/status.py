@@ -10,34 +10,13 @@ import math
 import typing as t
 import uuid
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    demand_of,
-    quantity_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.claims import Asked
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Chosen,
-    ClaimAllocation,
-    Held,
-    Instance,
-)
+from ...base.loose_json import member, objects, text
+from ...cel.values import demand_of, quantity_text
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Finding, Findings, Given, guarded
+from ..model.model import Chosen, ClaimAllocation, Held, Instance
+from .claims import Asked
+from .slices import Slices
 
 # The API allows one term for each selector of devices; products of several end here.
 _MOST_TERMS = 32

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown, shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+from ...base.boundary import shown, shown_text
+from ...cel.values import (
     Attribute,
     Scalar,
     demand_of,
@@ -17,16 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
     parse_version,
     supply_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Capacity
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Taint,
-    Toleration,
-)
+from ...scheduling.instance import Taint, Toleration
+from ..model.fields import items_of, mapping_of
+from ..model.findings import Given
+from ..model.model import Capacity
 
 TAINT_EFFECTS = ("NoSchedule", "NoExecute")
 _SCALARS: t.Mapping[str, type] = {"bool": bool, "int": int, "string": str, "version": str}

@@ -16,31 +16,15 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.pods import Key
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.slices import Slices
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.status import (
-    allocation_of,
-    held_devices,
-    results_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Findings,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Held, Node
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
-    selected,
-)
+from ...base.loose_json import text
+from ...base.units import format_time, parse_time
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Findings, Given
+from ..model.model import Held, Node
+from ..model.node_selector import selected
+from .pods import Key
+from .slices import Slices
+from .status import allocation_of, held_devices, results_of
 
 # The controller deallocates only claims with this finalizer.
 FINALIZER = "resource.kubernetes.io/delete-protection"

@@ -7,22 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Key
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
-    Reservation,
-    User,
-    allocations_of,
-    check_entry,
-    json_of,
-    texts_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+from ...base.loose_json import member
+from ...kube.client import Object
+from ..adapter.cluster import Key
+from ..model.fields import items_of, mapping_of
+from ..model.findings import Given
+from .ledger import Reservation, User, allocations_of, check_entry, json_of, texts_of
 
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 

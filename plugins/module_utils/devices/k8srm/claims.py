@@ -9,39 +9,14 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    THOUSANDTHS,
-    demand_of,
-    quantity_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.classes import (
-    Choice,
-    Classes,
-    DeviceClass,
-    Devices,
-    FlatMatcher,
-    configs_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import amounts_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    at_most,
-    check_selectors,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Findings,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Claim,
-    Constraint,
-    Request,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
+from ...base.boundary import shown
+from ...cel.values import THOUSANDTHS, demand_of, quantity_text
+from ..model.fields import Json, at_most, check_selectors, items_of, mapping_of
+from ..model.findings import Findings, Given
+from ..model.model import Alternative, Claim, Constraint, Request
+from ..model.usage import ACCESS_MODES
+from .classes import Choice, Classes, DeviceClass, Devices, FlatMatcher, configs_of
+from .pools import amounts_of
 
 # Fields of one requested device, in the words of all models.
 _DETAIL_FIELDS = frozenset(

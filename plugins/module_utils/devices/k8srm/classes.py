@@ -9,36 +9,17 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    parse_label_selector,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import Evaluations
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
-    Compiler,
-    Selector,
-    SelectorError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-    likely_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.messages import (
-    NOT_MET,
-    WRONG_DRIVER,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Device
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import labels_of
+from ...base.boundary import InvalidField, shown
+from ...base.errors import InvalidInput
+from ...base.label_selector import parse_label_selector
+from ...cel.evaluation import Evaluations
+from ...cel.functions import carried
+from ...cel.selector import Compiler, Selector, SelectorError
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Finding, Findings, Given, guarded, likely_name
+from ..model.messages import NOT_MET, WRONG_DRIVER
+from ..model.model import Device
+from ..model.task import labels_of
 
 EVALUATION_FAILED = "error evaluating constraints: "
 

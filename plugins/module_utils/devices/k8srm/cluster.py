@@ -13,49 +13,18 @@ import copy
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Grant,
-    Key,
-    Pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
-    hindrance,
-    narrowed,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
-    named,
-    node_of,
-    told,
-    used_by,
-    users_of,
-    with_devices,
-    without_devices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
-    Reservation,
-    User,
-    allocations_of,
-    state_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pod_claims import (
-    asks,
-    claim_of,
-    read_items,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.store import Store
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_pending
+from ...base.context import Context
+from ...base.errors import ApiError, InvalidInput
+from ...kube.client import Kube, Object
+from ...kube.unschedulable import Unplaced
+from ...scheduling.pod_reader import is_pending
+from ..adapter.cluster import Grant, Key, Pods
+from ..adapter.pod_nodes import hindrance, narrowed
+from ..model.findings import Finding, Given, guarded
+from .claim_status import named, node_of, told, used_by, users_of, with_devices, without_devices
+from .ledger import Reservation, User, allocations_of, state_of
+from .pod_claims import asks, claim_of, read_items
+from .store import Store
 
 
 def read(kube: Kube, context: Context) -> PrototypeView:

@@ -26,13 +26,9 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+from ...kube.client import Object
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Given
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")

@@ -12,18 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
-    read_document,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
-    EMBEDDED,
-    VERSION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    DEVICE_CLAIMS_ANNOTATION as ANNOTATION,
-)
+from ...base.errors import InvalidInput
+from ...base.yaml_text.reader import read_document
+from ...kube.client import Object
+from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION as ANNOTATION
+from .reader import EMBEDDED, VERSION
 
 # Finds a claim by namespace and name.
 Find = t.Callable[[str, str], t.Optional[Object]]

@@ -8,30 +8,14 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
-    check_conditions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import (
-    Ledger,
-    check_reservations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import Pools
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.status import (
-    held_devices,
-    held_for_safety,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Held,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object
+from ...kube.client import Object
+from ..model.findings import Finding, Findings, Given, guarded
+from ..model.model import Held, Instance
+from ..model.usage import Usage
+from .claim_status import check_conditions
+from .ledger import Ledger, check_reservations
+from .pools import Pools
+from .status import held_devices, held_for_safety
 
 READY = {
     "type": "Ready",

@@ -12,10 +12,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
+from ...base.boundary import InvalidField, shown
+from ...base.errors import InvalidInput
+from ...base.units import parse_quantity
+from ...cel.values import (
     Attribute,
     Quantity,
     demand_of,
@@ -25,24 +25,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
     rounded_up,
     supply_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    at_most,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Findings,
-    Given,
-    likely_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Access,
-    Capacity,
-    Counter,
-    Device,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
+from ..model.fields import Json, at_most, items_of, mapping_of
+from ..model.findings import Findings, Given, likely_name
+from ..model.model import Access, Capacity, Counter, Device
+from ..model.usage import ACCESS_MODES
 
 _POOL_FIELDS = frozenset(
     "nodeName driver attributes count devices resources sharedResources".split()

@@ -7,47 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import Compiler
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claims import ClaimReader
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.classes import (
-    Classes,
-    Devices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import Pools
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.status import (
-    Results,
-    held_devices,
-    held_for_safety,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    MOST_CLAIMS,
-    Json,
-    at_most,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Findings,
-    Given,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Held,
-    Instance,
-    Node,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import (
-    Options,
-    PodDemand,
-    Refusals,
-    Task,
-    labels_of,
-    nodes_for,
-    units_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
+from ...base.loose_json import member
+from ...cel.selector import Compiler
+from ...scheduling.pod_reader import is_finished
+from ..model.fields import MOST_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.findings import Findings, Given
+from ..model.model import Claim, Held, Instance, Node, Unit
+from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
+from .claims import ClaimReader
+from .classes import Classes, Devices
+from .pools import Pools
+from .status import Results, held_devices, held_for_safety
 
 GROUP = "devmgmtproto.k8s.io"
 VERSION = f"{GROUP}/v1alpha1"

@@ -7,30 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    demand_of,
-    quantity_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claims import Asked
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.classes import configs_of
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pools import Pools
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.fields import (
-    Json,
-    items_of,
-    mapping_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Amounts,
-    Chosen,
-    ClaimAllocation,
-    Device,
-    Held,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import ACCESS_MODES
+from ...base.boundary import shown
+from ...base.loose_json import member, objects
+from ...cel.values import demand_of, quantity_text
+from ..model.fields import Json, items_of, mapping_of
+from ..model.findings import Given
+from ..model.model import Amounts, Chosen, ClaimAllocation, Device, Held, Instance
+from ..model.usage import ACCESS_MODES
+from .claims import Asked
+from .classes import configs_of
+from .pools import Pools
 
 
 def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:

@@ -13,45 +13,18 @@ import copy
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Action,
-    Change,
-    Key,
-    Problem,
-    Report,
-    tell,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.claim_status import (
-    check_claim,
-    key_of,
-    with_condition,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger import Ledger
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.pool_status import (
-    PoolStates,
-    check_pool,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.reader import (
-    CLAIM_KINDS,
-    KINDS,
-    VERSION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Finding,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
-    with_transition_times,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Object
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from ...base.context import Context
+from ...base.errors import ApiError, InvalidInput
+from ...kube.apply.status import with_transition_times
+from ...kube.client import Kube, Object
+from ...kube.unschedulable import Unplaced
+from ...snapshot import snapshot
+from ..adapter.cluster import Action, Change, Key, Problem, Report, tell
+from ..model.findings import Finding, Given, guarded
+from .claim_status import check_claim, key_of, with_condition
+from .ledger import Ledger
+from .pool_status import PoolStates, check_pool
+from .reader import CLAIM_KINDS, KINDS, VERSION
 
 
 class Store:

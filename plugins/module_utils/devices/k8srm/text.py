@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
+from ...base.libraries import yaml
 
 _KEYS_OF_A_NODE = ("DeviceClaimResults", "NodeName")
 

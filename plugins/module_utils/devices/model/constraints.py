@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Instance,
-    Unit,
-)
+from ...cel.values import identities
+from .model import Instance, Unit
 
 Values = frozenset[tuple[str, t.Any]]
 Member = tuple[int, int, int]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from .findings import Given
 
 Json = t.Mapping[str, t.Any]
 # Claims of a pod, which are allocated together.

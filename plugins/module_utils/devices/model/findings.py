@@ -9,18 +9,10 @@ import difflib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import boundary
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    InvalidField,
-    Subject,
-    shown_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Manifest,
-    identity,
-    read_manifests,
-)
+from ...base import boundary
+from ...base.boundary import InvalidField, Subject, shown_text
+from ...base.errors import InvalidInput
+from ...base.manifests import Manifest, identity, read_manifests
 
 T = t.TypeVar("T")
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import Attribute, rounded_up
+from ...cel.values import Attribute, rounded_up
 
 Amounts = t.Mapping[str, int]
 Outcome = t.Literal["allocated", "infeasible", "unknown"]

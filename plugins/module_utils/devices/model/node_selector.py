@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Node
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import matches
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Expression
+from ...scheduling.feasibility import matches
+from ...scheduling.instance import Expression
+from .findings import Given
+from .model import Node
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 

@@ -21,17 +21,9 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import Scalar, identities
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Chosen,
-    ClaimAllocation,
-    Device,
-    Instance,
-    Level,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ...cel.values import Scalar, identities
+from .model import Alternative, Chosen, ClaimAllocation, Device, Instance, Level, Unit
+from .usage import Usage
 
 Claims = t.Sequence[t.Optional[ClaimAllocation]]
 Value = tuple[str, Scalar]

@@ -8,23 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-    Defect,
-    Finding,
-    Findings,
-    Given,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    ClaimAllocation,
-    Instance,
-    Node,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.node_selector import (
-    selected,
-)
+from ...base.errors import InvalidInput
+from .findings import Defect, Finding, Findings, Given, guarded
+from .model import ClaimAllocation, Instance, Node, Unit
+from .node_selector import selected
 
 Json = t.Mapping[str, t.Any]
 T = t.TypeVar("T")

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Access,
-    Alternative,
-    Amounts,
-    Device,
-    Instance,
-)
+from .model import Access, Alternative, Amounts, Device, Instance
 
 # Modes in use that exclude a mode of a resource. One writer is possible beside readers that share,
 # as in the prototype.

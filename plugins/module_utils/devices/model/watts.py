@@ -8,20 +8,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import (
-    THOUSANDTHS,
-    Quantity,
-    is_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Device,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    is_daemon,
-    is_finished,
-)
+from ...cel.values import THOUSANDTHS, Quantity, is_of
+from ...scheduling.pod_reader import is_daemon, is_finished
+from .findings import Given
+from .model import Device, Instance
 
 # Limit for one device; a larger value is not plausible as watts.
 _MOST_MILLIWATTS = 10**9

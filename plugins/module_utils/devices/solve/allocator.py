@@ -15,12 +15,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Allocation,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import first_fit, optimal
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.model import Allocation, Instance
+from . import first_fit, optimal
 
 Strategy = t.Callable[[Instance, Limits], Allocation]
 

@@ -13,27 +13,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Instance,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
-    Group,
-    Kind,
-    groups_of,
-    kinds_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    solve_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    shape_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.model import Claim, Instance, Unit
+from ..model.objective import Objective
+from ..model.usage import Usage
+from .columns.components import Group, Kind, groups_of, kinds_of
+from .node_solver import solve_node
+from .search import Candidates, shape_of
 
 # Limits of the vectors tried in one component, and of their sums over components.
 _MOST_OF_A_CELL = 500

@@ -14,24 +14,12 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Conflicting,
-    Constraint,
-    Instance,
-    Request,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.capacity import Capacity
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    solve_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    shape_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.model import Claim, Conflicting, Constraint, Instance, Request, Unit
+from ..model.usage import Usage
+from .capacity import Capacity
+from .node_solver import solve_node
+from .search import Candidates, shape_of
 
 # Number of devices kept of a request, by position of the claim in the unit, and of the request.
 Kept = dict[tuple[int, int], int]

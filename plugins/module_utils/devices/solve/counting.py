@@ -12,22 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Claim,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
-    WHOLE,
-    Objective,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
-    most_within,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    most_together,
-)
+from ..model.model import Alternative, Claim, Instance
+from ..model.objective import WHOLE, Objective
+from ..model.usage import Usage
+from .node_model import most_within
+from .node_solver import most_together
 
 # Counter set and name; SHARE stands for the share of sets of counters and for whole devices,
 # DEVICES for the number of devices that are not shared.

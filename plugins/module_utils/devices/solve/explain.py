@@ -15,21 +15,13 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Allocation,
-    Alternative,
-    Amounts,
-    ClaimAllocation,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    solve_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...cel.values import identities
+from ...solving.limits import Limits
+from ..model.model import Allocation, Alternative, Amounts, ClaimAllocation, Unit
+from ..model.task import Task
+from ..model.usage import Usage
+from .node_solver import solve_node
+from .search import Candidates
 
 NO_DEVICES = "no available devices"
 MATCH_FAILED = "claim MatchAttributes constraint failed"

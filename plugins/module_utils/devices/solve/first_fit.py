@@ -11,27 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Allocation,
-    ClaimAllocation,
-    Instance,
-    Outcome,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    STEPS_OF_SEARCH,
-    solve_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    OutOfTime,
-    Search,
-    SelectorFailed,
-    first_failing,
-    shape_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
+from ..model.usage import Usage
+from .node_solver import STEPS_OF_SEARCH, solve_node
+from .search import Candidates, OutOfTime, Search, SelectorFailed, first_failing, shape_of
 
 
 def solve(instance: Instance, limits: Limits) -> Allocation:

@@ -8,30 +8,12 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    ClaimAllocation,
-    Instance,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
-    WHOLE,
-    CounterSet,
-    Objective,
-    localities,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
-    NodeModel,
-    Place,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    shape_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
-    Part,
-    add_at_most,
-)
+from ..model.model import ClaimAllocation, Instance, Unit
+from ..model.objective import WHOLE, CounterSet, Objective, localities
+from ..model.usage import Usage
+from .node_model import NodeModel, Place
+from .search import Candidates, shape_of
+from .solver_amounts import Part, add_at_most
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 

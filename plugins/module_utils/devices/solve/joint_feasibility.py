@@ -13,20 +13,12 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    ClaimAllocation,
-    Instance,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
-    NodeModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    counted_out,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ...base.libraries import cp_model
+from ..model.model import ClaimAllocation, Instance, Unit
+from ..model.usage import Usage
+from .node_model import NodeModel
+from .node_solver import counted_out
+from .search import Candidates
 
 # Deterministic time of CP-SAT, about seconds, for one node.
 _WORK_FOR_A_NODE = 2.0

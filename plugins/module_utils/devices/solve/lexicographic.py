@@ -9,14 +9,10 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    ClaimAllocation,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
-    FleetModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import cp_model
+from ...solving.limits import Limits
+from ..model.model import ClaimAllocation
+from .fleet_model import FleetModel
 
 # Share of the remaining work that one level may use; unused work is left to later levels.
 _SHARE_OF_A_LEVEL = 0.5

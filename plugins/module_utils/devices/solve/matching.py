@@ -16,13 +16,8 @@ import typing as t
 from collections import deque
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Conflicting,
-    Instance,
-    Request,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
+from ..model.model import Claim, Conflicting, Instance, Request
+from ..model.usage import Usage
 
 
 @dataclass

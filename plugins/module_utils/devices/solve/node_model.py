@@ -13,9 +13,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
+from ...base.libraries import cp_model
+from ...cel.values import identities
+from ..model.model import (
     Alternative,
     Amounts,
     Chosen,
@@ -25,16 +25,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Instance,
     Unit,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
-    BLOCKED_BY,
-    Usage,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
-    Part,
-    add_at_least,
-    add_at_most,
-)
+from ..model.usage import BLOCKED_BY, Usage
+from .search import Candidates
+from .solver_amounts import Part, add_at_least, add_at_most
 
 Member = tuple[int, int, int]
 Values = frozenset[tuple[str, t.Any]]

@@ -7,24 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    ClaimAllocation,
-    Instance,
-    Request,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import (
-    NodeModel,
-    most_within,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    OutOfTime,
-    Search,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import cp_model
+from ...solving.limits import Limits
+from ..model.model import ClaimAllocation, Instance, Request, Unit
+from ..model.usage import Usage
+from .node_model import NodeModel, most_within
+from .search import Candidates, OutOfTime, Search
 
 # Devices that are tried before a search counts as hard.
 STEPS_OF_SEARCH = 1000

@@ -13,46 +13,18 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Allocation,
-    ClaimAllocation,
-    Instance,
-    Outcome,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.column_generation import (
-    Columns,
-    generate_columns,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.counting import (
-    SHARE,
-    Needs,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
-    FleetModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import (
-    Descent,
-    Work,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
-    match_plain_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    counted_out,
-    solve_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.plain_fleet import (
-    solve_plain,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import (
-    Candidates,
-    first_failing,
-    shape_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
+from ..model.objective import Objective
+from ..model.usage import Usage
+from .columns.column_generation import Columns, generate_columns
+from .counting import SHARE, Needs
+from .fleet_model import FleetModel
+from .lexicographic import Descent, Work
+from .matching import match_plain_claims
+from .node_solver import counted_out, solve_node
+from .plain_fleet import solve_plain
+from .search import Candidates, first_failing, shape_of
 
 # Limit of pairs of a device and a claim that may use it, for one model of everything.
 _MOST_OF_A_MODEL = 20_000

@@ -16,24 +16,13 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import min_cost_flow
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Chosen,
-    ClaimAllocation,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
-    Matching,
-    is_plain,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.unit_commitment import (
-    Demand,
-    Kind,
-    nodes_to_wake,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import min_cost_flow
+from ...solving.limits import Limits
+from ..model.model import Chosen, ClaimAllocation, Instance
+from ..model.objective import Objective
+from ..model.usage import Usage
+from .matching import Matching, is_plain
+from .unit_commitment import Demand, Kind, nodes_to_wake
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
 _LARGEST = 2**62

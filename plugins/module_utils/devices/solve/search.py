@@ -13,20 +13,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.constraints import (
-    Constraints,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Amounts,
-    Chosen,
-    Claim,
-    ClaimAllocation,
-    Instance,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.constraints import Constraints
+from ..model.model import Alternative, Amounts, Chosen, Claim, ClaimAllocation, Instance, Unit
+from ..model.usage import Usage
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 

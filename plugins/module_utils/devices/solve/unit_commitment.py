@@ -14,8 +14,8 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, solve
+from ...solving.limits import Limits
+from ...solving.linear import LinearModel, solve
 
 # Nodes of HiGHS' search: counted, so that equal input gives an equal answer.
 _BRANCHING_NODES = 300

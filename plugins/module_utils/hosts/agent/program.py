@@ -19,26 +19,19 @@ import threading
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, utc_now
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.agent.refreshing import (
-    Rounds,
-    Say,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.agents import (
+from ...base.context import Context, utc_now
+from ...base.errors import WattwiseError
+from ...base.texts import shown_text
+from ...base.units import format_time
+from ...kube.client import Kube
+from ...kube.lease import Lease, LeaseLost, NotAlone
+from ..deployment.agents import (
     HOST_NAMESPACES_VARIABLE,
     NAME_VARIABLE,
     NAMESPACE_VARIABLE,
     deployment_name,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import (
-    Lease,
-    LeaseLost,
-    NotAlone,
-)
+from .refreshing import Rounds, Say
 
 PERIOD_SECONDS = 300.0
 # Less than the grace period of the pods, because a stop waits for running requests to BMCs.

@@ -15,40 +15,17 @@ import functools
 import threading
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    InvalidInput,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import (
-    bare_metal_host,
-    host_hardware,
-    provisioning,
-    redfish_hardware,
-    role_assignment,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    host_text,
-    key_of,
-    refusals,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    APPLY_CONTENT_TYPE,
-    Guard,
-    Kube,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
-    redfish_endpoint,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
+from ...base.boundary import Finding, Subject, guarded
+from ...base.context import Context, Result
+from ...base.errors import ApiError, InvalidInput
+from ...base.loose_json import member, text
+from ...fleet.credentials import Named
+from ...kube.client import APPLY_CONTENT_TYPE, Guard, Kube
+from ...nodeconfig.bmc_address import redfish_endpoint
+from ...nodeconfig.poll import PollTarget
+from .. import bare_metal_host, host_hardware, provisioning, redfish_hardware, role_assignment
+from ..host import Host
+from ..roles.availability import host_text, key_of, refusals
 
 FIELD_MANAGER = "wattwise-host-agent"
 # Number of concurrent BMCs. Each answer has a budget, and a pod has 256 MiB.

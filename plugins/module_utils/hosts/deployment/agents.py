@@ -9,7 +9,7 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
+from ...base.loose_json import member, text
 
 Object = dict[str, t.Any]
 

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_inventory import has_sriov
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import (
-    Answer,
-    Assigned,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    HostKey,
-    key_of,
-)
+from ...base.errors import told_text
+from ..host import Host
+from ..host_inventory import has_sriov
+from ..roles.assignment import Answer, Assigned
+from ..roles.availability import HostKey, key_of
 
 
 def hosts_document(answer: Answer, cluster: str) -> dict[str, t.Any]:

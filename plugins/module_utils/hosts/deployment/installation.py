@@ -14,14 +14,9 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    objects,
-    text,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
+from ...base.errors import told_text
+from ...base.loose_json import member, objects, text, whole
+from ..provisioning import Request
 
 Outcome = t.Literal["Running", "Succeeded", "Failed"]
 OUTCOMES: tuple[Outcome, ...] = t.get_args(Outcome)

@@ -13,19 +13,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
-    API_VERSION as HOST_VERSION,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
-    KIND as HOST_KIND,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    API_VERSION,
-    KIND,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+from ...base.errors import ApiError
+from ...kube.client import MERGE_CONTENT_TYPE, Kube
+from ..bare_metal_host import API_VERSION as HOST_VERSION
+from ..bare_metal_host import KIND as HOST_KIND
+from ..host import Host
+from ..provisioning import API_VERSION, KIND
+from ..roles.availability import (
     CLUSTER_LABEL,
     PROVISIONING_ANNOTATION,
     ROLE_LABEL,
@@ -33,10 +27,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     Owner,
     host_text,
     key_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
 )
 
 Mark = t.Literal["consumer", "labels"]

@@ -8,17 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.installation import (
-    Installation,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Answer
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
-    Condition,
-    Failure,
-    condition,
-)
+from ...base.errors import told_text
+from ...base.loose_json import objects
+from ...kepler.conditions import Condition, Failure, condition
+from ..roles.assignment import Answer
+from .installation import Installation
 
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]

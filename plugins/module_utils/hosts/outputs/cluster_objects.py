@@ -7,24 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    inventory_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
-    host_address,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
-    SECRET_KEY,
-    SSH_ARGUMENTS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Assigned
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    CLUSTER_LABEL,
-    ROLE_LABEL,
-)
+from ...base.boundary import InvalidField, shown
+from ...base.object_shapes import is_subdomain
+from ..addresses import inventory_name
+from ..facts import host_address
+from ..provisioning import Request
+from ..roles.assignment import Assigned
+from ..roles.availability import CLUSTER_LABEL, ROLE_LABEL
+from .ssh import SECRET_KEY, SSH_ARGUMENTS
 
 Object = dict[str, t.Any]
 

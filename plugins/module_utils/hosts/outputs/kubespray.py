@@ -14,24 +14,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    inventory_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
-    host_address,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.ssh import (
-    DEFAULT_PORT,
-    SSH_ARGUMENTS,
-    SshAccess,
-    file_path,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    Request,
-    Role,
-    user_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment import Assigned
+from ..addresses import inventory_name
+from ..facts import host_address
+from ..provisioning import Request, Role, user_name
+from ..roles.assignment import Assigned
+from .ssh import DEFAULT_PORT, SSH_ARGUMENTS, SshAccess, file_path
 
 GroupNames = t.Literal["current", "legacy"]
 

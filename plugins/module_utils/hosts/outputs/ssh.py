@@ -18,20 +18,10 @@ import re
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    text,
-    texts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
-    read_document,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    SshRequest,
-    port_number,
-    user_name,
-)
+from ...base.boundary import InvalidField, shown
+from ...base.object_shapes import mapping, text, texts
+from ...base.yaml_text.reader import read_document
+from ..provisioning import SshRequest, port_number, user_name
 
 DEFAULT_PORT = 22
 # For ansible_ssh_args: kubespray's ansible.cfg has -o UserKnownHostsFile=/dev/null there, and ssh

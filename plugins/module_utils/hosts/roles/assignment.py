@@ -13,22 +13,15 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    Item,
-    Request,
-    Role,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles import ip_versions
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
-    Counts,
-    Level,
-    best_counts,
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+from ...base.boundary import InvalidField
+from ...base.errors import InvalidInput
+from ...scheduling.curve import Curve
+from ...solving.limits import Limits
+from ..host import Host
+from ..provisioning import Item, Request, Role
+from . import ip_versions
+from .assignment_model import Counts, Level, best_counts, shortages
+from .availability import (
     Addresses,
     HostKey,
     Owner,
@@ -39,30 +32,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     mac_of,
     refusals,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import (
-    IDLE,
-    MAXIMISED,
-    TENTHS,
-    FormerRole,
-    Group,
-    Instance,
-    groups_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.named_hosts import (
-    Named,
-    named_hosts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
-    Judge,
-    is_met,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.shortage import (
-    Explanation,
-    explain,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from .idle_power import idle_watts
+from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of
+from .named_hosts import Named, named_hosts
+from .requirements import Judge, is_met
+from .shortage import Explanation, explain
 
 Outcome = t.Literal["assigned", "infeasible", "unknown"]
 Former = t.Mapping[HostKey, tuple[FormerRole, ...]]

@@ -14,13 +14,8 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
-    LinearModel,
-    Solution,
-    Terms,
-    solve,
-)
+from ...solving.limits import Limits
+from ...solving.linear import LinearModel, Solution, Terms, solve
 
 # Costs of one host in one demand, by level.
 Costs = t.Mapping[str, int]

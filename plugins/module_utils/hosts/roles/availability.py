@@ -10,17 +10,13 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import (
-    inventory_name,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.facts import (
-    host_address,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import KIND
+from ...base.boundary import InvalidField
+from ...base.label_selector import LabelSelector
+from ...base.texts import shown_text
+from ..addresses import inventory_name
+from ..facts import host_address
+from ..host import Host
+from ..provisioning import KIND
 
 # The label by which Cluster API's hostSelector finds the hosts of a cluster.
 CLUSTER_LABEL = "bpa.akraino.org/cluster"

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ...base.texts import shown_text
+from ..host import Host
 
 # Bounds for cel/selector.py's estimate of an expression's cost.
 _LONGEST_TEXT = 256

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import rows_of
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
+from ...published.curves import rows_of
+from ...scheduling.curve import Curve
+from ..host import Host
 
 
 def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] | None:

@@ -9,31 +9,11 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    Item,
-    Request,
-    Requirements,
-    Role,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
-    SPREAD,
-    Costs,
-    Demand,
-    HostClass,
-    Problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    PROVISIONED,
-    HostKey,
-    Refusal,
-    key_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
-    MEBIBYTE,
-    Judge,
-    is_met,
-)
+from ..host import Host
+from ..provisioning import Item, Request, Requirements, Role
+from .assignment_model import SPREAD, Costs, Demand, HostClass, Problem
+from .availability import PROVISIONED, HostKey, Refusal, key_of
+from .requirements import MEBIBYTE, Judge, is_met
 
 # Levels, each a sum over the hosts that get a role. Maximised ones are negative in the model.
 KEPT, WORKERS, WASTE, IDLE, UNPROVISIONED = (

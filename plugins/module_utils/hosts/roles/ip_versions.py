@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
-    Addresses,
-    Refusal,
-)
+from ...base.boundary import InvalidField
+from ..provisioning import Request
+from .availability import Addresses, Refusal
 
 Versions = frozenset[int]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Item
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+from ...base.boundary import InvalidField
+from ...base.label_selector import LabelSelector
+from ..host import Host
+from ..provisioning import Item
+from .availability import (
     Addresses,
     HostKey,
     Owner,
@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     is_held,
     refusal_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import Judge
+from .requirements import Judge
 
 
 @dataclass(frozen=True)

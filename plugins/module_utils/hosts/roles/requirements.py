@@ -11,21 +11,13 @@ import typing as t
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_quantity
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import Evaluations
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
-    Compiler,
-    SelectorError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Hardware, Host
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
-    Item,
-    Requirements,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.expressions import (
-    variables_of,
-)
+from ...base.texts import shown
+from ...base.units import format_quantity
+from ...cel.evaluation import Evaluations
+from ...cel.selector import Compiler, SelectorError
+from ..host import Hardware, Host
+from ..provisioning import Item, Requirements
+from .expressions import variables_of
 
 MEBIBYTE = 1 << 20
 

@@ -10,20 +10,11 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Requirements
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignment_model import (
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import (
-    Group,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
-    MEBIBYTE,
-    is_met,
-    size_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..provisioning import Requirements
+from .assignment_model import shortages
+from .instance import Group, Instance
+from .requirements import MEBIBYTE, is_met, size_text
 
 _MOST_TOLD = 3
 _MOST_CHANGES = 10

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Certificates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
-    MANAGED_BY_LABEL,
-    MANAGER,
-)
+from ...base.manifests import Manifest
+from ...base.units import parse_duration
+from ..deployment.names import MANAGED_BY_LABEL, MANAGER
+from . import kinds, names
+from .spec import Addons, Certificates
 
 _COMPONENT = "certificates"
 _GROUP = "cert-manager.io"

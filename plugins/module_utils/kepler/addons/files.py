@@ -10,15 +10,11 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_file_content
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
-    required_text,
-)
+from ...base import strict_json
+from ...base.boundary import InvalidField, shown
+from ...base.errors import InvalidInput
+from ...base.manifests import read_file_content
+from ...base.object_shapes import mapping, mappings, required_text
 
 _LONGEST_NAME = 100
 # The API server accepts objects of up to 1.5 MiB.

@@ -9,16 +9,11 @@ import hashlib
 import typing as t
 import urllib.parse
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import names, telemetry
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Logging,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
-    HASH_ANNOTATION,
-)
+from ...base.libraries import yaml
+from ...base.manifests import Manifest
+from ..deployment.names import HASH_ANNOTATION
+from . import names, telemetry
+from .spec import Addons, Logging
 
 Object = dict[str, t.Any]
 

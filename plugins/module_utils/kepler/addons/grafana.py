@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.files import (
-    DashboardFile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Grafana,
-)
+from ...base.manifests import Manifest
+from . import kinds, names
+from .files import DashboardFile
+from .spec import Addons, Grafana
 
 _COMPONENT = "grafana"
 _FOLDER = "Energy"

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons, Mesh
+from ...base.manifests import Manifest
+from . import kinds, names
+from .spec import Addons, Mesh
 
 _COMPONENT = "service-mesh"
 # Port on which ztunnel accepts the traffic of the mesh for a pod.

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.names import (
+from ...base.manifests import Manifest
+from ...kube.apply.prune import APPLY_SET_LABEL
+from ..deployment.names import (
     COMPONENT_LABEL,
     INSTANCE_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
     NAME_LABEL,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
+from .spec import Addons
 
 
 def apply_set(name: str) -> str:

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    ArgumentSpec,
-    Options,
-)
+from ...base.argspec import ArgumentSpec, Options
 
 API_VERSION = "kepler.system.sustainable.computing.io/v1alpha1"
 KIND = "KeplerAddons"

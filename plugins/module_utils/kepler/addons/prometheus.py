@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.files import RuleFile
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Prometheus,
-)
+from ...base.manifests import Manifest
+from . import kinds, names
+from .files import RuleFile
+from .spec import Addons, Prometheus
 
 _COMPONENT = "prometheus"
 # The instance of a series is its node; metrics of Kepler 0.9 and earlier have no other name of it.

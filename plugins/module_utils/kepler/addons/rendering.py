@@ -8,21 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
-    certificates,
-    fluent_bit,
-    grafana,
-    kinds,
-    mesh,
-    prometheus,
-    telemetry,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.files import (
-    DashboardFile,
-    RuleFile,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import Addons
+from ...base.manifests import Manifest
+from . import certificates, fluent_bit, grafana, kinds, mesh, prometheus, telemetry
+from .files import DashboardFile, RuleFile
+from .spec import Addons
 
 # Secret, and its keys that an add-on reads.
 NeededSecret = tuple[str, tuple[str, ...]]

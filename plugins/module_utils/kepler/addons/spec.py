@@ -9,14 +9,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    texts,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import ADDONS
+from ...base.boundary import InvalidField, shown
+from ...base.object_shapes import texts, whole_number
+from ...base.units import parse_duration
+from .. import fields
+from .options import ADDONS
 
 Object = t.Mapping[str, t.Any]
 

@@ -8,15 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import Part
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
-    Condition,
-    Failure,
-    condition,
-    kept,
-    reconciled,
-)
+from ...base.loose_json import member, objects
+from ..conditions import Condition, Failure, condition, kept, reconciled
+from .rendering import Part
 
 Object = t.Mapping[str, t.Any]
 

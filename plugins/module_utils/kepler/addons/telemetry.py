@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import kinds, names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
-    Addons,
-    Logging,
-    Tracing,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.policy import (
-    LOG_COLLECTORS_LABEL,
-    LOG_FOLDER,
-)
+from ...base.libraries import yaml
+from ...base.manifests import Manifest
+from ..deployment.policy import LOG_COLLECTORS_LABEL, LOG_FOLDER
+from . import kinds, names
+from .spec import Addons, Logging, Tracing
 
 Object = dict[str, t.Any]
 

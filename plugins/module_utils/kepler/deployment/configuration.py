@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import yaml
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_duration
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.keys import known_keys
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
-    Collector,
-    System,
-)
+from ...base.libraries import yaml
+from ...base.units import parse_duration
+from .keys import known_keys
+from .system import Collector, System
 
 TLS_FOLDER = "/etc/kepler/tls"
 CLIENT_AUTHORITY_FOLDER = "/etc/kepler/client-authority"

@@ -8,17 +8,11 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
-    configuration,
-    names,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
-    ModelPart,
-    System,
-)
+from ...base import strict_json
+from ...base.manifests import Manifest
+from . import configuration, names
+from .groups import Group
+from .system import ModelPart, System
 
 Object = dict[str, t.Any]
 

@@ -15,22 +15,10 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import (
-    LabelSelector,
-    Requirement,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
-    ARCHITECTURE_LABEL,
-    JudgedNode,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
-    Collector,
-    System,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import (
-    METER_LABEL,
-    SUPPORTED_LABEL,
-)
+from ...base.label_selector import LabelSelector, Requirement
+from ..labels import METER_LABEL, SUPPORTED_LABEL
+from .nodes import ARCHITECTURE_LABEL, JudgedNode
+from .system import Collector, System
 
 # An affinity of more terms is unreadable, and names are better.
 MOST_TERMS = 32

@@ -14,21 +14,11 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
-    sequence,
-    texts,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import (
-    LOG_LEVELS,
-    METRIC_LEVELS,
-    POD_INFORMERS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
+from ...base.boundary import InvalidField, shown
+from ...base.object_shapes import mapping, mappings, sequence, texts, whole_number
+from .. import fields
+from ..verdict import KeplerVersion
+from .options import LOG_LEVELS, METRIC_LEVELS, POD_INFORMERS
 
 # Releases with new keys. The last one stands for the future release after 0.11.4.
 _REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 11, 5)

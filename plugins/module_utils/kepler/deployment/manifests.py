@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import (
-    configuration,
-    daemon,
-    names,
-    policy,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+from ...base.manifests import Manifest
+from . import configuration, daemon, names, policy
+from .groups import Group
+from .system import System
 
 Object = dict[str, t.Any]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import APPLY_SET_LABEL
+from ...base.manifests import Manifest
+from ...kube.apply.prune import APPLY_SET_LABEL
+from .groups import Group
+from .system import System
 
 GROUP_LABEL = "wattwise.github.io/kepler-group"
 HASH_ANNOTATION = "wattwise.github.io/configuration-hash"

@@ -11,33 +11,12 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    shown_text,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
-    Collector,
-    Pool,
-    System,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import (
-    METER_LABEL,
-    REASONS_ANNOTATION,
-    SUPPORTED_LABEL,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
-    facts_in_annotation,
-    facts_of_node,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
-    METERS,
-    Meter,
-    Verdict,
-    judge,
-)
+from ...base.boundary import Finding, guarded, shown_text, subject_of
+from ..facts import NodeFacts
+from ..labels import METER_LABEL, REASONS_ANNOTATION, SUPPORTED_LABEL
+from ..node_objects import facts_in_annotation, facts_of_node
+from ..verdict import METERS, Meter, Verdict, judge
+from .system import Collector, Pool, System
 
 Object = t.Mapping[str, t.Any]
 

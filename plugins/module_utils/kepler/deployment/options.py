@@ -8,10 +8,7 @@ The definition in scripts/crds has the same tree in camelCase; a test holds both
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    ArgumentSpec,
-    Options,
-)
+from ...base.argspec import ArgumentSpec, Options
 
 API_VERSION = "kepler.system.sustainable.computing.io/v1alpha1"
 KIND = "KeplerSystem"

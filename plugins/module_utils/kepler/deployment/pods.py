@@ -9,14 +9,9 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    shown_text,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
+from ...base.boundary import Finding, guarded, shown_text, subject_of
+from ...base.loose_json import member, objects
+from . import names
 
 CRASHING, WAITING = "crashing", "waiting"
 _LONGEST_MESSAGE = 400

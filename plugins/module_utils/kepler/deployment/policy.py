@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+from ...base.manifests import Manifest
+from . import names
+from .system import System
 
 # The last one is for the discovery pods.
 HOST_PATHS = ("/proc", "/sys", "/proc/cpuinfo")

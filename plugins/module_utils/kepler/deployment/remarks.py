@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
-    NEWEST,
-    KeplerVersion,
-)
+from ...base.boundary import shown
+from ...base.errors import InvalidInput
+from ..verdict import NEWEST, KeplerVersion
 
 Object = t.Mapping[str, t.Any]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import subject_of
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, objects
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+from ...base.boundary import subject_of
+from ...base.loose_json import member, objects
+from . import names
+from .system import System
 
 Object = t.Mapping[str, t.Any]
 

@@ -12,24 +12,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import told_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import (
-    Failure,
-    condition,
-    kept,
-    reconciled,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names, pods
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import Group
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import (
-    JudgedNode,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.pods import Trouble
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import System
+from ...base.errors import told_text
+from ...base.loose_json import member, whole
+from ..conditions import Failure, condition, kept, reconciled
+from . import names, pods
+from .groups import Group
+from .nodes import JudgedNode
+from .pods import Trouble
+from .system import System
 
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]

@@ -9,25 +9,16 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    mapping,
-    mappings,
-    texts,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reader import (
-    read_document,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler import fields
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import keys
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.remarks import remarks
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
-    in_words_of_manifest,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
+from ...base.boundary import InvalidField, shown
+from ...base.errors import InvalidInput
+from ...base.object_shapes import mapping, mappings, texts, whole_number
+from ...base.yaml_text.reader import read_document
+from .. import fields
+from ..resource_options import in_words_of_manifest
+from ..verdict import KeplerVersion
+from . import keys
+from .options import SYSTEM
+from .remarks import remarks
 
 Object = t.Mapping[str, t.Any]
 

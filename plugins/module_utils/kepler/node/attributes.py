@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import text
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import LONGEST_TEXT
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
+from ...base.loose_json import text
+from ..facts import LONGEST_TEXT
+from .host_files import HostFiles
 
 LARGEST_COUNT = 2**64 - 1
 _COUNT = re.compile(r"[0-9]{1,24}", re.ASCII)

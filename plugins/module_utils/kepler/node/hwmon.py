@@ -12,12 +12,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    MOST_ITEMS,
-    HwmonSensor,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import attributes
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
+from ..facts import MOST_ITEMS, HwmonSensor
+from . import attributes
+from .host_files import HostFiles
 
 _HWMON = "sys/class/hwmon"
 _CHIP = re.compile(r"hwmon[0-9]{1,5}")

@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    MOST_ITEMS,
-    UNKNOWN,
-    Gpu,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
+from ..facts import MOST_ITEMS, UNKNOWN, Gpu
+from .host_files import HostFiles
 
 _CGROUPS = "sys/fs/cgroup"
 _V1_CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct", "memory", "cpuset")

@@ -9,30 +9,18 @@ import errno
 import os
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import text
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    LONGEST_TEXT,
-    NodeFacts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import kernel
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.hwmon import hwmon_sensors
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import processor
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.rapl import rapl_zones
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.virtualization import (
-    virtualization,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import (
-    KeplerVersion,
-    judge,
-)
+from ...base.argspec import ArgumentSpec
+from ...base.context import Context, Parameters, Result
+from ...base.errors import InvalidInput
+from ...base.loose_json import text
+from ..facts import LONGEST_TEXT, NodeFacts
+from ..verdict import KeplerVersion, judge
+from . import kernel
+from .host_files import HostFiles
+from .hwmon import hwmon_sensors
+from .processor import processor
+from .rapl import rapl_zones
+from .virtualization import virtualization
 
 DEFAULT_VERSION = "0.11.4"
 SPEC = ArgumentSpec(

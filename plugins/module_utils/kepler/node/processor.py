@@ -13,11 +13,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import text
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    LONGEST_TEXT,
-    UNKNOWN,
-)
+from ...base.loose_json import text
+from ..facts import LONGEST_TEXT, UNKNOWN
 
 # Names of `uname -m` and of Kubernetes.
 _ARCHITECTURES = {

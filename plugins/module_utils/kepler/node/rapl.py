@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    MOST_ITEMS,
-    RaplZone,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import attributes
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
+from ..facts import MOST_ITEMS, RaplZone
+from . import attributes
+from .host_files import HostFiles
 
 _POWERCAP = "sys/class/powercap"
 # A zone has numbers after the control type, such as intel-rapl:0:1; AMD's zones have this name too.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import BARE_METAL, UNKNOWN
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processor import Processor
+from ..facts import BARE_METAL, UNKNOWN
+from .host_files import HostFiles
+from .processor import Processor
 
 OTHER = "vm-other"
 

@@ -11,8 +11,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Identity
+from ...base.errors import ApiError
+from ...base.manifests import Identity
 
 Object = dict[str, t.Any]
 Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]

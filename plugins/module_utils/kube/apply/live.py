@@ -8,11 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Identity,
-    identity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Object, Resource
+from ...base.manifests import Identity, identity
+from ..client import Object, Resource
 
 
 @dataclass

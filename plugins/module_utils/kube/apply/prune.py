@@ -9,17 +9,12 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import objects
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import Manifest, identity
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import Change
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    Kube,
-    Object,
-    UnknownKind,
-    delete_object,
-)
+from ...base.errors import WattwiseError
+from ...base.loose_json import objects
+from ...base.manifests import Manifest, identity
+from ..client import Kube, Object, UnknownKind, delete_object
+from .change import Change
+from .live import LiveObjects
 
 # https://github.com/kubernetes/enhancements/blob/master/keps/sig-cli/3659-kubectl-apply-prune
 APPLY_SET_LABEL = "applyset.kubernetes.io/part-of"

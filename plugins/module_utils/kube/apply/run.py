@@ -13,19 +13,15 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    ApiError,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Identity,
-    Manifest,
-    identity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.applied import is_applied
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import (
+from ...base.boundary import shown_text
+from ...base.context import Context
+from ...base.errors import ApiError, WattwiseError
+from ...base.manifests import Identity, Manifest, identity
+from ..client import APPLY_CONTENT_TYPE, Kube, Object, Resource, UnknownKind, delete_object
+from ..definitions import DefinitionValidator, stored_object_problem
+from ..readiness import is_ready
+from .applied import is_applied
+from .change import (
     Change,
     conflict_sentence,
     desired_part,
@@ -33,24 +29,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change im
     is_immutable,
     is_refusal,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
-    conditions_moved,
-    with_transition_times,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    APPLY_CONTENT_TYPE,
-    Kube,
-    Object,
-    Resource,
-    UnknownKind,
-    delete_object,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
-    DefinitionValidator,
-    stored_object_problem,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.readiness import is_ready
+from .live import LiveObjects
+from .status import conditions_moved, with_transition_times
 
 _LIST_FROM = 20
 _READY_POLL_SECONDS = 0.2

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
+from ...base.units import format_time
 
 Status = t.Mapping[str, t.Any]
 

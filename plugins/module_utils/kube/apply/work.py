@@ -10,41 +10,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    KUBERNETES,
-    PROGRESS,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    WattwiseError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import (
-    Manifest,
-    identity,
-    in_phases,
-    read_file,
-    read_manifests,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import (
-    Change,
-    summary_sentence,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.live import LiveObjects
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.prune import Pruning, prune
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.run import ApplyRun
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    Kube,
-    UnknownKind,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
-    DefinitionValidator,
-)
+from ...base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
+from ...base.context import Context, Parameters, Result
+from ...base.errors import InvalidInput, WattwiseError
+from ...base.manifests import Manifest, identity, in_phases, read_file, read_manifests
+from ..client import Kube, UnknownKind
+from ..definitions import DefinitionValidator
+from .change import Change, summary_sentence
+from .live import LiveObjects
+from .prune import Pruning, prune
+from .run import ApplyRun
 
 SPEC = KUBERNETES.merge(
     PROGRESS,

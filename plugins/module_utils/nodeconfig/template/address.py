@@ -13,11 +13,8 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import (
-    Misfit,
-    Piece,
-)
+from ...base.boundary import shown
+from .tree import Misfit, Piece
 
 _HOST_TEXT = re.compile(r"[A-Za-z0-9._-]*")
 _END_OF_HOST = re.compile(r"[/\\?#]")

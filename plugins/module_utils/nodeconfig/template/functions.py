@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.values import (
+from .values import (
     LONGEST_TEXT,
     Refusal,
     Value,

@@ -13,23 +13,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
-    FUNCTIONS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.tree import (
-    Action,
-    Call,
-    Literal,
-    Member,
-    Misfit,
-    Node,
-    Template,
-    Written,
-    invalid,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.values import (
-    LONGEST_TEXT,
-)
+from .functions import FUNCTIONS
+from .tree import Action, Call, Literal, Member, Misfit, Node, Template, Written, invalid
+from .values import LONGEST_TEXT
 
 # Limit of calls and parentheses in one action, which protects the stack.
 MOST_STEPS = 50

@@ -8,17 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
-    FUNCTIONS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.values import (
-    LONGEST_TEXT,
-    Refusal,
-    Value,
-    describe,
-    show,
-)
+from ...base.errors import InvalidInput
+from .functions import FUNCTIONS
+from .values import LONGEST_TEXT, Refusal, Value, describe, show
 
 
 class Struct(dict[str, Value]):

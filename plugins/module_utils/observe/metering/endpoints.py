@@ -15,42 +15,21 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    Object,
-    member,
-    objects,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import Budget
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import ClientCertificate
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.urls import redacted
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.pod_bulk import without_bulk
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    Job,
-    PollTarget,
-    poll,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
-    exposition,
-    kepler,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
-    Amounts,
-    PodName,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import (
-    Queries,
-    queries,
-)
+from ...base.context import Context, Parameters
+from ...base.errors import TargetError, TargetFailure
+from ...base.loose_json import Object, member, objects, text
+from ...base.texts import shown
+from ...fleet.client import Budget
+from ...fleet.credentials import Named
+from ...fleet.tls import ClientCertificate
+from ...fleet.urls import redacted
+from ...fleet.visits import Client
+from ...kube.client import Kube
+from ...kube.pod_bulk import without_bulk
+from ...nodeconfig.poll import Job, PollTarget, poll
+from . import exposition, kepler
+from .kepler import Amounts, PodName
+from .queries import Queries, queries
 
 PROMETHEUS, KEPLER = "Prometheus", "Kepler"
 # Kepler lists every process; a thousand of them take about 1 MB.

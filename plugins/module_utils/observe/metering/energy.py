@@ -14,15 +14,12 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Result
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import Zones
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
+from ...base.context import Result
+from ...base.errors import InvalidInput
+from ...base.loose_json import Object
+from ...base.units import format_time, parse_time
+from ...scheduling.workload import Workload
+from .kepler import Zones
 
 # The joules of a period change little in this time and share of it, and they are expensive for
 # Prometheus.

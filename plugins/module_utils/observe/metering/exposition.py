@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
+from ...base.errors import TargetFailure
+from ...base.texts import shown
 
 MOST_SAMPLES = 50_000
 # Largest power of one machine, with all of its devices, far above any real one.

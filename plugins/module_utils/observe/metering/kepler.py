@@ -18,13 +18,10 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import exposition
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.exposition import (
-    MOST_WATTS,
-    Sample,
-)
+from ...base.errors import TargetFailure
+from ...base.texts import shown
+from . import exposition
+from .exposition import MOST_WATTS, Sample
 
 ZONES = ("package", "dram")
 # Names of zones in Kepler 0.10 and later; also an expression of Prometheus.

@@ -14,46 +14,22 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import metrics
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import Object, member
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import error_of
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.freshness import (
-    FRESH_SOURCES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import (
-    endpoints,
-    energy,
-    kepler,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import (
-    Amounts,
-    PodName,
-    Zones,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.pods import Pod, Pods
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.queries import (
-    DAY_SECONDS,
-    queries,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import Workload
+from ...base import metrics
+from ...base.argspec import ArgumentSpec
+from ...base.context import Context, Parameters, Result
+from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.loose_json import Object, member
+from ...base.object_shapes import is_subdomain
+from ...base.texts import shown
+from ...base.units import format_time, parse_time
+from ...fleet.visits import error_of
+from ...kube.client import Kube
+from ...nodeconfig.freshness import FRESH_SOURCES
+from ...scheduling.workload import Workload
+from . import endpoints, energy, kepler
+from .kepler import Amounts, PodName, Zones
+from .pods import Pod, Pods
+from .queries import DAY_SECONDS, queries
 
 # Time between two counts of joules from which watts are computed.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0

@@ -13,15 +13,11 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import object_shapes
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.kepler import PodName
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.workload import workload_of
+from ...base import object_shapes
+from ...base.boundary import Finding, guarded, subject_of
+from ...base.loose_json import member
+from ...scheduling.workload import workload_of
+from .kepler import PodName
 
 # The kubelet's UID of a static pod, which differs from the UID in the API, and the annotation with
 # which the kubelet marks such a pod. A tenant may write both.

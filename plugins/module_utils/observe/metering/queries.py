@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import kepler
+from ...base.errors import InvalidInput
+from ...base.texts import shown
+from . import kepler
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _ZONES = f'zone=~"{kepler.ADDED_ZONES}"'

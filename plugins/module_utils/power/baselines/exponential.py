@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ...base.libraries import numpy
 
 # Tried rates, as exponents over the width of the points: from nearly linear to a step at one end.
 _FLATTEST, _STEEPEST = 1e-3, 20.0

@@ -15,8 +15,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.score_plugins import (
+from ...base.libraries import numpy
+from ...scheduling.instance import Pod
+from ...scheduling.peer_view import PeerPod
+from ..model.assignment import Assignment
+from ..model.problem import Problem
+from ..model.repair import settled
+from .score_plugins import (
     BalancedAllocation,
     ClusterView,
     LeastAllocated,
@@ -25,19 +30,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
     ScorePlugin,
     asks_for_cpu,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import settled
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import PeerPod
 
 if t.TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
     Table = NDArray[t.Any]
 

@@ -13,19 +13,12 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.exponential import (
-    Exponential,
-    fit_exponential,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-    Node,
-    Pod,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE, Node, Pod
+from .exponential import Exponential, fit_exponential
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 HIGHEST_SCORE = 100

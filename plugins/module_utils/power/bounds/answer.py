@@ -8,18 +8,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
-    Prices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
-    LowerBounds,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
+from ..model.problem import Problem
+from .lagrangian_subproblem import Prices
+from .lower_bound import LowerBounds
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # What ended the work. proof: nothing better exists. completed: the method has no more to try.

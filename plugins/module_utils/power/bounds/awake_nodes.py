@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 def fewest_awake(problem: Problem, placed: Integers) -> int:

@@ -15,17 +15,12 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import Loads
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
-    set_bits,
-    subset_sums,
-)
+from ...base.libraries import numpy
+from .loads import Loads
+from .subset_sums import set_bits, subset_sums
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Integers,
-    )
+    from ...solving.arrays import Integers
 
 
 _MICROWATTS = 1_000_000

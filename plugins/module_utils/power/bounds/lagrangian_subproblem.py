@@ -13,26 +13,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
-    run_limits,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
-    Relaxation,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ..model.node_functions import NodeFunctions
+from ..model.problem import Problem
+from .node_classes import run_limits
+from .relaxation import Relaxation
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # Pieces that are looked at together: arrays have this × groups × points entries.

@@ -13,14 +13,11 @@ import typing as t
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # Tables of all nodes together have at most so many entries.

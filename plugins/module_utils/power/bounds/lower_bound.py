@@ -13,29 +13,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.awake_nodes import (
-    fewest_awake,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lagrangian_subproblem import (
-    LagrangianSubproblem,
-    Prices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-    node_functions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ..model.node_functions import NodeFunctions, node_functions
+from ..model.problem import Problem
+from .awake_nodes import fewest_awake
+from .lagrangian_subproblem import LagrangianSubproblem, Prices
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 _PRICE_SEARCH_STEPS = 40

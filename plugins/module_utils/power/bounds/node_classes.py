@@ -12,22 +12,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-    Points,
-    nearly_convex_runs,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ..model.node_functions import NodeFunctions, Points, nearly_convex_runs
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # Watts of two nodes of a node class differ by at most this share of the watts at full use.

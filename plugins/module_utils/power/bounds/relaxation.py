@@ -15,30 +15,17 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.awake_nodes import (
-    fewest_awake,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.node_classes import (
-    NodeClass,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import Points
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
-    LinearModel,
-    Solution,
-    solve,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ...solving.limits import Limits
+from ...solving.linear import LinearModel, Solution, solve
+from ..model.node_functions import Points
+from ..model.problem import Problem
+from .awake_nodes import fewest_awake
+from .node_classes import NodeClass
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # A pod more is worth more than any node's watts, one of a higher priority ten times that.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
+from ...base.libraries import numpy
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 NOTHING = 1

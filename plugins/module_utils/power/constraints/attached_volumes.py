@@ -12,23 +12,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    IMPOSSIBLE,
-    NO_DRAW,
-    Draw,
-    Pods,
-    Sum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    TOO_MANY_VOLUMES,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Attachable,
-    Disk,
-    Node,
-    Shape,
-    SharedVolumes,
-)
+from ...scheduling.feasibility import TOO_MANY_VOLUMES
+from ...scheduling.instance import Attachable, Disk, Node, Shape, SharedVolumes
+from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
 
 # Larger than any limit, and small enough for sums over all nodes.
 _MORE_THAN_ENOUGH = 1 << 30

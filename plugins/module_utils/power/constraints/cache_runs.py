@@ -9,22 +9,9 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    IMPOSSIBLE,
-    NO_DRAW,
-    Draw,
-    Sum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_ways import (
-    MORE_THAN_ENOUGH,
-    Lengths,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    CachePools,
-    CacheRun,
-    Node,
-    Shape,
-)
+from ...scheduling.cache_ways import MORE_THAN_ENOUGH, Lengths
+from ...scheduling.instance import CachePools, CacheRun, Node, Shape
+from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Sum
 
 
 def fits_empty_node(asked: tuple[CacheRun, ...], pools: CachePools | None) -> bool:

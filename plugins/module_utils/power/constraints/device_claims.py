@@ -18,22 +18,15 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import Object
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import node_name
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
+from ...base.boundary import Finding, Subject, guarded, subject_of
+from ...base.object_shapes import Object
+from ...scheduling.node_reader import node_name
+from ...scheduling.pod_reader import identity
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Task
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
-        JointFeasibility,
-    )
+    from ...devices.model.findings import Given
+    from ...devices.model.task import Task
+    from ...devices.solve.joint_feasibility import JointFeasibility
 
 # Where the claims of each API stand in a pod, by the API's group.
 FIELDS = {"resource.k8s.io": "resourceClaims", "devmgmtproto.k8s.io": "deviceClaims"}
@@ -161,11 +154,8 @@ def _refuse_extended(
     classes = [item for item in device_objects if _is_class_of_dra(item)]
     if not classes:
         return
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.extended_resources import (
-        ExtendedResources,
-        offered_by,
-    )
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+    from ...devices.dra.extended_resources import ExtendedResources, offered_by
+    from ...devices.model.findings import Given
 
     extended = ExtendedResources(classes, offered_by(nodes))
     for pod in pods:
@@ -207,8 +197,8 @@ def _read_task(
     bad: list[Finding],
 ) -> Task:
     """The task of one API; ``bad`` gets the findings of its objects. Raises InvalidInput."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import read_task
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
+    from ...devices.allocation import read_task
+    from ...devices.model.task import Options
 
     given = _given(objects, nodes, pods, field_name, bad)
     task = read_task(given, Options(report=True))
@@ -222,12 +212,8 @@ def _read_task(
 
 def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
     """Raises InvalidInput if the name of the watts is invalid."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.watts import (
-        with_watts,
-    )
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
-        JointFeasibility,
-    )
+    from ...devices.model.watts import with_watts
+    from ...devices.solve.joint_feasibility import JointFeasibility
 
     instance = with_watts(task.instance, device_power, {}, ())
     task = dataclasses.replace(task, instance=instance)
@@ -242,13 +228,8 @@ def _given(
     bad: list[Finding],
 ) -> list[Given]:
     """The objects with Nodes and Pods, reduced to the fields about claims."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-        Finding as DeviceFinding,
-    )
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
-        Given,
-        read_given,
-    )
+    from ...devices.model.findings import Finding as DeviceFinding
+    from ...devices.model.findings import Given, read_given
 
     dropped: list[DeviceFinding] = []
     read = read_given(objects, "device_objects", "", dropped)
@@ -284,7 +265,7 @@ def _in_namespace(item: dict[str, t.Any]) -> dict[str, t.Any]:
 
 def _add(book: ClaimBook, task: ClaimTask) -> None:
     """Note the claims of the pods of one API."""
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
+    from ...devices.solve.search import shape_of
 
     position = len(book.tasks)
     book.tasks.append(task)

@@ -9,21 +9,12 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-    ClaimBook,
-    ClaimTask,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    Draw,
-    Pods,
-    Sum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+from ...scheduling.instance import Node, Shape
+from .device_claims import ClaimBook, ClaimTask
+from .node_contents import Draw, Pods, Sum
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.joint_feasibility import (
-        Found,
-    )
+    from ...devices.solve.joint_feasibility import Found
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 MILLIWATTS = 1000.0

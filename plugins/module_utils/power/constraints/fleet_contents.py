@@ -15,23 +15,12 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    NO_DRAW,
-    Draw,
-    Pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Counts,
-    TopologyCount,
-)
+from ...base.libraries import numpy
+from .node_contents import NO_DRAW, Draw, Pods
+from .topology_counts import Counts, TopologyCount
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 class Total(t.NamedTuple):

@@ -10,28 +10,14 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-    ClaimTask,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_feasibility import (
-    CANNOT_ALLOCATE,
-    MILLIWATTS,
-    groups_of_units,
-    keys_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    Total,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    Draw,
-    Pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Shape
+from ...scheduling.instance import Node, Shape
+from .device_claims import ClaimTask
+from .device_feasibility import CANNOT_ALLOCATE, MILLIWATTS, groups_of_units, keys_of
+from .fleet_contents import Total
+from .node_contents import Draw, Pods
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_claims import (
-        ClaimBook,
-    )
+    from .device_claims import ClaimBook
 
 
 @dataclass

@@ -14,22 +14,13 @@ import typing as t
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Counts,
-    TopologyCount,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    CLAIM_ELSEWHERE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ...base.libraries import numpy
+from ...scheduling.feasibility import CLAIM_ELSEWHERE
+from ...scheduling.instance import UNLIMITED
+from .topology_counts import Counts, TopologyCount
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 Pods = tuple[int, ...]

@@ -12,23 +12,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    PreferredPodTerm,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    meets,
-    tolerates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Instance,
-    Node,
-    Shape,
-    Toleration,
-)
+from ...base.libraries import numpy
+from ...scheduling.feasibility import meets, tolerates
+from ...scheduling.instance import Instance, Node, Shape, Toleration
+from .preferred_terms import PreferredPodTerm
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Floats
+    from ...solving.arrays import Floats
 
 
 _FULL_WEIGHT = 100.0

@@ -14,27 +14,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
-    Company,
-    SoftCap,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Topology,
-    TopologyCountBook,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    UNLIMITED,
-    Instance,
-    PeerPreference,
-    Shape,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import UNLIMITED, Instance, PeerPreference, Shape
+from .soft_caps import Company, SoftCap
+from .topology_counts import Topology, TopologyCountBook
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
 
 _WEIGHT_POINTS = 100.0

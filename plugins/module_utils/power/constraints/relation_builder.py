@@ -8,54 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.attached_volumes import (
-    attached_volumes_check,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.cache_runs import (
-    cache_check,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.device_feasibility import (
-    device_checks,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    FleetFeasibilityCheck,
-    FleetRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_devices import (
-    device_fleets,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    ContentRule,
-    NodeFeasibilityCheck,
-    OneNodeRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    PreferredPodTerm,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AffinityRule,
-    AntiAffinityRule,
-    EvenStartRule,
-    KeyCounts,
-    Rule,
-    SpreadRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
-    SoftCap,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.static_volumes import (
-    NodeVolumesCheck,
-    static_volumes_check,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    ALL_NODES,
-    TopologyCountBook,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
+from ...base.libraries import numpy
+from ...scheduling.feasibility import (
     CLAIM_ELSEWHERE,
     CLAIM_IN_USE,
     DISK_TAKEN,
@@ -65,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     is_selected,
     is_tolerated,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ...scheduling.instance import (
     Constraints,
     EvenStart,
     HostPort,
@@ -77,12 +31,28 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     Shape,
     Spreading,
 )
+from .attached_volumes import attached_volumes_check
+from .cache_runs import cache_check
+from .device_feasibility import device_checks
+from .fleet_contents import FleetFeasibilityCheck, FleetRule
+from .fleet_devices import device_fleets
+from .node_contents import ContentRule, NodeFeasibilityCheck, OneNodeRule
+from .preferred_terms import PreferredPodTerm
+from .relation_rules import (
+    AffinityRule,
+    AntiAffinityRule,
+    EvenStartRule,
+    KeyCounts,
+    Rule,
+    SpreadRule,
+)
+from .relations import Relations
+from .soft_caps import SoftCap
+from .static_volumes import NodeVolumesCheck, static_volumes_check
+from .topology_counts import ALL_NODES, TopologyCountBook
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
 
 _NO_RELATIONS = PodRelations()

@@ -15,19 +15,9 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    whole_number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ...base.boundary import Finding, guarded, subject_of
+from ...base.object_shapes import Object, mapping, mappings, required_text, whole_number
+from ...scheduling.instance import (
     EvenStart,
     Labels,
     PeerPreference,
@@ -36,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
     PodRelations,
     Spreading,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import (
+from ...scheduling.peers import (
     Namespaces,
     PeerIndex,
     PeerSet,
@@ -47,17 +37,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers imp
     read_selection,
     read_selector,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import (
-    POD_GROUP_LABEL,
-    PODSPREAD_ANNOTATIONS,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
-    LARGEST_WEIGHT,
-    controller_of,
-    identity,
-    is_finished,
-    labels_of,
-)
+from ...scheduling.pod_fields import POD_GROUP_LABEL, PODSPREAD_ANNOTATIONS
+from ...scheduling.pod_reader import LARGEST_WEIGHT, controller_of, identity, is_finished, labels_of
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -14,18 +14,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Counts,
-    TopologyCount,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ...base.libraries import numpy
+from ...scheduling.instance import UNLIMITED
+from .topology_counts import Counts, TopologyCount
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
 
 OWN_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"

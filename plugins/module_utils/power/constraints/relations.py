@@ -15,36 +15,16 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    FleetRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    ContentRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AffinityRule,
-    EvenStartRule,
-    Rule,
-    SpreadRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
-    More,
-    SoftCap,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Counts,
-    TopologyCount,
-    topology_counts_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import UNLIMITED
+from ...base.libraries import numpy
+from ...scheduling.instance import UNLIMITED
+from .fleet_contents import FleetRule
+from .node_contents import ContentRule
+from .relation_rules import AffinityRule, EvenStartRule, Rule, SpreadRule
+from .soft_caps import More, SoftCap
+from .topology_counts import Counts, TopologyCount, topology_counts_of
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 # The group and the node of a pod that comes first of those that want to be near each other.

@@ -13,30 +13,11 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    Total,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    IMPOSSIBLE,
-    NO_DRAW,
-    Draw,
-    Pods,
-    Sum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    NO_VOLUME,
-    meets,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Instance,
-    Node,
-    NodeTerm,
-    Shape,
-    StaticClaim,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.matching import (
-    matched,
-)
+from ...scheduling.feasibility import NO_VOLUME, meets
+from ...scheduling.instance import Instance, Node, NodeTerm, Shape, StaticClaim
+from ...scheduling.volumes.matching import matched
+from .fleet_contents import Total
+from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
 
 # What one node has for each claim: the volumes that can serve it; None where one can be made.
 _Offer = tuple[t.Optional[tuple[str, ...]], ...]

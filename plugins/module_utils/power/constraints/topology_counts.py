@@ -12,17 +12,11 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Instance,
-    NominatedMember,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import Instance, NominatedMember
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
 
 # The key of the topology with one domain of all nodes; no label has this name.

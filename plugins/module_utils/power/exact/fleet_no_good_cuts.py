@@ -12,22 +12,14 @@ import math
 import typing as t
 from functools import partial
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.fleet_contents import (
-    FleetRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    Pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.no_good_cuts import (
-    TOLERANCE_WATTS,
-    Reached,
-    fewest_that_draw,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel, Terms
+from ...solving.linear import LinearModel, Terms
+from ..constraints.fleet_contents import FleetRule
+from ..constraints.node_contents import Pods
+from ..model.problem import Problem
+from .no_good_cuts import TOLERANCE_WATTS, Reached, fewest_that_draw
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 class FleetNoGoodCuts:

@@ -20,26 +20,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AffinityRule,
-    SpreadRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Part,
-    Relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.topology_counts import (
-    Counts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import order_of
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
+from ...base.libraries import numpy
+from ...solving.linear import LinearModel
+from ..constraints.relation_rules import AffinityRule, SpreadRule
+from ..constraints.relations import Part, Relations
+from ..constraints.topology_counts import Counts
+from ..model.repair import order_of
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Integers
 
 
 # Pods of a group on a node, as counted by a column of the model.

@@ -14,39 +14,19 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.fleet_no_good_cuts import (
-    FleetNoGoodCuts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.loop_formulas import (
-    LoopFormulas,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.no_good_cuts import (
-    NoGoodCuts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.relation_rows import (
-    RelationRows,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-    Points,
-    convex_runs,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
-    ABSOLUTE_GAP,
-    LinearModel,
-    Solution,
-    Terms,
-    solve,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ...solving.limits import Limits
+from ...solving.linear import ABSOLUTE_GAP, LinearModel, Solution, Terms, solve
+from ..model.node_functions import NodeFunctions, Points, convex_runs
+from ..model.problem import Problem
+from .fleet_no_good_cuts import FleetNoGoodCuts
+from .loop_formulas import LoopFormulas
+from .no_good_cuts import NoGoodCuts
+from .relation_rows import RelationRows
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 _ROUNDS_OF_CUTS = 30

@@ -15,20 +15,14 @@ import math
 import typing as t
 from functools import partial
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    ContentRule,
-    OneNodeRule,
-    Pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
+from ...base.libraries import numpy
+from ...solving.linear import LinearModel
+from ..constraints.node_contents import ContentRule, OneNodeRule, Pods
+from ..constraints.relations import Relations
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 TOLERANCE_WATTS = 1e-4

@@ -12,20 +12,10 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_rules import (
-    AffinityRule,
-    AntiAffinityRule,
-    EvenStartRule,
-    SpreadRule,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.soft_caps import (
-    Company,
-    SoftCap,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import LinearModel
+from ...solving.linear import LinearModel
+from ..constraints.relation_rules import AffinityRule, AntiAffinityRule, EvenStartRule, SpreadRule
+from ..constraints.relations import Relations
+from ..constraints.soft_caps import Company, SoftCap
 
 # A sum of columns and a constant.
 _Sum = tuple[list[tuple[int, float]], int]

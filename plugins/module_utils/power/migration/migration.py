@@ -13,15 +13,12 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
-    Assignment,
-    Change,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Pod
+from ...scheduling.instance import Pod
+from ..model.assignment import Assignment, Change
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 class Move(t.NamedTuple):

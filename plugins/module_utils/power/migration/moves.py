@@ -13,19 +13,13 @@ import itertools
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
-    Move,
-    undo,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import Exchanges
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
+from ..search.move_gains import Exchanges
+from .migration import Move, undo
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 Moves = tuple[Move, ...]

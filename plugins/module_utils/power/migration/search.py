@@ -13,20 +13,12 @@ import heapq
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
-    Migration,
-    carry_out,
-    undo,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.moves import (
-    Moves,
-    neighbours,
-    predicted,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ..model.assignment import Assignment
+from .migration import Migration, carry_out, undo
+from .moves import Moves, neighbours, predicted
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Beam width, by the limit of groups times nodes of a fleet.

@@ -12,17 +12,12 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.migration import (
-    Cost,
-    Migration,
-    Move,
-    undo,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.migration.moves import predicted
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ..model.assignment import Assignment
+from .migration import Cost, Migration, Move, undo
+from .moves import predicted
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Limits of sets of nodes tried as a step, and of moves tried in search of an order.

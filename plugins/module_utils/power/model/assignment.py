@@ -11,18 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    RelationState,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..constraints.relations import RelationState
+from .problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 # (placed by priority, highest first; minus pods on unpriced nodes; minus watts and the cost of

@@ -7,19 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-    Node,
-    Rules,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE, Node, Rules
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 # More than any fleet draws: one pod fewer on an unpriced node is worth any number of watts.

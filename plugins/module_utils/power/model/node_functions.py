@@ -9,18 +9,13 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from .costs import NodeCosts
+from .problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-    )
+    from ...solving.arrays import Booleans, Floats
 
 
 # (added cores, watts), by ascending cores

@@ -18,41 +18,18 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.node_contents import (
-    ContentRule,
-    Sum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferences import (
-    preferences,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.preferred_terms import (
-    preferred_pod_terms,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relation_builder import (
-    build_relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Relations,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.costs import NodeCosts
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    obstacle,
-    shortages,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Constraints,
-    Instance,
-    Pod,
-    Shape,
-)
+from ...base.libraries import numpy
+from ...scheduling.feasibility import obstacle, shortages
+from ...scheduling.instance import Constraints, Instance, Pod, Shape
+from ..constraints.node_contents import ContentRule, Sum
+from ..constraints.preferences import preferences
+from ..constraints.preferred_terms import preferred_pod_terms
+from ..constraints.relation_builder import build_relations
+from ..constraints.relations import Relations
+from .costs import NodeCosts
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 _BITS_OF_SUMS = 62

@@ -14,18 +14,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.relations import (
-    Part,
-    Reach,
-    Relations,
-    RelationState,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..constraints.relations import Part, Reach, Relations, RelationState
+from .assignment import Assignment
+from .problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Group, node and number of pods.

@@ -12,21 +12,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
-    LEAST_GAIN_WATTS,
-    Step,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
-    PreferredTermGains,
-)
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
+from .move_gains import LEAST_GAIN_WATTS, Step
+from .preference_gains import PreferredTermGains
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # So many groups are looked at as partners of one, those of the most similar use.

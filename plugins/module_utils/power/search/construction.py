@@ -11,18 +11,13 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.relaxation import (
-    Relaxation,
-    Share,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
+from ...base.libraries import numpy
+from ..bounds.relaxation import Relaxation, Share
+from ..model.assignment import Assignment
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Integers,
-    )
+    from ...solving.arrays import Integers
 
 
 _ROUNDING = 1e-6

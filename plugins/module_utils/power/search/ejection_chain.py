@@ -13,14 +13,9 @@ from __future__ import annotations
 import heapq
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
-    Assignment,
-    Change,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.infeasible_space_tabu_search import (
-    InfeasibleSpaceTabuSearch,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...solving.limits import Limits
+from ..model.assignment import Assignment, Change
+from .infeasible_space_tabu_search import InfeasibleSpaceTabuSearch
 
 # Steps for a pod. Each failure halves them, a success restores them, so that little is spent where
 # there is no room.

@@ -13,21 +13,12 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
-    Assignment,
-    Change,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
-    related_groups,
-)
+from ...base.libraries import numpy
+from ..model.assignment import Assignment, Change
+from .move_gains import related_groups
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 # Of more nodes a random part is looked at in each step.

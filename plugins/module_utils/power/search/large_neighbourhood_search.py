@@ -13,19 +13,15 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import cost_of
-from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
-    PlacementModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import numpy
+from ...solving.limits import Limits
+from ..bounds.answer import cost_of
+from ..exact.mixed_integer_model import PlacementModel
+from ..model.assignment import Assignment
+from ..model.node_functions import NodeFunctions
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Nodes of a neighbourhood. More nodes would take HiGHS several times as long.

@@ -11,27 +11,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.answer import (
-    PROOF_TOLERANCE_WATTS,
-    cost_of,
-    unpriced_pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.dynamic_programming_bound import (
-    dynamic_programming_bound,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import (
-    Loads,
-    loads_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.two_node_reoptimization import (
-    TwoNodeReoptimization,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import numpy
+from ...solving.limits import Limits
+from ..bounds.answer import PROOF_TOLERANCE_WATTS, cost_of, unpriced_pods
+from ..bounds.dynamic_programming_bound import dynamic_programming_bound
+from ..bounds.loads import Loads, loads_of
+from ..model.assignment import Assignment
+from .two_node_reoptimization import TwoNodeReoptimization
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Steps of all walks for each second of the time limit.

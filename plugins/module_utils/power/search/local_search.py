@@ -11,27 +11,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import (
-    Assignment,
-    Change,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.affinity_swaps import (
-    AffinitySwaps,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.move_gains import (
-    LEAST_GAIN_WATTS,
-    Exchanges,
-    Moves,
-    Step,
-    related_groups,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import numpy
+from ...solving.limits import Limits
+from ..model.assignment import Assignment, Change
+from .affinity_swaps import AffinitySwaps
+from .move_gains import LEAST_GAIN_WATTS, Exchanges, Moves, Step, related_groups
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Integers,
-    )
+    from ...solving.arrays import Integers
 
 
 # So many pods are exchanged for one.

@@ -11,18 +11,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.preference_gains import (
-    PreferredTermGains,
-)
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
+from .preference_gains import PreferredTermGains
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 LEAST_GAIN_WATTS = 1e-6

@@ -15,26 +15,15 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.search.pattern_knapsack import (
-    Fleet,
-    PatternKnapsack,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.growing_model import (
-    GrowingModel,
-    Optimum,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import numpy
+from ...solving.growing_model import GrowingModel, Optimum
+from ...solving.limits import Limits
+from ..model.assignment import Assignment
+from ..model.node_functions import NodeFunctions
+from .pattern_knapsack import Fleet, PatternKnapsack
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 _MOST_ROUNDS = 10

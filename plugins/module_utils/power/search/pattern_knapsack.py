@@ -15,20 +15,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.node_functions import (
-    NodeFunctions,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    MICROCORES_PER_CORE,
-)
+from ...base.libraries import numpy
+from ...scheduling.instance import MICROCORES_PER_CORE
+from ..model.node_functions import NodeFunctions
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Booleans,
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Booleans, Floats, Integers
 
 
 # The largest node's scarce resource is cut into at most so many cells.

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 class PreferredTermGains:

@@ -13,21 +13,15 @@ from __future__ import annotations
 import random
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.loads import Loads
-from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.subset_sums import (
-    NOTHING,
-    set_bits,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
+from ...base.libraries import numpy
+from ...solving.limits import Limits
+from ..bounds.loads import Loads
+from ..bounds.subset_sums import NOTHING, set_bits
+from ..model.assignment import Assignment
+from ..model.problem import Problem
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import (
-        Floats,
-        Integers,
-    )
+    from ...solving.arrays import Floats, Integers
 
 
 # Differences in watts below this come from rounding.

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import numpy
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import Problem
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import (
-    can_be_bound,
-    settled,
-)
+from ...base.libraries import numpy
+from ..model.assignment import Assignment
+from ..model.problem import Problem
+from ..model.repair import can_be_bound, settled
 
 if t.TYPE_CHECKING:
-    from ansible_collections.wattwise.kube.plugins.module_utils.solving.arrays import Integers
+    from ...solving.arrays import Integers
 
 
 # Plans that are this near cost the same: sums of many watts differ by as much.

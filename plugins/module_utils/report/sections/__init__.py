@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import Section
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
+from ..section import Section
+from . import (
     cache_ways,
     devices,
     failing_endpoints,

@@ -7,33 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    listed,
-    moment,
-    number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import (
-    Mark,
-    Part,
-    colour,
-    letter,
-    picture,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ..fleet import Fleet, natural
+from ..markup import Markup, element, join
+from ..numbers import counted, listed, moment, number
+from ..parts import Mark, Part, colour, letter, picture
+from ..section import Column, Data, Detail, Section, note, table
 
 _MOST_DRAWN = 24
 _POOLS = {"guaranteed": "guaranteed", "besteffort": "best effort", "shared": "shared"}

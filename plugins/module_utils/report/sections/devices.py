@@ -8,40 +8,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import (
-    NETWORK,
-    Inventory,
-    NodeDevices,
-    inventory,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    listed,
-    moment,
-    number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import (
-    Part,
-    colour,
-    letter,
-    picture,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ...devices.inventory import NETWORK, Inventory, NodeDevices, inventory
+from ...devices.model.findings import Given
+from ..fleet import Fleet, natural
+from ..markup import Child, Markup, element, join
+from ..numbers import counted, listed, moment, number
+from ..parts import Part, colour, letter, picture
+from ..section import Column, Data, Detail, Section, note, table
 
 _MOST_DRAWN = 24
 _MOST_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25

@@ -5,20 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    table,
-)
+from ..fleet import Fleet, natural
+from ..markup import Markup, element, join
+from ..numbers import counted
+from ..section import Column, Data, Detail, Section, table
 
 REMEDIES = {
     "unreachable": "Check the address, the network path from this host or its gateway, and the "

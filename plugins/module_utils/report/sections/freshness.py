@@ -7,38 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
-    format_duration,
-    format_time,
-    parse_time,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import (
-    Fleet,
-    Node,
-    source_of,
-    time_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    LACKING,
-    counted,
-    moment,
-    number,
-    quantity,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ...base.units import format_duration, format_time, parse_time
+from ..fleet import Fleet, Node, source_of, time_of
+from ..markup import Child, Markup, element, join
+from ..numbers import LACKING, counted, moment, number, quantity
+from ..section import Column, Data, Detail, Section, note, table
 
 _QUANTITIES = {
     "inlet_celsius": ("Inlet", "°C", 1),

@@ -8,40 +8,15 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    celsius,
-    counted,
-    listed,
-    number,
-    percent,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Data,
-    Detail,
-    Section,
-    note,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections import (
-    failing_endpoints,
-    temperatures,
-    waiting_pods,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Sources
-from ansible_collections.wattwise.kube.plugins.module_utils.report.totals import add_up, saving
+from ...base.boundary import Finding, Subject, guarded
+from ...base.units import parse_time
+from ..fleet import Fleet
+from ..markup import Child, Markup, element, join
+from ..numbers import celsius, counted, listed, number, percent, watts
+from ..section import Data, Detail, Section, note
+from ..sources import Sources
+from ..totals import add_up, saving
+from . import failing_endpoints, temperatures, waiting_pods
 
 
 def _collect(fleet: Fleet) -> Data:

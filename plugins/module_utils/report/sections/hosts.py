@@ -7,21 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    moment,
-    number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ..fleet import Fleet, natural
+from ..markup import Markup, element
+from ..numbers import counted, moment, number
+from ..section import Column, Data, Detail, Section, note, table
 
 _NO_RACK = "no rack"
 

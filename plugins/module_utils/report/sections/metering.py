@@ -13,32 +13,13 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    moment,
-    number,
-    quantity,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    meter,
-    note,
-    table,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sources import Document
+from ...base.errors import InvalidInput
+from ...base.units import parse_time
+from ..fleet import Fleet, natural
+from ..markup import Child, Markup, element, join
+from ..numbers import counted, moment, number, quantity, watts
+from ..section import Column, Data, Detail, Section, meter, note, table
+from ..sources import Document
 
 DAYS = 30
 _KWH_OF_A_WATT = DAYS * 24 / 1000

@@ -5,28 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    listed,
-    number,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    meter,
-    note,
-    table,
-)
+from ..fleet import Fleet
+from ..markup import Child, Markup, element, join
+from ..numbers import counted, listed, number, watts
+from ..section import Column, Data, Detail, Section, meter, note, table
 
 _MOVES_IN_SIGHT = 3
 _NODES_NAMED = 3

@@ -5,25 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    number,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ..fleet import Fleet, natural
+from ..markup import Markup, element, join
+from ..numbers import counted, number, watts
+from ..section import Column, Data, Detail, Section, note, table
 
 
 def _collect(fleet: Fleet) -> Data | None:

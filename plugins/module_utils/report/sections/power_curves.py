@@ -7,32 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    LACKING,
-    counted,
-    number,
-    percent,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.sections.prediction_error import (
-    errors_of,
-    pair,
-)
+from ..fleet import Fleet, Node, natural
+from ..markup import Child, Markup, element, join
+from ..numbers import LACKING, counted, number, percent, watts
+from ..section import Column, Data, Detail, Section, note, table
+from .prediction_error import errors_of, pair
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
 _LEAST_CORES = 1e-6

@@ -7,26 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    number,
-    percent,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    meter,
-    note,
-    table,
-)
+from ..fleet import Fleet, Node, natural
+from ..markup import Markup, element, join
+from ..numbers import number, percent, watts
+from ..section import Column, Data, Detail, Section, meter, note, table
 
 
 def _collect(fleet: Fleet) -> Data | None:

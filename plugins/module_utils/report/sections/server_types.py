@@ -7,27 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    listed,
-    number,
-    quantity,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    meter,
-    note,
-    table,
-)
+from ..fleet import Fleet, Node, natural
+from ..markup import Markup, element, join
+from ..numbers import listed, number, quantity, watts
+from ..section import Column, Data, Detail, Section, meter, note, table
 
 _LEAST_CORES = 1e-6
 

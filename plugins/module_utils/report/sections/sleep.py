@@ -7,25 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet, Node, natural
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    counted,
-    number,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    note,
-    table,
-)
+from ..fleet import Fleet, Node, natural
+from ..markup import Markup, element, join
+from ..numbers import counted, number, watts
+from ..section import Column, Data, Detail, Section, note, table
 
 
 def _collect(fleet: Fleet) -> Data | None:

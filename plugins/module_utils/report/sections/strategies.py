@@ -5,29 +5,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.power.plan_comparison import (
-    is_comparable,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    number,
-    percent,
-    watts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    meter,
-    note,
-    table,
-)
+from ...power.plan_comparison import is_comparable
+from ..fleet import Fleet
+from ..markup import Markup, element, join
+from ..numbers import number, percent, watts
+from ..section import Column, Data, Detail, Section, meter, note, table
 
 _WORDS = {
     "optimal": "optimal: all pods at once",

@@ -7,30 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import (
-    Fleet,
-    Node,
-    natural,
-    source_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import (
-    Child,
-    Markup,
-    element,
-    join,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import (
-    LACKING,
-    celsius,
-    counted,
-    number,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Data,
-    Detail,
-    Section,
-    note,
-)
+from ..fleet import Fleet, Node, natural, source_of
+from ..markup import Child, Markup, element, join
+from ..numbers import LACKING, celsius, counted, number
+from ..section import Data, Detail, Section, note
 
 # Upper ends of the classes in °C. 18 to 27 is what ASHRAE TC 9.9 recommends for the inlet, 32 the
 # most that it allows for class A1 (Thermal Guidelines for Data Processing Environments, 2021).

@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.wattwise.kube.plugins.module_utils.report.fleet import Fleet
-from ansible_collections.wattwise.kube.plugins.module_utils.report.markup import Markup, element
-from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers import counted, number
-from ansible_collections.wattwise.kube.plugins.module_utils.report.section import (
-    Column,
-    Data,
-    Detail,
-    Section,
-    table,
-)
+from ..fleet import Fleet
+from ..markup import Markup, element
+from ..numbers import counted, number
+from ..section import Column, Data, Detail, Section, table
 
 
 def collect(fleet: Fleet) -> Data | None:

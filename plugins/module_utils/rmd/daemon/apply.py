@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
+from ...base.argspec import ArgumentSpec
+from ...base.context import (
     Context,
     Parameters,
     ProgressCallback,
@@ -17,39 +17,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
     difference,
     ignore_progress,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Client,
-    FleetOptions,
-    Target,
-    visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    conclude,
-    fleet_options,
-    warn_of_plain_http,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.run import (
-    Outcome,
-    Run,
-    Wanted,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
-    daemon_spec,
-    daemon_targets,
-    target_error,
-    wire_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    Desired,
-    Stored,
-    desired_of,
-    uuid_of,
-)
+from ...base.errors import InvalidInput, TargetError
+from ...fleet.visits import Client, FleetOptions, Target, visit
+from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
+from .client import Rmd
+from .run import Outcome, Run, Wanted
+from .targets import daemon_spec, daemon_targets, target_error, wire_of
+from .workload import Desired, Stored, desired_of, uuid_of
 
 Options = dict[str, t.Any]
 

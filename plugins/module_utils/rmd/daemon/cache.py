@@ -8,16 +8,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    text,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
+from ...base.errors import InvalidInput, TargetFailure
+from ...base.loose_json import member, text, whole
+from ...base.units import parse_cpu_list
 
 GUARANTEED = "guaranteed"
 

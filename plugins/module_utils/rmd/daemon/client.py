@@ -12,22 +12,12 @@ from __future__ import annotations
 import typing as t
 import urllib.parse
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetFailure,
-    TargetReason,
-    failure_of,
-    told_text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
-from ansible_collections.wattwise.kube.plugins.module_utils.base.texts import shown_text
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Client, Received
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache, caches_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    JsonObject,
-    Stored,
-    Wire,
-    stored_of,
-)
+from ...base.errors import TargetFailure, TargetReason, failure_of, told_text
+from ...base.loose_json import member, whole
+from ...base.texts import shown_text
+from ...fleet.visits import Client, Received
+from .cache import Cache, caches_of
+from .workload import JsonObject, Stored, Wire, stored_of
 
 T = t.TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
+from ...base.boundary import InvalidField, shown
 
 _TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _GROUP = re.compile(r"[0-9a-f]{1,8}")

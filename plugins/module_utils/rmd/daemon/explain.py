@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import Cache
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
-    cpus_of_hex_mask,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored, Wire
+from ...base.units import format_cpu_list
+from .cache import Cache
+from .cpu_lists import cpus_of_hex_mask
+from .workload import Stored, Wire
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
 # Longer than a mask of all possible CPUs.

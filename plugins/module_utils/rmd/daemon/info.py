@@ -7,39 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    text,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Client,
-    Target,
-    visit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
-    conclude,
-    fleet_options,
-    warn_of_plain_http,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.targets import (
-    daemon_spec,
-    daemon_targets,
-    target_error,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Stored
+from ...base.argspec import ArgumentSpec
+from ...base.context import Context, Parameters, Result
+from ...base.errors import TargetError, TargetFailure
+from ...base.loose_json import member, number, text, whole
+from ...fleet.visits import Client, Target, visit
+from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
+from .client import Rmd
+from .targets import daemon_spec, daemon_targets, target_error
+from .workload import Stored
 
 PARTS = ("workloads", "cache", "policies", "mba", "hospitality")
 

@@ -8,13 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    REST,
-    SUCCESSFUL,
-    Desired,
-    Stored,
-)
+from ...base.units import format_cpu_list
+from .workload import REST, SUCCESSFUL, Desired, Stored
 
 _UNKNOWN_CPUS = (
     "it is for all CPUs, and the daemon does not list them (GET /v1/cache/l3); name the "

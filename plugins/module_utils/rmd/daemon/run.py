@@ -9,24 +9,13 @@ import contextlib
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, whole
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import (
-    Cache,
-    machine_cpus,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.client import Refused, Rmd
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import explained
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import Step, plan
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
-    Desired,
-    JsonObject,
-    Known,
-    Stored,
-    Wire,
-    body_of,
-    with_all_bandwidth,
-)
+from ...base.errors import TargetFailure
+from ...base.loose_json import member, whole
+from .cache import Cache, machine_cpus
+from .client import Refused, Rmd
+from .explain import explained
+from .plan import Step, plan
+from .workload import Desired, JsonObject, Known, Stored, Wire, body_of, with_all_bandwidth
 
 _WRITING = ("create", "change", "replace", "delete")
 _LOST = (

@@ -8,28 +8,12 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import (
-    PROGRESS,
-    RMD,
-    ArgumentSpec,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Parameters
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetError,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.tls import (
-    ClientCertificate,
-    client_context,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    Credential,
-    Target,
-    Trust,
-    error_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import Wire
+from ...base.argspec import PROGRESS, RMD, ArgumentSpec
+from ...base.context import Parameters
+from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...fleet.tls import ClientCertificate, client_context
+from ...fleet.visits import Credential, Target, Trust, error_of
+from .workload import Wire
 
 Options = dict[str, t.Any]
 

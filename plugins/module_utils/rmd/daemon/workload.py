@@ -8,20 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField, shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    member,
-    number,
-    text,
-    whole,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
-    parse_core_ids,
-)
+from ...base.boundary import InvalidField, shown
+from ...base.errors import InvalidInput, TargetFailure
+from ...base.loose_json import member, number, text, whole
+from .cpu_lists import parse_core_ids
 
 Wire = t.Literal["0.2", "0.3"]
 JsonObject = dict[str, t.Any]

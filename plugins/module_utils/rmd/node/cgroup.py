@@ -23,13 +23,11 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import shown
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
-    ExclusiveContainer,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.node_files import read_bounded
+from ...base.boundary import shown
+from ...base.errors import TargetFailure
+from ...base.units import parse_cpu_list
+from .exclusive import ExclusiveContainer
+from .node_files import read_bounded
 
 _HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
 _POD_FOLDER = re.compile(r"(?:^|-)pod(?P<uid>[0-9A-Za-z_-]+?)(?:\.slice)?$")

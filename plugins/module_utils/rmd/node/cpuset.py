@@ -9,32 +9,13 @@ import functools
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    Subject,
-    guarded,
-    subject_of,
-    warn_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import (
-    Context,
-    Parameters,
-    Result,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    InvalidInput,
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cgroup import ControlGroups
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
-    ExclusiveContainer,
-    exclusive_containers,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.kubelet import (
-    CpuManagerState,
-    PodResources,
-)
+from ...base.argspec import ArgumentSpec
+from ...base.boundary import Finding, Subject, guarded, subject_of, warn_of
+from ...base.context import Context, Parameters, Result
+from ...base.errors import InvalidInput, TargetFailure
+from .cgroup import ControlGroups
+from .exclusive import ExclusiveContainer, exclusive_containers
+from .kubelet import CpuManagerState, PodResources
 
 SPEC = ArgumentSpec(
     {

@@ -12,8 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from ...base.boundary import InvalidField
+from ...base.units import parse_quantity
 
 Object = t.Mapping[str, t.Any]
 

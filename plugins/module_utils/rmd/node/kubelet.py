@@ -14,17 +14,13 @@ from __future__ import annotations
 import typing as t
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
-    TargetFailure,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import grpc
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member, text
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_cpu_list
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.exclusive import (
-    ExclusiveContainer,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.node_files import read_bounded
+from ...base import strict_json
+from ...base.errors import TargetFailure
+from ...base.libraries import grpc
+from ...base.loose_json import member, text
+from ...base.units import parse_cpu_list
+from .exclusive import ExclusiveContainer
+from .node_files import read_bounded
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2

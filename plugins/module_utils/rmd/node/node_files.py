@@ -13,7 +13,7 @@ import os
 import stat
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ...base.errors import TargetFailure
 
 
 def read_bounded(path: Path, most: int) -> bytes:

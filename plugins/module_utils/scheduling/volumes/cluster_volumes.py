@@ -14,56 +14,16 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    guarded,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    ATTACHABLE_VOLUMES,
-    CLAIM_IN_USE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    UNLIMITED,
-    Attachable,
-    Disk,
-    Node,
-    SharedVolumes,
-    StaticClaim,
-    VolumeDemand,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import is_finished
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
-    MIGRATED,
-    attached_disks,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.matching import (
-    candidates,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    Claim,
-    Key,
-    StorageClass,
-    Terms,
-    Volume,
-    VolumeObjects,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.pod_claims import (
-    ClaimName,
-    claim_names,
-    class_of,
-    ready_claims,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.reachable_nodes import (
-    both,
-    demands_of_volume,
-    made_on,
-    selected,
-)
+from ...base.boundary import Finding, guarded, subject_of
+from ...base.object_shapes import Object, mapping
+from ..feasibility import ATTACHABLE_VOLUMES, CLAIM_IN_USE
+from ..instance import UNLIMITED, Attachable, Disk, Node, SharedVolumes, StaticClaim, VolumeDemand
+from ..pod_reader import is_finished
+from .inline_disks import MIGRATED, attached_disks
+from .matching import candidates
+from .objects import Claim, Key, StorageClass, Terms, Volume, VolumeObjects
+from .pod_claims import ClaimName, claim_names, class_of, ready_claims
+from .reachable_nodes import both, demands_of_volume, made_on, selected
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    text,
-    texts,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Disk,
-    DiskUse,
-)
+from ...base.object_shapes import Object, mapping, mappings, text, texts
+from ..instance import Disk, DiskUse
 
 # Sources with the fields that name the disk; other fields may hold secrets or do not matter.
 PARTS: t.Mapping[str, tuple[str, ...]] = {

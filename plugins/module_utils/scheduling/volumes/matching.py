@@ -11,10 +11,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    Claim,
-    Volume,
-)
+from .objects import Claim, Volume
 
 
 def candidates(claim: Claim, volumes: t.Iterable[Volume]) -> list[Volume]:

@@ -13,16 +13,9 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-    Subject,
-    guarded,
-    shown,
-    subject_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
+from ...base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ...base.label_selector import LabelSelector
+from ...base.object_shapes import (
     Object,
     mapping,
     mappings,
@@ -32,16 +25,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes i
     texts,
     whole_number,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.base.units import whole_units
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Disk,
-    Expression,
-    NodeTerm,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peers import label_selector
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.inline_disks import (
-    MIGRATED,
-)
+from ...base.units import whole_units
+from ..instance import Disk, Expression, NodeTerm
+from ..peers import label_selector
+from .inline_disks import MIGRATED
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"

@@ -10,24 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
-    Finding,
-    InvalidField,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import (
-    Object,
-    mapping,
-    mappings,
-    required_text,
-    text,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import identity
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    Claim,
-    Key,
-    StorageClass,
-    VolumeObjects,
-)
+from ...base.boundary import Finding, InvalidField
+from ...base.object_shapes import Object, mapping, mappings, required_text, text
+from ..pod_reader import identity
+from .objects import Claim, Key, StorageClass, VolumeObjects
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 

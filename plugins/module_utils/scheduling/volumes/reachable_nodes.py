@@ -11,28 +11,10 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.label_selector import LabelSelector
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
-    NO_STORAGE,
-    NO_VOLUME,
-    VOLUME_ELSEWHERE,
-    VOLUME_GONE,
-    VOLUME_ZONE,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Expression,
-    NodeTerm,
-    VolumeDemand,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
-    BETA_ZONE_KEYS,
-    ZONE_KEYS,
-    Claim,
-    StorageClass,
-    Terms,
-    Volume,
-    VolumeObjects,
-)
+from ...base.label_selector import LabelSelector
+from ..feasibility import NO_STORAGE, NO_VOLUME, VOLUME_ELSEWHERE, VOLUME_GONE, VOLUME_ZONE
+from ..instance import Expression, NodeTerm, VolumeDemand
+from .objects import BETA_ZONE_KEYS, ZONE_KEYS, Claim, StorageClass, Terms, Volume, VolumeObjects
 
 _NO_ZONES = NodeTerm(
     tuple(Expression(key, "DoesNotExist") for key in (*ZONE_KEYS, *BETA_ZONE_KEYS))

@@ -19,13 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from support import odd_values
-from support.device_objects import (
-    dra_class,
-    dra_device,
-    exactly,
-    resource_claim,
-    resource_slice,
-)
+from support.device_objects import dra_class, dra_device, exactly, resource_claim, resource_slice
 from support.examples import each_seed
 
 TEXT = "x" * 64

@@ -32,14 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.column
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.optimal import solve
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from support.device_optimum import (
-    Fixed,
-    answer_of,
-    answers,
-    instances,
-    levels,
-    plain_instances,
-)
+from support.device_optimum import Fixed, answer_of, answers, instances, levels, plain_instances
 from support.device_rules import problems
 from support.examples import examples
 from support.random_devices import tasks

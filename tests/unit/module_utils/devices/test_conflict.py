@@ -43,11 +43,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_s
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
-from support.device_objects import (
-    dra_class,
-    dra_device,
-    resource_slice,
-)
+from support.device_objects import dra_class, dra_device, resource_slice
 from support.device_optimum import Fixed, answers, instances
 from support.device_rules import World, alternatives, search
 from support.examples import examples

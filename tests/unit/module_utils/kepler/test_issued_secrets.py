@@ -11,10 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    Resource,
-    UnknownKind,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource, UnknownKind
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import issued_secrets
 from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.issued_secrets import Issued
 

@@ -31,18 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.processo
     x86_microarchitecture,
 )
 from support.examples import examples
-from support.kepler_trees import (
-    ARM_CPU,
-    KERNEL,
-    SYSINFO,
-    TREES,
-    Link,
-    Tree,
-    dmi,
-    grow,
-    host,
-    hwmon,
-)
+from support.kepler_trees import ARM_CPU, KERNEL, SYSINFO, TREES, Link, Tree, dmi, grow, host, hwmon
 
 Json = dict[str, t.Any]
 NEW, OLD = "0.11.4", "0.7.12"

@@ -14,9 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.extender.answering import Extender
-from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
-    build_problem,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import build_problem
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from support.extender import Cluster, arguments, linear, published

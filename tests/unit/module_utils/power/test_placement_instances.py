@@ -21,13 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.placement impo
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.brute_force_placement import optimum, optimum_of_the_same_pods
 from support.examples import examples, first_seed, generated, nearly_all, of_part
-from support.placement_checker import (
-    Value,
-    is_refused,
-    key_of,
-    value_of,
-    violations,
-)
+from support.placement_checker import Value, is_refused, key_of, value_of, violations
 from support.placement_instances import Feature, Json, nodes, parameters
 
 PROOF_WATTS = 1e-3

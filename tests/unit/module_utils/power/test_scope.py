@@ -11,10 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import (
-    SPEC,
-    place_pods,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope

@@ -13,15 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.placement impo
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from support.placement_checker import violations
 from support.placement_rules import HOSTNAME
-from support.volume_objects import (
-    ZONE,
-    claim,
-    csi_node,
-    mounted,
-    reachable,
-    storage_class,
-    volume,
-)
+from support.volume_objects import ZONE, claim, csi_node, mounted, reachable, storage_class, volume
 
 Json = dict[str, t.Any]
 WAIT = storage_class("wait")

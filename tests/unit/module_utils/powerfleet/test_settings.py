@@ -13,10 +13,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.extender import publication
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import (
-    GROUPS,
-    complete,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.options import GROUPS, complete
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import SPEC
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings import (
     fleet_options,

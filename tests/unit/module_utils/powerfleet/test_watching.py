@@ -40,9 +40,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     RECONCILE_PERIOD,
     PowerFleet,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import (
-    Watcher,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import Watcher
 from support.power_fleets import manifest as power_fleet
 from support.power_fleets import parsed, schema
 from support.watch_api import Asked, WatchApi

@@ -12,9 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import parts, power
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.supplies import (
-    sum_of_supplies,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.supplies import sum_of_supplies
 from support.examples import each_seed
 from support.https_server import Document
 from support.redfish_reading import read

@@ -11,15 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from lab.rmd.host import Configuration
-from support.bad_beside_good_rmd import (
-    BAD,
-    Before,
-    Json,
-    bad_object,
-    config,
-    of_others,
-    workload,
-)
+from support.bad_beside_good_rmd import BAD, Before, Json, bad_object, config, of_others, workload
 from support.examples import each_seed
 from support.rmd import rmd_daemons
 

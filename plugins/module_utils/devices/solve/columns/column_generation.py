@@ -16,32 +16,13 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Chosen,
-    ClaimAllocation,
-    Instance,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
-    Group,
-    Kind,
-    groups_of,
-    kinds_of,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.pricing_problem import (
-    Costs,
-    PricingProblem,
-    TooLarge,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.restricted_master import (
-    SCALE,
-    Held,
-    Master,
-    Rest,
-    fits,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import Solution, solve
+from ....solving.linear import Solution, solve
+from ...model.model import Chosen, ClaimAllocation, Instance
+from ...model.objective import Objective
+from ..lexicographic import Work
+from .components import Group, Kind, groups_of, kinds_of
+from .pricing_problem import Costs, PricingProblem, TooLarge
+from .restricted_master import SCALE, Held, Master, Rest, fits
 
 _MOST_KINDS = 200
 # Limits of solutions of the linear program for one level, and for the integers of one level.

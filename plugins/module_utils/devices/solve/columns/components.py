@@ -15,21 +15,10 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.values import identities
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Claim,
-    Counter,
-    Device,
-    Held,
-    Instance,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
-    CounterSet,
-    Objective,
-    localities,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import shape_of
+from ....cel.values import identities
+from ...model.model import Claim, Counter, Device, Held, Instance, Unit
+from ...model.objective import CounterSet, Objective, localities
+from ..search import shape_of
 
 Description = tuple[t.Hashable, ...]
 

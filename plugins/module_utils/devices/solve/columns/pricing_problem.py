@@ -15,29 +15,15 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import cp_model
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Alternative,
-    Chosen,
-    Claim,
-    ClaimAllocation,
-    Instance,
-    Request,
-    Unit,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
-    Group,
-    Kind,
-    is_for_one_device,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.fleet_model import (
-    FleetModel,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.lexicographic import Work
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_model import Place
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates
+from ....base.libraries import cp_model
+from ...model.model import Alternative, Chosen, Claim, ClaimAllocation, Instance, Request, Unit
+from ...model.objective import Objective
+from ...model.usage import Usage
+from ..fleet_model import FleetModel
+from ..lexicographic import Work
+from ..node_model import Place
+from ..search import Candidates
+from .components import Group, Kind, is_for_one_device
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)

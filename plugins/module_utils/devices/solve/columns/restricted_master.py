@@ -8,24 +8,11 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Instance
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import (
-    WHOLE,
-    Objective,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.components import (
-    Group,
-    Kind,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.columns.pricing_problem import (
-    SUMS,
-    Pattern,
-    Prices,
-)
-from ansible_collections.wattwise.kube.plugins.module_utils.solving.linear import (
-    LinearModel,
-    Solution,
-)
+from ....solving.linear import LinearModel, Solution
+from ...model.model import Instance
+from ...model.objective import WHOLE, Objective
+from .components import Group, Kind
+from .pricing_problem import SUMS, Pattern, Prices
 
 # Scale of integer prices in the models of components.
 SCALE = 10**5
