@@ -24,7 +24,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import A
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     PROBE_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 from lab import pki, real_node
 from lab.controlplane.programs import find_programs
 from lab.process import wait_until
@@ -295,41 +299,73 @@ def test_the_full_overlay_gets_ready_with_all_its_kinds(cluster: Cluster) -> Non
     cluster.place("with-full")
 
 
+def play_role(
+    lab: RunningLab, folder: Path, name: str, entry: str = "main", **variables: t.Any
+) -> None:
+    """Run an entry point of a role, as a user's playbook does."""
+    include = {"name": f"wattwise.kube.{name}", "tasks_from": entry}
+    task = {"name": "Run", "ansible.builtin.include_role": include}
+    play = {"name": name, "hosts": "localhost", "gather_facts": False, "tasks": [task]}
+    done = run_playbook([{**play, "vars": variables}], folder, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
+    assert done.returncode == 0, done.output
+
+
 def test_a_discovery_pod_reads_the_meters_of_this_machine(
     cluster: Cluster, lab: RunningLab, tmp_path: Path
 ) -> None:
     """Role `kepler` runs it on every node; KWOK's nodes only simulate it."""
     start = time.monotonic()
-    play: Json = {
-        "name": "Kepler",
-        "hosts": "localhost",
-        "gather_facts": False,
-        "vars": {"kepler_probe_image": FIRST},
-        "roles": ["wattwise.kube.kepler"],
-    }
-    run = run_playbook([play], tmp_path, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
-    assert run.returncode == 0, run.output
+    play_role(lab, tmp_path, "kepler", kepler_probe_image=FIRST)
 
-    def is_annotated() -> bool:
-        annotations = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"].get("annotations", {})
-        return PROBE_ANNOTATION in annotations
+    def annotation() -> str:
+        found = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"]
+        return str(found.get("annotations", {}).get(PROBE_ANNOTATION, ""))
 
-    cluster.wait(is_annotated, "the annotation of the discovery pod")
-    facts = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"]["annotations"][PROBE_ANNOTATION]
-    assert json.loads(facts)["kernel"] == os.uname().release
+    cluster.wait(lambda: bool(annotation()), "the annotation of the discovery pod")
+    assert json.loads(annotation())["kernel"] == os.uname().release
     told("role `kepler` started → facts of the node", start)
-    play["tasks"] = [
-        {
-            "name": "Remove",
-            "ansible.builtin.include_role": {
-                "name": "wattwise.kube.kepler",
-                "tasks_from": "teardown",
-            },
-        }
-    ]
-    del play["roles"]
-    run = run_playbook([play], tmp_path, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
-    assert run.returncode == 0, run.output
+    play_role(lab, tmp_path, "kepler", "teardown")
+
+
+def test_the_node_agent_of_rmd_handles_the_pods_of_this_machine(
+    cluster: Cluster, lab: RunningLab, tmp_path: Path
+) -> None:
+    """The pod has no CPUs of its own here, so the agent tells it that it gets no cache ways."""
+    start = time.monotonic()
+    variables = {
+        "rmd_namespace": "rmd-system",
+        "rmd_node_labels": NODE_SELECTOR,
+        "rmd_image": PAUSE_IMAGE,
+        "rmd_agent_image": FIRST,
+        "rmd_agent_interval": 5,
+    }
+    play_role(lab, tmp_path, "rmd", **variables)
+    asking = {"main_cache_min": "2", "main_cache_max": "2"}
+    requests = {"cpu": "10m", "memory": "16Mi", "intel.com/l3_cache_ways": "2"}
+    spec = {
+        "nodeName": NAME,
+        "containers": [
+            {
+                "name": "main",
+                "image": PAUSE_IMAGE,
+                "resources": {"requests": requests, "limits": requests},
+            }
+        ],
+    }
+    offered = {"intel.com/l3_cache_ways": "8"}
+    ways = {"status": {"capacity": offered, "allocatable": offered}}
+    cluster.kube.request("PATCH", f"/api/v1/nodes/{NAME}/status", ways, MERGE_CONTENT_TYPE)
+    metadata = {"name": "asks", "annotations": asking}
+    cluster.kube.request("POST", WORK, {"metadata": metadata, "spec": spec})
+
+    def conditions() -> set[str]:
+        found = cluster.kube.get(f"{WORK}/asks").get("status", {}).get("conditions", [])
+        return {each["type"] for each in found}
+
+    cluster.wait(lambda: CONDITION in conditions(), "the agent's condition")
+    told("role `rmd` started → condition of a pod by the node agent", start)
+    cluster.kube.request("DELETE", f"{WORK}/asks?gracePeriodSeconds=0")
+    play_role(lab, tmp_path, "rmd", "teardown", rmd_namespace="rmd-system")
 
 
 def test_removal_leaves_nothing(cluster: Cluster) -> None:
