@@ -94,7 +94,8 @@ def guarded(given: Given, read: t.Callable[[], T]) -> T | Finding:
         except Defect as defect:
             if defect.finding.subject == given.subject:
                 return defect.finding
-            raise InvalidInput(str(defect)) from defect
+            problem = str(defect)
+        raise InvalidInput(problem)
 
     found = boundary.guarded(given.subject, read_it)
     if isinstance(found, boundary.Finding) and not isinstance(found, Finding):
