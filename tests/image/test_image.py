@@ -279,13 +279,14 @@ def test_the_extender_lists_the_cluster_and_gets_ready(
     files = pki.issue(authority, "server", ["127.0.0.1"], [], tmp_path)
     for name, source in (("tls.crt", files.certificate), ("tls.key", files.key)):
         write(tmp_path / "mounted" / name, source.read_text())
-    port, plain = free_port(), free_port()
+    port, metrics, health = free_port(), free_port(), free_port()
     program = start(
         user,
-        *("scheduler-extender", "--address=127.0.0.1", f"--port={port}", f"--plain-port={plain}"),
+        *("scheduler-extender", "--address=127.0.0.1", f"--port={port}"),
+        *(f"--metrics-port={metrics}", f"--health-port={health}"),
         *("--certificate=/etc/lab/tls.crt", "--key=/etc/lab/tls.key"),
     )
-    program.wait(lambda: answers(plain, "/readyz"), 60.0, "the extender's lists")
+    program.wait(lambda: answers(health, "/readyz"), 60.0, "the extender's lists")
     program.end()
 
 
