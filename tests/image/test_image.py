@@ -292,8 +292,9 @@ def test_the_extender_lists_the_cluster_and_gets_ready(
 
 @pytest.mark.parametrize("user", USERS)
 def test_the_metrics_endpoint_answers(start: t.Callable[..., Program], user: str) -> None:
-    port = free_port()
-    program = start(user, "metrics", "--address=127.0.0.1", f"--port={port}")
+    port, health = free_port(), free_port()
+    options = ("--address=127.0.0.1", f"--port={port}", f"--health-port={health}")
+    program = start(user, "metrics", *options)
     program.wait(lambda: answers(port, "/metrics"), 30.0, "an answer of the metrics endpoint")
     program.end()
 
