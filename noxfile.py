@@ -28,6 +28,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from lab import gotools  # noqa: E402 - found through the line above
 from lab.lifecycle import PARTS  # noqa: E402 - the same
+from lab.locks import file_lock  # noqa: E402 - the same
 from lab.operator import ANSIBLE_OPERATOR  # noqa: E402 - the same
 from lab.releases import OLDEST  # noqa: E402 - the same
 from scripts import ansible_test_home, build_image, chromium, containers, other_cores  # noqa: E402 - the same
@@ -433,10 +434,18 @@ def galaxy_importer(session: nox.Session) -> None:
 
 
 def build_images(session: nox.Session) -> dict[str, str]:
-    """Build the image and the execution environment; variables that name them."""
+    """Build the image and the execution environment; variables that name them.
+
+    The two gates that need them run side by side.
+    """
+    build_lab(session)
+    with file_lock(gotools.cache_folder() / "images.lock", session.log, "another build of images"):
+        return _build_images(session)
+
+
+def _build_images(session: nox.Session) -> dict[str, str]:
     if problem := containers.problem():
         leave_out(session, problem)
-    build_lab(session)
     program = gotools.build(ANSIBLE_OPERATOR, session.log)
     # Two clones on one machine build at the same time.
     tag = hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:12]
