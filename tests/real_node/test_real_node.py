@@ -332,7 +332,7 @@ def test_the_node_agent_of_rmd_handles_the_pods_of_this_machine(
 ) -> None:
     """The pod has no CPUs of its own here, so the agent tells it that it gets no cache ways."""
     start = time.monotonic()
-    variables = {
+    variables: Json = {
         "rmd_namespace": "rmd-system",
         "rmd_node_labels": NODE_SELECTOR,
         "rmd_image": PAUSE_IMAGE,

@@ -61,7 +61,11 @@ class StoredObjects:
         return [work(item) for item in items]
 
     def list(
-        self, path: str, _query: t.Any = None, trim: t.Callable[[Json], Json] = lambda item: item
+        self,
+        path: str,
+        _query: t.Any = None,
+        trim: t.Callable[[Json], Json] = lambda item: item,
+        _refuse: object = None,
     ) -> list[Json]:
         self.before_request()
         plural = path.rpartition("/")[2]

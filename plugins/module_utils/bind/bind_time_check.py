@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
+from ..base.boundary import Finding, InvalidField
 from ..kube.client import Kube, Object
 from ..kube.pod_bulk import without_bulk
 from ..scheduling.feasibility import NOT_READY, UNSCHEDULABLE, obstacle, shortages
@@ -53,16 +54,21 @@ class OpenNode:
         nominated: t.Sequence[NominatedPod],
         without: t.Collection[str] = (),
     ) -> OpenNode | None:
-        """The node with these nominated pods, without the pods of these uids; None if it is gone."""
+        """The node with these nominated pods, without the pods of these uids; None if it is gone.
+
+        Raises ApiError, and InvalidField.
+        """
         given = kube.find(f"/api/v1/nodes/{name}")
         if given is None:
             return None
         selector = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-        pods = [
-            pod
-            for pod in kube.list("/api/v1/pods", {"fieldSelector": selector}, without_bulk)
-            if pod["metadata"]["uid"] not in without
-        ]
+        refused: list[Finding] = []
+        query = {"fieldSelector": selector}
+        listed = kube.list("/api/v1/pods", query, without_bulk, refused.append)
+        if refused:
+            # Nothing says how much of the node it takes.
+            raise InvalidField("pods", str(refused[0]))
+        pods = [pod for pod in listed if pod["metadata"]["uid"] not in without]
         return cls.of(given, name, pods, nominated)
 
     @classmethod

@@ -425,6 +425,8 @@ class _Binder:
             raise
         except WattwiseError as error:
             problem = str(error)
+            if error.fields.get("is_of_object"):
+                return Outcome(placement, "skipped", problem)
         return Outcome(placement, "failed", problem)
 
     def _try(self, placement: Placement, pod: Object, node: OpenNode | None) -> str:
@@ -469,7 +471,8 @@ class _NeedsVolumes(Exception):
 def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Finding | WattwiseError:
     """Like ``guarded``, but errors of the API and the Lease stay failures.
 
-    They are no defects of the object, and the next run may succeed.
+    They are no defects of the object, and the next run may succeed. An object that is too large to
+    be read is one.
     """
     failed: list[WattwiseError] = []
 
@@ -479,6 +482,8 @@ def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Findi
         except InvalidInput:
             raise
         except WattwiseError as error:
+            if error.fields.get("is_of_object"):
+                raise InvalidInput(str(error)) from error
             failed.append(error)
             return None
 

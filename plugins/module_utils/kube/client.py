@@ -247,10 +247,7 @@ class Kube:
         except urllib3.exceptions.HTTPError as error:
             raise describe_connection_failure(error, self.host) from error
         except reading.Unreadable as error:
-            raise ApiError(
-                f"{method} {path} at {self.host}: the answer {error}; "
-                "is a proxy between this host and the API?"
-            ) from error
+            raise _unreadable(error, f"{method} {path} at {self.host}") from error
 
     def events(self, path: str, query: Query, timeout: float) -> t.Iterator[t.Any]:
         """The events of a watch as they arrive, an Unusable for some. Raises ApiError.
@@ -388,6 +385,14 @@ class Kube:
         if secret is None:
             return None
         return decode_secret(secret), secret["metadata"]["resourceVersion"]
+
+
+def _unreadable(error: reading.Unreadable, request: str) -> ApiError:
+    """``is_of_object``: the object is at fault, and a repetition cannot help."""
+    if isinstance(error, reading.BeyondLimits):
+        text = f"{request}: the object {error}; delete it or make it smaller"
+        return ApiError(text, permanent=True, is_of_object=True)
+    return ApiError(f"{request}: the answer {error}; is a proxy between this host and the API?")
 
 
 # No CustomResourceDefinition can add to this group.

@@ -51,6 +51,10 @@ class Unreadable(Exception):
     """An answer that is not JSON of the expected form, beyond the limits, or cut off."""
 
 
+class BeyondLimits(Unreadable):
+    """A single object that cannot be used, which a repetition does not change."""
+
+
 class Unusable(Exception):
     """A value beyond the limits, or not JSON; the reading continues after it."""
 
@@ -115,7 +119,9 @@ def read_object(parts: Parts) -> t.Any:
     try:
         value = window.value(lambda found: found)
     except Unusable as error:
-        raise Unreadable(error.problem) from error
+        # A value that is not JSON has the parser's error as its cause.
+        kind = BeyondLimits if error.__cause__ is None else Unreadable
+        raise kind(error.problem) from error
     if window.sign():
         raise Unreadable("goes on after its end")
     return value

@@ -217,6 +217,18 @@ def test_a_server_that_wants_a_client_certificate_is_told_from_one_that_goes_awa
         thread.join()
 
 
+def test_an_object_beyond_the_limits_is_not_asked_for_again() -> None:
+    deep: t.Any = {}
+    for _level in range(300):
+        deep = {"x": deep}
+    with ScriptedApi(in_turn(Reply({}), Reply(deep))) as api:
+        kube, pauses = connect(api)
+        kube.get("/x")
+        with pytest.raises(ApiError, match="nested more than 250 deep; delete it or make it"):
+            kube.get("/x")
+    assert pauses == []
+
+
 def test_find_tells_absence_from_failure() -> None:
     with ScriptedApi(in_turn(status_reply(404, "no"), status_reply(500, "boom"))) as api:
         kube, _pauses = connect(api)
