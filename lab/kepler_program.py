@@ -24,7 +24,7 @@ _CGROUP = f"0::/kubepods/burstable/pod00000000-0000-0000-0000-000000000001/{CONT
 _PID = 700
 _TICKS = 100
 # Range of an Intel package's counter, which then wraps around to zero.
-_LARGEST_MICROJOULES = 262_143_328_850
+_MAX_MICROJOULES = 262_143_328_850
 _CPU_INFO = """\
 processor\t: {number}
 vendor_id\t: GenuineIntel
@@ -85,7 +85,7 @@ class Host:
             place = self._zone(name)
             place.mkdir(parents=True, exist_ok=True)
             (place / "name").write_text("package-0\n" if zone == "package" else f"{zone}\n")
-            (place / "max_energy_range_uj").write_text(f"{_LARGEST_MICROJOULES}\n")
+            (place / "max_energy_range_uj").write_text(f"{_MAX_MICROJOULES}\n")
         process = self.proc / str(_PID)
         process.mkdir(parents=True, exist_ok=True)
         for name, text in {
@@ -107,9 +107,7 @@ class Host:
         self.busy_seconds += min(cpu_cores, self.cores) * seconds
         for zone, name in self.zones.items():
             joules = self.joules[zone] = self.joules.get(zone, 0.0) + watts.get(zone, 0.0) * seconds
-            _replace(
-                self._zone(name) / "energy_uj", f"{int(joules * 1e6) % _LARGEST_MICROJOULES}\n"
-            )
+            _replace(self._zone(name) / "energy_uj", f"{int(joules * 1e6) % _MAX_MICROJOULES}\n")
         busy = int(self.busy_seconds * _TICKS)
         idle = int(self.seconds * self.cores * _TICKS) - busy
         times = f"{busy} 0 0 {idle} 0 0 0 0 0 0"

@@ -22,8 +22,8 @@ Vendor = Literal["idrac9", "idrac10", "hpe", "lenovo", "supermicro", "openbmc"]
 Certificate = Literal["lab-ca", "self-signed"]
 
 RACK_UNITS = 42
-MOST_RACKS = 254
-MOST_MACHINES_IN_A_RACK = 254
+MAX_RACKS = 254
+MAX_MACHINES_IN_A_RACK = 254
 SELF_SIGNED_ONE_IN = 10
 PASSWORD_LENGTH = 20
 
@@ -111,16 +111,16 @@ def build_machines(nodes: int, racks: int, seed: int) -> list[Machine]:
 
     Raises LabError if the racks cannot hold them.
     """
-    if nodes < 1 or not 1 <= racks <= MOST_RACKS:
+    if nodes < 1 or not 1 <= racks <= MAX_RACKS:
         raise LabError(
             f"A lab of {nodes} nodes in {racks} racks cannot be built;"
-            f" ask for at least 1 node and 1 to {MOST_RACKS} racks."
+            f" ask for at least 1 node and 1 to {MAX_RACKS} racks."
         )
     largest = -(-nodes // racks)
-    if largest > MOST_MACHINES_IN_A_RACK:
+    if largest > MAX_MACHINES_IN_A_RACK:
         raise LabError(
-            f"{nodes} nodes do not fit into {racks} racks of at most {MOST_MACHINES_IN_A_RACK};"
-            f" ask for {-(-nodes // MOST_MACHINES_IN_A_RACK)} racks or more."
+            f"{nodes} nodes do not fit into {racks} racks of at most {MAX_MACHINES_IN_A_RACK};"
+            f" ask for {-(-nodes // MAX_MACHINES_IN_A_RACK)} racks or more."
         )
     types = _deal_types(nodes, seed)
     self_signed = set(

@@ -27,7 +27,7 @@ from lab.machines import RACK_UNITS, SERVER_TYPES, Machine
 CURVES_FILE = Path(__file__).resolve().parent / "data" / "server_power_curves.csv"
 LOAD_STEPS = 10
 CPU_USAGE_ANNOTATION = "lab.wattwise.github.io/cpu-usage-cores"
-LEAST_USE, MOST_USE = 0.6, 1.0
+MIN_USE, MAX_USE = 0.6, 1.0
 
 FANS_SPEED_UP_CELSIUS = 24.0
 WATTS_PER_CELSIUS = 0.006
@@ -159,7 +159,7 @@ def use_factor(namespace: str, name: str) -> float:
     """Used share of a pod's request: evenly spread over 0.6 … 1.0, always the same for a pod."""
     digest = hashlib.sha256(f"{namespace}/{name}".encode()).digest()
     share = int.from_bytes(digest[:6], "big") / (1 << 48)
-    return LEAST_USE + (MOST_USE - LEAST_USE) * share
+    return MIN_USE + (MAX_USE - MIN_USE) * share
 
 
 def cpu_quantity(text: str | float) -> float:

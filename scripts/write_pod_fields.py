@@ -138,7 +138,7 @@ def limits_table() -> Iterator[str]:
     """A row for each limit on the size of a pod."""
     yield "| part of a pod | at most |"
     yield "| --- | --- |"
-    for what, most in sorted(pod_fields.MOST.items()):
+    for what, most in sorted(pod_fields.MAX_PER_POD.items()):
         yield f"| {what} | {most:,} |"
 
 

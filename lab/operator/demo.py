@@ -26,7 +26,7 @@ from lab.workload import make_namespace
 
 # Separate from the lab of `make demo`, which may continue.
 ROOT = Path(lifecycle.__file__).resolve().parent / ".state-operator"
-LEAST_NODES, LEAST_RACKS = 12, 2
+MIN_NODES, MIN_RACKS = 12, 2
 NODES, RACKS = 24, 4
 UNCHANGED_RUNS = 5
 HEARTBEAT_SECONDS = 300.0
@@ -69,9 +69,9 @@ def demo(
 
 
 def _refuse(state: LabState, asked: LabSettings) -> None:
-    if asked.nodes < LEAST_NODES or asked.racks < LEAST_RACKS:
+    if asked.nodes < MIN_NODES or asked.racks < MIN_RACKS:
         raise LabError(
-            f"The demo needs {LEAST_NODES} nodes in {LEAST_RACKS} racks; give it more than"
+            f"The demo needs {MIN_NODES} nodes in {MIN_RACKS} racks; give it more than"
             f" {asked.nodes} in {asked.racks}."
         )
     if os.environ.get("LAB_KUBECONFIG"):

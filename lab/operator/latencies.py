@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lab.errors import LabError
 from lab.gotools import Say
 
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 POLL_SECONDS = 0.2
 
 
@@ -41,7 +41,7 @@ class Latencies:
         """Record an event now; ``what`` names the state that follows it."""
         self._open.append(Expectation(kind, what, holds, self.clock()))
 
-    def settle(self, longest: float = LONGEST_SECONDS) -> None:
+    def settle(self, longest: float = MAX_SECONDS) -> None:
         """Return when all expected states hold. Raises LabError after ``longest`` seconds."""
         deadline = self.clock() + longest
         while self._open:

@@ -16,8 +16,8 @@ from lab.predictor.recorded import Sample
 from lab.predictor.repository import model_file
 from lab.predictor.training import Samples, fit, measure
 
-FEWEST_SAMPLES = 100
-LEAST_CPU_SPAN = 20.0
+MIN_SAMPLES = 100
+MIN_CPU_SPAN = 20.0
 HELD_BACK = 5  # one in this many samples judges the model instead of training it
 
 
@@ -27,13 +27,13 @@ def train(samples: Sequence[Sample], server_type: str, folder: Path) -> str:
     Raises LabError if the samples are too few, or all of the same load.
     """
     chosen = [sample for sample in samples if sample.server_type == server_type]
-    if len(chosen) < FEWEST_SAMPLES:
+    if len(chosen) < MIN_SAMPLES:
         raise LabError(
             f"There are {len(chosen)} samples of {server_type}, too few to train with; record"
-            f" {FEWEST_SAMPLES} or more."
+            f" {MIN_SAMPLES} or more."
         )
     cpu = [sample.cpu_percent for sample in chosen]
-    if max(cpu) - min(cpu) < LEAST_CPU_SPAN:
+    if max(cpu) - min(cpu) < MIN_CPU_SPAN:
         raise LabError(
             f"All samples of {server_type} are between {min(cpu):.0f} and {max(cpu):.0f} % CPU use,"
             " which gives no information about other loads; record while the machines do different"

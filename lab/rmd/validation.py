@@ -11,7 +11,7 @@ from lab.rmd.bitmaps import WrongExpressionError, bits_of, cpus_of, hex_groups, 
 from lab.rmd.documents import Workload
 from lab.rmd.host import POLICIES, Configuration, Host
 
-_MOST_MBPS = 4294967290
+_MAX_MBPS = 4294967290
 
 
 class InvalidError(Exception):
@@ -108,7 +108,7 @@ def _with_bandwidth(
         raise InvalidError(f"Please provide MBA in {'Percentage' if in_percent else 'Mbps'}")
     if has_mba and asked.cache_max is None:
         raise InvalidError("Need to provide both cache and mba for better performance")
-    most = 100 if in_percent else _MOST_MBPS
+    most = 100 if in_percent else _MAX_MBPS
     value = asked.mba_percentage if in_percent else asked.mba_mbps
     if value is not None and not 1 <= value <= most:
         raise InvalidError(f"MBA values in should range from 1 to {most}")

@@ -29,7 +29,7 @@ from ..module_utils.fleet.tls import normal_fingerprint
 Spec = t.Mapping[str, t.Any]
 
 # Length of a shown path, whose end identifies the file.
-_LONGEST_VALUE = 4096
+_MAX_VALUE_LENGTH = 4096
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -102,7 +102,7 @@ class Given:
             return shown(self.source)
         plain = _plain(value)
         if isinstance(plain, str):
-            return repr(shown_text(plain, _LONGEST_VALUE))
+            return repr(shown_text(plain, _MAX_VALUE_LENGTH))
         return f"{plain:g}" if isinstance(plain, float) else shown(plain)
 
 

@@ -17,7 +17,7 @@ TIGHT = ("memory", "slots", "affinity")
 SECONDS_FOR_A_SMALL_FLEET = 2
 SMALL_GAP_PERCENT = 0.05
 # Smaller possible savings, in per cent, are not worth a share of them.
-LEAST_POSSIBLE_SAVING = 0.1
+MIN_POSSIBLE_SAVING = 0.1
 
 
 def place_a_hundred_thousand_pods(stage: Stage) -> Row:
@@ -169,7 +169,7 @@ def _saved(where: str, runs: Sequence[FleetRun]) -> Iterator[Metric]:
             if (saved := run.saved(peer)) is not None
             and (possible := run.savable(peer)) is not None
         ]
-        shares = [100 * saved / most for saved, most in pairs if most >= LEAST_POSSIBLE_SAVING]
+        shares = [100 * saved / most for saved, most in pairs if most >= MIN_POSSIBLE_SAVING]
         if pairs:
             saved_percents = [saved for saved, _most in pairs]
             yield metric(f"fewer than {peer}{where}", "%", saved_percents, at_least(0.0, "worst"))

@@ -29,7 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import read_facts
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
-    LONGEST_ANNOTATION,
+    MAX_ANNOTATION_LENGTH,
     PROBE_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
@@ -245,8 +245,8 @@ def probe(fleet: Fleet, namespace: str, tmp_path: Path) -> Iterator[Probe]:
 def test_a_discovery_pod_annotates_its_own_node_alone_and_nothing_else(probe: Probe) -> None:
     facts = json.dumps(METAL.as_dict())
     assert probe.annotate(0, facts)
-    assert probe.annotate(0, "x" * LONGEST_ANNOTATION)
-    assert not probe.annotate(0, "x" * (LONGEST_ANNOTATION + 1))
+    assert probe.annotate(0, "x" * MAX_ANNOTATION_LENGTH)
+    assert not probe.annotate(0, "x" * (MAX_ANNOTATION_LENGTH + 1))
     assert probe.annotate(0, facts)
     assert not probe.annotate(1, facts)
     for body in (

@@ -13,7 +13,7 @@ import jinja2
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
-    LONGEST_ANNOTATION,
+    MAX_ANNOTATION_LENGTH,
     PROBE_ANNOTATION,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
@@ -51,7 +51,7 @@ def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
     given = {
         "kepler_namespace": namespace,
         "kepler_probe_annotation": PROBE_ANNOTATION,
-        "kepler_probe_longest": str(LONGEST_ANNOTATION),
+        "kepler_probe_longest": str(MAX_ANNOTATION_LENGTH),
         "kepler_probe_image": "registry.example/wattwise:1",
         "kepler_probe_interval": "3600",
     }

@@ -16,7 +16,7 @@ from support.https_server import Document, Reply
 from support.odd_values import TEXTS, spoilt
 
 Json = dict[str, t.Any]
-LONGEST_DETAIL = 1000
+MAX_DETAIL_LENGTH = 1000
 
 _MIB = 1 << 20
 CONTENTS: list[bytes] = [
@@ -87,7 +87,7 @@ def assert_fit_for_documents(result: Json) -> None:
     strict_json.format_compact(result)
     for error in result["errors"]:
         assert error["detail"]
-        assert len(error["detail"]) <= LONGEST_DETAIL
+        assert len(error["detail"]) <= MAX_DETAIL_LENGTH
     for text in _texts(result):
         assert text.isprintable(), text[:100]
         assert len(text) <= 4096, text[:100]

@@ -26,7 +26,7 @@ WORKFLOW = "place_with_approval"
 EVENTS = ("started", "success", "error", "approvals")
 # Their jobs publish a summary, which the workflow's own notification lacks.
 _TOLD_PLAYBOOKS = ("bind", "place", "site")
-_LONGEST_NAME = 512
+_MAX_NAME_LENGTH = 512
 _KEY = re.compile(r"\s*-----BEGIN (?:(?:RSA|DSA|EC|OPENSSH|ENCRYPTED) )?PRIVATE KEY-----\s")
 LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 
@@ -370,8 +370,8 @@ def _reason_against(name: str) -> str | None:
     """Why AWX or its modules would not find an object with this name."""
     if not name.strip() or name != name.strip() or not name.isprintable():
         return "is empty, begins or ends with a space, or has characters that cannot be printed"
-    if len(name) > _LONGEST_NAME:
-        return f"has more than {_LONGEST_NAME} characters"
+    if len(name) > _MAX_NAME_LENGTH:
+        return f"has more than {_MAX_NAME_LENGTH} characters"
     if re.fullmatch(r"[+-]?\d[\d_]*", name):
         return "is a number, which modules of awx.awx interpret as an id"
     if "++" in name or "," in name:

@@ -22,7 +22,7 @@ _TIME = re.compile(r"\d{8}T\d{4}(?:\d\d)?", re.ASCII)
 _UNTIL = re.compile(r"(\d+T\d+)Z?", re.ASCII)
 _DAY = re.compile(r"(?:[+-]?[1-9]\d?)?(?:MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY")
-_MOST_STARTS = 999
+_MAX_STARTS = 999
 
 # Ranges of the numbers of each list; a list with negative numbers has no zero.
 _NUMBERS = {
@@ -142,7 +142,7 @@ def _are_days(text: str) -> bool:
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "FREQ": lambda value: value in _FREQUENCIES,
     "INTERVAL": lambda value: _is_number(value, 1, 999_999_999),
-    "COUNT": lambda value: _is_number(value, 1, _MOST_STARTS),
+    "COUNT": lambda value: _is_number(value, 1, _MAX_STARTS),
     "UNTIL": _is_until,
     "WKST": lambda value: bool(_DAY.fullmatch(value)) and len(value) == len("MO"),
     "BYDAY": _are_days,
@@ -150,7 +150,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
 }
 _HINTS: t.Final = {
     "FREQ": f"; AWX knows {', '.join(_FREQUENCIES)}",
-    "COUNT": f"; AWX takes 1 to {_MOST_STARTS}",
+    "COUNT": f"; AWX takes 1 to {_MAX_STARTS}",
     "UNTIL": "; write YYYYMMDDTHHMMSSZ",
     "BYDAY": "; AWX takes no number before the first day",
 }

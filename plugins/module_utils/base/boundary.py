@@ -29,7 +29,7 @@ __all__ = [
 
 T = t.TypeVar("T")
 
-_LONGEST_NAME = 253  # of an object in Kubernetes (RFC 1123)
+_MAX_NAME_LENGTH = 253  # of an object in Kubernetes (RFC 1123)
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,6 @@ def subject_of(obj: t.Any, kind: str, place: str = "") -> Subject:
     name, namespace = given.get("name"), given.get("namespace")
     return Subject(
         kind,
-        shown_text(name, _LONGEST_NAME) if isinstance(name, str) and name else place or "?",
-        shown_text(namespace, _LONGEST_NAME) if isinstance(namespace, str) else "",
+        shown_text(name, _MAX_NAME_LENGTH) if isinstance(name, str) and name else place or "?",
+        shown_text(namespace, _MAX_NAME_LENGTH) if isinstance(namespace, str) else "",
     )

@@ -26,7 +26,7 @@ TargetReason = t.Literal[
     "refused",
     "conflict",
 ]
-_LONGEST_DETAIL = 1000
+_MAX_DETAIL_LENGTH = 1000
 TARGET_REASONS: tuple[str, ...] = t.get_args(TargetReason)
 
 
@@ -73,7 +73,7 @@ class TargetFailure(WattwiseError):
 
 def told_text(detail: str) -> str:
     """A detail made safe for messages, statuses and reports, because servers wrote parts of it."""
-    return shown_text(detail, _LONGEST_DETAIL)
+    return shown_text(detail, _MAX_DETAIL_LENGTH)
 
 
 def failure_of(error: Exception) -> TargetFailure:

@@ -13,9 +13,9 @@ from .texts import shown_text
 
 Object = t.Mapping[str, t.Any]
 
-LONGEST_TEXT = 1024
-_LONGEST_NUMBER = 40
-_LARGEST_WHOLE = 2**31 - 1
+MAX_TEXT_LENGTH = 1024
+_MAX_NUMBER_LENGTH = 40
+_MAX_WHOLE = 2**31 - 1
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -23,8 +23,8 @@ def number(value: t.Any) -> float | None:
     """A finite number, also from a text; None for booleans and anything else."""
     if isinstance(value, str):
         # Firmware pads numbers with a few blanks; longer texts are no numbers.
-        given = value.strip() if len(value) <= 2 * _LONGEST_NUMBER else ""
-        is_number = len(given) <= _LONGEST_NUMBER and _NUMBER.fullmatch(given)
+        given = value.strip() if len(value) <= 2 * _MAX_NUMBER_LENGTH else ""
+        is_number = len(given) <= _MAX_NUMBER_LENGTH and _NUMBER.fullmatch(given)
         value = float(given) if is_number else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -38,16 +38,16 @@ def number(value: t.Any) -> float | None:
 def whole(value: t.Any) -> int | None:
     """A number as an integer of 32 bits, the type in Kubernetes objects."""
     found = number(value)
-    return int(found) if found is not None and abs(found) <= _LARGEST_WHOLE else None
+    return int(found) if found is not None and abs(found) <= _MAX_WHOLE else None
 
 
-def count(value: t.Any, most: int = _LARGEST_WHOLE) -> int | None:
+def count(value: t.Any, most: int = _MAX_WHOLE) -> int | None:
     """A number from 1 to ``most`` as an integer; None for anything else."""
     found = number(value)
     return int(found) if found is not None and 1 <= found <= most else None
 
 
-def text(value: t.Any, longest: int = LONGEST_TEXT) -> str:
+def text(value: t.Any, longest: int = MAX_TEXT_LENGTH) -> str:
     """A stripped, printable text of limited length; empty for anything else."""
     if not isinstance(value, str):
         return ""

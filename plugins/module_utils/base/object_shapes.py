@@ -17,10 +17,10 @@ from .units import format_time, parse_time
 
 Object = t.Mapping[str, t.Any]
 
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 _SUBDOMAIN_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _NOT_IN_NAMES = frozenset(" /\\%?#")
-_LARGEST_INT32 = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 # Sums with other times must be valid times; Python's calendar ends with the year 9999.
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
@@ -102,7 +102,7 @@ def is_subdomain(name: t.Any) -> bool:
     """Whether this is a valid name of a Node, Secret or NodeConfig (RFC 1123, 253 characters)."""
     return (
         isinstance(name, str)
-        and len(name) <= _LONGEST_NAME
+        and len(name) <= _MAX_NAME_LENGTH
         and all(_SUBDOMAIN_LABEL.fullmatch(label) for label in name.split("."))
     )
 
@@ -111,7 +111,7 @@ def object_name(value: t.Any, path: str) -> str:
     """A valid name of an API object, which becomes part of URLs and sentences."""
     given = required_text(value, path)
     is_usable = given.isascii() and given.isprintable() and _NOT_IN_NAMES.isdisjoint(given)
-    if not is_usable or len(given) > _LONGEST_NAME or given in (".", ".."):
+    if not is_usable or len(given) > _MAX_NAME_LENGTH or given in (".", ".."):
         raise InvalidField(path, f"{shown(given)} cannot be the name of an object")
     return given
 
@@ -139,7 +139,7 @@ def number(value: t.Any, path: str) -> float:
 
 
 def whole_number(
-    value: t.Any, path: str, least: int = -_LARGEST_INT32 - 1, most: int = _LARGEST_INT32
+    value: t.Any, path: str, least: int = -_MAX_INT32 - 1, most: int = _MAX_INT32
 ) -> int:
     """An integer; Kubernetes' own have 32 bits."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

@@ -13,7 +13,7 @@ import math
 import typing as t
 from dataclasses import dataclass
 
-_LONGEST_NUMBER = 40
+_MAX_NUMBER_LENGTH = 40
 _DEEPEST = 100
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
@@ -117,13 +117,13 @@ def _or_none(read: t.Callable[[str], t.Any]) -> t.Callable[[str], t.Any]:
 
 
 def _whole_number(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
+    if len(digits) > _MAX_NUMBER_LENGTH:
         raise ValueError(f"it holds a number of {len(digits)} digits")
     return int(digits)
 
 
 def _finite_number(digits: str) -> float:
-    value = float(digits) if len(digits) <= 10 * _LONGEST_NUMBER else math.inf
+    value = float(digits) if len(digits) <= 10 * _MAX_NUMBER_LENGTH else math.inf
     if not math.isfinite(value):
         raise ValueError("it holds a number that is not finite or has too many digits")
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import reprlib
 import typing as t
 
-_LONGEST_PROBLEM = 500
+_MAX_PROBLEM_LENGTH = 500
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -24,7 +24,7 @@ def shown(value: t.Any) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
-def shown_text(text: str, longest: int = _LONGEST_PROBLEM) -> str:
+def shown_text(text: str, longest: int = _MAX_PROBLEM_LENGTH) -> str:
     """A text for a message, without quotation marks: printable, on one line and short."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     if cut.isprintable():

@@ -39,15 +39,15 @@ _SUFFIX_FACTOR = {
 # Suffixes for formatting, the largest first.
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki", None)
 _DECIMAL_SUFFIXES = ("E", "P", "T", "G", "M", "k", None, "m", "u", "n")
-_LARGEST_QUANTITY = Decimal(2**63)
+_MAX_QUANTITY = Decimal(2**63)
 # Longer texts and exponents are refused before conversion, because 1e999999999 would not end.
-_LONGEST_QUANTITY = 64
-_LARGEST_EXPONENT = 64
-_LONGEST_DURATION = 64
-_LONGEST_TIME = 64
-_LONGEST_CPU_LIST = 64 * 1024
-_LARGEST_CPU = 65_535
-_MOST_CPUS_NAMED = 4 * _LARGEST_CPU
+_MAX_QUANTITY_LENGTH = 64
+_MAX_EXPONENT = 64
+_MAX_DURATION_LENGTH = 64
+_MAX_TIME_LENGTH = 64
+_MAX_CPU_LIST_LENGTH = 64 * 1024
+_MAX_CPU = 65_535
+_MAX_CPUS_NAMED = 4 * _MAX_CPU
 
 
 # https://pkg.go.dev/time#ParseDuration
@@ -66,7 +66,7 @@ _SECONDS = {
 
 
 def parse_quantity(
-    value: str | int | float, where: str = "quantity", limit: Decimal = _LARGEST_QUANTITY
+    value: str | int | float, where: str = "quantity", limit: Decimal = _MAX_QUANTITY
 ) -> Decimal:
     """Exact value of a Kubernetes quantity (``"1500m"`` is 1.5, ``"1Gi"`` is 1073741824).
 
@@ -78,7 +78,7 @@ def parse_quantity(
     if isinstance(value, int) and abs(value) >= limit:
         raise InvalidField(where, _out_of_range(shown(value), limit))
     text = str(value)
-    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _LONGEST_QUANTITY else None
+    match = _QUANTITY.fullmatch(text.strip()) if len(text) <= _MAX_QUANTITY_LENGTH else None
     if match is None:
         raise InvalidField(
             where,
@@ -86,7 +86,7 @@ def parse_quantity(
             "suffix, such as 500m, 2, 1.5, 512Mi or 10G",
         )
     number, exponent, suffix = match.groups()
-    if abs(int((exponent or "e0")[1:])) > _LARGEST_EXPONENT:
+    if abs(int((exponent or "e0")[1:])) > _MAX_EXPONENT:
         raise InvalidField(where, _out_of_range(shown(value), limit))
     result = Decimal(number + (exponent or "")) * _SUFFIX_FACTOR[suffix]
     if abs(result) >= limit:
@@ -95,7 +95,7 @@ def parse_quantity(
 
 
 def _out_of_range(text: str, limit: Decimal) -> str:
-    largest = "2^63 - 1" if limit == _LARGEST_QUANTITY else f"below {limit:.1e}"
+    largest = "2^63 - 1" if limit == _MAX_QUANTITY else f"below {limit:.1e}"
     return f"the quantity {text} is out of range; the largest is {largest}"
 
 
@@ -116,7 +116,7 @@ def format_quantity(value: Decimal, binary: bool = False) -> str:
     Fractions of a nano-unit are rounded away from zero, as in Kubernetes. Raises InvalidInput for a
     number beyond the range of Kubernetes. Source: see _QUANTITY.
     """
-    if abs(value) >= _LARGEST_QUANTITY:
+    if abs(value) >= _MAX_QUANTITY:
         raise InvalidInput(f"quantity: {value} is out of range; the largest is 2^63 - 1")
     exact = value.quantize(_SUFFIX_FACTOR["n"], ROUND_UP)
     if exact == 0:
@@ -136,7 +136,7 @@ def parse_duration(value: str, where: str = "duration") -> float:
     text = value.strip() if isinstance(value, str) else value
     if text == "0":
         return 0.0
-    is_text = isinstance(text, str) and len(text) <= _LONGEST_DURATION
+    is_text = isinstance(text, str) and len(text) <= _MAX_DURATION_LENGTH
     if not is_text or _DURATION.fullmatch(text) is None:
         raise InvalidField(
             where,
@@ -163,7 +163,7 @@ def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
     Source: the kernel's cpulist format (Documentation/admin-guide/cputopology.rst). An empty text
     means no CPU. Raises InvalidInput.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST_CPU_LIST:
+    if not isinstance(text, str) or len(text) > _MAX_CPU_LIST_LENGTH:
         raise InvalidField(where, f"{shown(text)} is not a list of CPUs such as 0-3,8")
     cpus: set[int] = set()
     named = 0
@@ -173,11 +173,11 @@ def parse_cpu_list(text: str, where: str = "CPU list") -> tuple[int, ...]:
             problem = f"{shown(part)} in {shown(text)} is not a CPU or a range like 0-3"
             raise InvalidField(where, problem)
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        if last < first or last > _LARGEST_CPU:
+        if last < first or last > _MAX_CPU:
             problem = f"the range {shown(part)} in {shown(text)} is empty or too large"
             raise InvalidField(where, problem)
         named += last - first + 1
-        if named > _MOST_CPUS_NAMED:
+        if named > _MAX_CPUS_NAMED:
             raise InvalidField(where, f"{shown(text)} repeats CPUs too often")
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
@@ -197,7 +197,7 @@ def format_cpu_list(cpus: t.Iterable[int]) -> str:
 def parse_time(text: str, where: str = "time") -> datetime.datetime:
     """An RFC 3339 time, as an aware datetime in UTC. Raises InvalidInput."""
     problem = f"{shown(text)} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
-    if not isinstance(text, str) or len(text) > _LONGEST_TIME:
+    if not isinstance(text, str) or len(text) > _MAX_TIME_LENGTH:
         raise InvalidField(where, problem)
     try:
         moment = datetime.datetime.fromisoformat(re.sub(r"(?i)z$", "+00:00", _micro(text)))

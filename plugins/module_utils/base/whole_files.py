@@ -27,7 +27,7 @@ _PREFIX = ".wattwise-partial-"
 _PARTIAL = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}")
 # Longest duration of a writer, for folders without a lock.
 _ABANDONED_SECONDS = 3600.0
-_LONGEST_WAIT_SECONDS, _PAUSE_SECONDS = 10.0, 0.02
+_MAX_WAIT_SECONDS, _PAUSE_SECONDS = 10.0, 0.02
 
 
 class FolderBusy(InvalidInput):
@@ -93,7 +93,7 @@ def sweep(folder: Path, abandoned_seconds: float = _ABANDONED_SECONDS) -> None:
 @contextlib.contextmanager
 def locked(
     folder: Path,
-    wait_seconds: float = _LONGEST_WAIT_SECONDS,
+    wait_seconds: float = _MAX_WAIT_SECONDS,
     sleep: t.Callable[[float], None] = time.sleep,
 ) -> t.Iterator[None]:
     """Lock the folder against other writers of this user, and sweep it.

@@ -64,7 +64,7 @@ SPEC = KUBERNETES.merge(
 
 _ATTEMPTS = 3
 # The Lease excludes other runs meanwhile.
-_LONGEST_VOLUME_TIMEOUT = 3600
+_MAX_VOLUME_TIMEOUT = 3600
 # From this number on, pods are listed instead of read one by one.
 _LIST_FROM = 20
 NEEDS_DEVICES = (
@@ -166,9 +166,9 @@ def bind_planned(
 def volume_timeout_of(options: Parameters) -> float:
     """The seconds to wait for volumes. Raises InvalidInput."""
     seconds: float = options["volume_timeout"]
-    if not 0 <= seconds <= _LONGEST_VOLUME_TIMEOUT:
+    if not 0 <= seconds <= _MAX_VOLUME_TIMEOUT:
         raise InvalidInput(
-            f"volume_timeout: {seconds} is not from 0 to {_LONGEST_VOLUME_TIMEOUT} seconds"
+            f"volume_timeout: {seconds} is not from 0 to {_MAX_VOLUME_TIMEOUT} seconds"
         )
     return seconds
 

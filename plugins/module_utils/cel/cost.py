@@ -24,11 +24,11 @@ _BYTES_OF_A_VALUE = 32
 _BYTES_OF_A_STEP = 10
 # Cost of a call from the library to Python, in the library's own steps.
 _STEPS_OF_A_CALL = 20
-_LONGEST_NUMBER = 64
+_MAX_NUMBER_LENGTH = 64
 # Largest precision of a format such as %.1000f in the library.
-_LONGEST_FORMATTED = 1400
+_MAX_FORMATTED_LENGTH = 1400
 # Source: RE2 compiles a{1000} to 1,000 instructions and refuses more than that.
-_LONGEST_REPETITION = 1000
+_MAX_REPETITION_LENGTH = 1000
 _REPETITION = re.compile(r"\{\s*\d")
 
 
@@ -239,14 +239,14 @@ def _called(*given: Bound) -> Estimate:
 
 def _carried(*given: Bound) -> Estimate:
     """A quantity or version, represented as a map with one text."""
-    text = max(_LONGEST_NUMBER, *(bound.text for bound in given))
+    text = max(_MAX_NUMBER_LENGTH, *(bound.text for bound in given))
     return _called(*given)[0], Bound(text, 1, 2 * _BYTES_OF_A_VALUE + text)
 
 
 def _formatted(tree: Expression, bounds: t.Sequence[Bound]) -> Estimate:
     form, values = bounds[0], bounds[1]
     fields = form.text if tree.parts[0].value is None else tree.parts[0].value.count("%")
-    length = form.text + fields * (_LONGEST_FORMATTED + 6 * values.size)
+    length = form.text + fields * (_MAX_FORMATTED_LENGTH + 6 * values.size)
     return 1 + _steps_of(length), _text(length)
 
 
@@ -254,7 +254,7 @@ def _matched(tree: Expression, bounds: t.Sequence[Bound]) -> Estimate:
     text, pattern = bounds
     source = tree.parts[1].value
     repeats = source is None or _REPETITION.search(source)
-    instructions = pattern.text * (_LONGEST_REPETITION if repeats else 1)
+    instructions = pattern.text * (_MAX_REPETITION_LENGTH if repeats else 1)
     return 1 + _steps_of(instructions) + _steps_of((text.text + 1) * pattern.text), SCALAR
 
 
@@ -278,7 +278,7 @@ _RULES_OF_NAMES: tuple[tuple[str, Rule], ...] = (
     ("replace", _replaced),
     ("split", _split),
     ("join", _joined),
-    ("string", _grown(1, _LONGEST_NUMBER)),
+    ("string", _grown(1, _MAX_NUMBER_LENGTH)),
     ("bytes", _grown(4, 0)),
     ("strings.quote", _grown(6, 2)),
     ("quantity semver add sub", _carried),

@@ -24,7 +24,7 @@ OF_VERSIONS = frozenset({"semver", "major", "minor", "patch"})
 
 Carried = t.Mapping[str, str]
 
-_LARGEST = Decimal(10**24)
+_MAX = Decimal(10**24)
 
 
 def carried(value: Attribute) -> t.Any:
@@ -82,7 +82,7 @@ def _parsed(text: str) -> Decimal:
 
 
 def _quantity(value: Decimal) -> Carried:
-    if abs(value) >= _LARGEST:
+    if abs(value) >= _MAX:
         raise InvalidInput("the sum of quantities is out of range; the limit is 10^24")
     # Without exponent and trailing zeros, Decimal("1E+3") and Decimal("1000") give one text.
     text = format(value, "f")

@@ -42,10 +42,10 @@ MAXIMAL_COST = 1_000_000
 # nested ones make 2^n copies, before anything is evaluated. At this limit reading a source takes
 # 0.3 s.
 _COPYING = ("optMap", "optFlatMap", "{")
-_LARGEST_COPIED = 1 << 18
+_MAX_COPIED = 1 << 18
 # Limit of the library's tree; ten times that of a source of the largest length.
-_LARGEST_TREE = 1 << 20
-_LONGEST_ERROR = 300
+_MAX_TREE = 1 << 20
+_MAX_ERROR_LENGTH = 300
 
 Kind = t.Literal["dra", "flat", "host"]
 Variables = t.Mapping[str, t.Any]
@@ -152,11 +152,11 @@ def _is_quantity(value: t.Any) -> bool:
 
 
 def _one_line(error: t.Any) -> str:
-    lines = str(error)[: 10 * _LONGEST_ERROR].splitlines()
+    lines = str(error)[: 10 * _MAX_ERROR_LENGTH].splitlines()
     text = " ".join(line.strip() for line in lines if not line.startswith(" | "))
     text = re.sub(r"(?:^|(?<=\s))(?:[A-Z]+_?[A-Z]+: )+", "", text)
     text = re.sub(r"<input>:|\s*\[[A-Z_]+\]$| \(in container ''\)", "", text).strip()
-    return shown_text(text, _LONGEST_ERROR)
+    return shown_text(text, _MAX_ERROR_LENGTH)
 
 
 class Compiler:
@@ -189,7 +189,7 @@ class Compiler:
                 f"the CEL expression {shown(source)} gives "
                 f"{shown_text(str(checked.return_type()))}; a selector must return true or false",
             )
-        if len(serialized) > _LARGEST_TREE:
+        if len(serialized) > _MAX_TREE:
             raise InvalidField(
                 where, f"the CEL expression {shown(source)} is too large; shorten it"
             )
@@ -220,7 +220,7 @@ def _refuse_what_explodes(source: str, where: str) -> None:
             where, f"the CEL expression has {length} bytes; Kubernetes allows {MAXIMAL_LENGTH}"
         )
     copying = {word: count for word in _COPYING if (count := source.count(word))}
-    if length << min(sum(copying.values()), MAXIMAL_LENGTH) > _LARGEST_COPIED:
+    if length << min(sum(copying.values()), MAXIMAL_LENGTH) > _MAX_COPIED:
         told = ", ".join(f"{word} {count} times" for word, count in copying.items())
         raise InvalidField(
             where,

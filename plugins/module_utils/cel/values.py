@@ -25,13 +25,13 @@ _VERSION = re.compile(
     rf"(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
     re.ASCII,
 )
-_LONGEST_VERSION = 256
-_LARGEST_OF_A_VERSION = 2**64 - 1
+_MAX_VERSION_LENGTH = 256
+_MAX_OF_A_VERSION = 2**64 - 1
 # Kubernetes caps a binary quantity at this and leaves a decimal one exact.
 # Source: ParseQuantity of k8s.io/apimachinery 0.37.2.
-_LARGEST_BINARY = Decimal(2**63 - 1)
+_MAX_BINARY = Decimal(2**63 - 1)
 # Sums of 100,000 such amounts still fit the two digits of solve/solver_amounts.py.
-_LARGEST_AMOUNT = Decimal(10**21)
+_MAX_AMOUNT = Decimal(10**21)
 _BINARY_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -74,7 +74,7 @@ Attribute = t.Union[Scalar, tuple[Scalar, ...]]
 
 def parse_version(text: str, where: str) -> Version:
     """A semantic version such as ``1.2.3-beta.1+build.5``. Raises InvalidInput."""
-    is_text = isinstance(text, str) and len(text) <= _LONGEST_VERSION
+    is_text = isinstance(text, str) and len(text) <= _MAX_VERSION_LENGTH
     match = _VERSION.fullmatch(text) if is_text else None
     numeric = match and [part for part in (match[4] or "").split(".") if part.isdigit()]
     if match is None or any(part != "0" and part.startswith("0") for part in numeric or ()):
@@ -84,7 +84,7 @@ def parse_version(text: str, where: str) -> Version:
             "write three numbers such as 1.2.3",
         )
     numbers = [int(match[part]) for part in (1, 2, 3)]
-    if max(numbers) > _LARGEST_OF_A_VERSION:
+    if max(numbers) > _MAX_OF_A_VERSION:
         raise InvalidField(where, f"a number of the version {shown(text)} is larger than 2^64 - 1")
     prerelease = tuple(match[4].split(".")) if match[4] else ()
     return Version(numbers[0], numbers[1], numbers[2], prerelease)
@@ -116,8 +116,8 @@ def identities(value: Attribute) -> frozenset[tuple[str, Scalar]]:
 def quantity_of(value: t.Any, where: str) -> Decimal:
     """Units of a quantity as Kubernetes compares them. Raises InvalidInput."""
     if isinstance(value, str) and value.endswith("i"):
-        return min(parse_quantity(value, where, _LARGEST_AMOUNT**2), _LARGEST_BINARY)
-    return parse_quantity(value, where, _LARGEST_AMOUNT)
+        return min(parse_quantity(value, where, _MAX_AMOUNT**2), _MAX_BINARY)
+    return parse_quantity(value, where, _MAX_AMOUNT)
 
 
 def demand_of(value: t.Any, where: str) -> int:

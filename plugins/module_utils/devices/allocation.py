@@ -49,7 +49,7 @@ SPEC = ArgumentSpec(
 _READERS = {dra.GROUP: dra.read, k8srm.GROUP: k8srm.read}
 _CORE_KINDS = ("Node", "Pod")
 # Limit of node results in the output; results of claims without devices come first.
-_MOST_EXPLANATIONS = 1000
+_MAX_EXPLANATIONS = 1000
 
 
 def allocate(parameters: Parameters, context: Context = Context()) -> Result:
@@ -228,13 +228,13 @@ def _explain(
     explainer = Explainer(task, allocation, limits)
     results: list[dict[str, t.Any]] = []
     scores: list[int] = []
-    many = len(task.instance.units) * len(task.instance.nodes) > _MOST_EXPLANATIONS
+    many = len(task.instance.units) * len(task.instance.nodes) > _MAX_EXPLANATIONS
     for unit, pods in zip(task.instance.units, task.pods):
         satisfied = all(allocation.claims[claim] is not None for claim in unit.claims)
         scores.append(100 if satisfied else 0)
         names = [{"namespace": namespace, "name": name} for namespace, name in pods]
         for result in () if many and satisfied else explainer.nodes(unit):
-            if len(results) >= _MOST_EXPLANATIONS or limits.expired():
+            if len(results) >= _MAX_EXPLANATIONS or limits.expired():
                 break
             results.append({**result, **({"pods": names} if names else {})})
     return results, min(scores, default=0)

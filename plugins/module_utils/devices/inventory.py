@@ -28,7 +28,7 @@ from .model.task import labels_of
 # Devices that several nodes reach.
 NETWORK = ""
 _NUMBERED = re.compile(r"(.*?)([0-9]+)")
-_FEWEST_SLICES = 2
+_MIN_SLICES = 2
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ def _slices(drawn: t.Collection[int], families: t.Mapping[int, t.Sequence[int]])
     """Place by counter, of the largest family of slices that the devices consume."""
     used = [families[counter] for counter in drawn if counter in families]
     largest = max(used, key=lambda family: (len(family), family[0]), default=())
-    if len(largest) < _FEWEST_SLICES:
+    if len(largest) < _MIN_SLICES:
         return {}
     return {counter: place for place, counter in enumerate(largest)}
 

@@ -69,7 +69,7 @@ _OPTIONS = Options(report=True, only_for_pods=True)
 
 # An attempt is repeated only if another client wrote first, so some client always progresses.
 _ATTEMPTS = 8
-_LONGEST_PAUSE_SECONDS = 0.2
+_MAX_PAUSE_SECONDS = 0.2
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
@@ -163,7 +163,7 @@ class _Reconciliation:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 # Random, because two runs with equal waits would conflict again.
-                time.sleep(random.uniform(0, _LONGEST_PAUSE_SECONDS))
+                time.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))
             answer = self._attempt()
             if not self.contended:
                 break

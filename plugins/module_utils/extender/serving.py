@@ -42,8 +42,8 @@ _CALLS = http_server.Bounds(
     connections=64,
     request_seconds=2.0,
     idle_seconds=120.0,
-    body=wire.LARGEST_BODY,
-    bodies=8 * wire.LARGEST_BODY,
+    body=wire.MAX_BODY,
+    bodies=8 * wire.MAX_BODY,
 )
 _METRICS = http_server.Bounds(connections=8, request_seconds=5.0, idle_seconds=75.0)
 _HEALTH = http_server.Bounds(connections=64, request_seconds=1.0)

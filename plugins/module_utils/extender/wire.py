@@ -17,8 +17,8 @@ from ..base.errors import InvalidInput
 from ..base.object_shapes import Object
 
 # A pod has at most 1.5 MiB in etcd, and 10,000 names of nodes have 2.5 MB.
-LARGEST_BODY = 4 * 1024 * 1024
-_LIMITS = strict_json.JsonLimits(size=LARGEST_BODY, members=200_000)
+MAX_BODY = 4 * 1024 * 1024
+_LIMITS = strict_json.JsonLimits(size=MAX_BODY, members=200_000)
 
 
 class Call(t.NamedTuple):

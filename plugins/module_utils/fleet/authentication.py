@@ -17,9 +17,9 @@ from ..base.loose_json import whole
 from ..base.units import format_time, parse_time
 
 FIRST_WAIT = datetime.timedelta(minutes=5)
-LONGEST_WAIT = datetime.timedelta(minutes=60)
-_MOST_FAILURES = 1_000_000
-_LONGEST_VERSION = 256
+MAX_WAIT = datetime.timedelta(minutes=60)
+_MAX_FAILURES = 1_000_000
+_MAX_VERSION_LENGTH = 256
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Attempts:
         if count is None or count < 1:
             return cls()
         try:
-            return cls(min(count, _MOST_FAILURES), parse_time(last_attempt), _version(version))
+            return cls(min(count, _MAX_FAILURES), parse_time(last_attempt), _version(version))
         except InvalidInput:
             return cls()
 
@@ -66,7 +66,7 @@ class Attempts:
 
 
 def _version(given: t.Any) -> str:
-    return given if isinstance(given, str) and len(given) <= _LONGEST_VERSION else ""
+    return given if isinstance(given, str) and len(given) <= _MAX_VERSION_LENGTH else ""
 
 
 def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
@@ -79,7 +79,7 @@ def not_before(attempts: Attempts, version: str) -> datetime.datetime | None:
         return None
     if attempts.secret_resource_version != version:
         return None
-    wait = min(FIRST_WAIT * (1 << min(attempts.failures - 1, 10)), LONGEST_WAIT)
+    wait = min(FIRST_WAIT * (1 << min(attempts.failures - 1, 10)), MAX_WAIT)
     return attempts.last_attempt + wait
 
 
@@ -114,7 +114,7 @@ class Memory:
         ``source`` names the origin of the credential, ``version`` its resource version.
         """
         attempts = self._attempts.get(name, Attempts())
-        if attempts.last_attempt is not None and attempts.last_attempt - now > LONGEST_WAIT:
+        if attempts.last_attempt is not None and attempts.last_attempt - now > MAX_WAIT:
             return  # A time in the future is invalid; the next failure corrects it.
         moment = not_before(attempts, version)
         if moment is not None and now <= moment:

@@ -28,12 +28,12 @@ VERSION = "0.1.0"
 USER_AGENT = f"wattwise.kube/{VERSION}"
 CONNECT_TIMEOUT_SECONDS = 5.0
 # Present limits of aiohttp for a header line and a header, fixed here.
-_LONGEST_HEADER_BYTES = 8190
-_LONGEST_RETRY_AFTER = 64
-_LONGEST_WAIT_SECONDS = 1e9
+_MAX_HEADER_BYTES = 8190
+_MAX_RETRY_AFTER_LENGTH = 64
+_MAX_WAIT_SECONDS = 1e9
 _FIRST_PAUSE_SECONDS = 0.5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_MOST_REDIRECTS = 3
+_MAX_REDIRECTS = 3
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 T = t.TypeVar("T")
@@ -325,7 +325,7 @@ class Client:
                 break
             seen.append(url)
             url = self._address.redirected(url, location)
-            if url in seen or len(seen) > _MOST_REDIRECTS:
+            if url in seen or len(seen) > _MAX_REDIRECTS:
                 raise self._failure_of_redirects(location, what)
             if self._address.leaves(location):
                 what = f"{what} (redirected to {shown(redacted(location))})"
@@ -339,7 +339,7 @@ class Client:
             return elsewhere(location)
         return TargetFailure(
             "server_error",
-            f"the server redirects {what} in a circle or more than {_MOST_REDIRECTS} times; check "
+            f"the server redirects {what} in a circle or more than {_MAX_REDIRECTS} times; check "
             "the endpoint",
         )
 
@@ -366,8 +366,8 @@ class Client:
                 allow_redirects=False,
                 trace_request_ctx=self,
                 server_hostname=self._server_name,
-                max_line_size=_LONGEST_HEADER_BYTES,
-                max_field_size=_LONGEST_HEADER_BYTES,
+                max_line_size=_MAX_HEADER_BYTES,
+                max_field_size=_MAX_HEADER_BYTES,
                 # aiohttp rounds up timeouts above five seconds.
                 timeout=aiohttp.ClientTimeout(
                     total=seconds, sock_connect=CONNECT_TIMEOUT_SECONDS, ceil_threshold=1e9
@@ -472,15 +472,15 @@ def retry_after_seconds(value: str | None, now: float) -> float | None:
     if value is None:
         return None
     text = value.strip()
-    if len(text) > _LONGEST_RETRY_AFTER:
+    if len(text) > _MAX_RETRY_AFTER_LENGTH:
         return None
     if text.isascii() and text.isdigit():
-        return min(float(text), _LONGEST_WAIT_SECONDS)
+        return min(float(text), _MAX_WAIT_SECONDS)
     try:
         moment = email.utils.parsedate_to_datetime(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.timezone.utc)
-        return min(max(0.0, moment.timestamp() - now), _LONGEST_WAIT_SECONDS)
+        return min(max(0.0, moment.timestamp() - now), _MAX_WAIT_SECONDS)
     except (TypeError, ValueError, IndexError, OverflowError):
         return None
 

@@ -22,7 +22,7 @@ from ..base.errors import InvalidInput
 from ..kube.pem import certificates
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SHORTEST_RSA_BITS = 2048
+_MIN_RSA_BITS = 2048
 _RSA_ENCRYPTION = bytes.fromhex("2a864886f70d010101")  # 1.2.840.113549.1.1.1 (RFC 8017)
 
 
@@ -124,9 +124,9 @@ def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
         bits = rsa_bits(certificates(Path(client.path))[0])
     except (OSError, ValueError) as error:
         raise InvalidInput(f"Cannot read {where} ({error}); give a certificate in PEM") from error
-    if bits is not None and bits < _SHORTEST_RSA_BITS:
+    if bits is not None and bits < _MIN_RSA_BITS:
         raise InvalidInput(
-            f"The key of {where} has {bits} bits, fewer than {_SHORTEST_RSA_BITS}; make a longer "
+            f"The key of {where} has {bits} bits, fewer than {_MIN_RSA_BITS}; make a longer "
             "one (nothing is sent, and never without TLS)"
         )
     try:

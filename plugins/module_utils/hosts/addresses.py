@@ -26,8 +26,8 @@ _NAMES_OF_GROUPS = frozenset(
         *("kube-master", "kube-node", "k8s-cluster", "ovn-central", "ovn-controller", "virtlet"),
     )
 )
-_LONGEST_ADDRESS = 64
-_LONGEST_PART = 63  # length of a host name (RFC 1123)
+_MAX_ADDRESS_LENGTH = 64
+_MAX_PART_LENGTH = 63  # length of a host name (RFC 1123)
 
 
 def inventory_name(value: t.Any, path: str) -> str:
@@ -38,9 +38,10 @@ def inventory_name(value: t.Any, path: str) -> str:
             f"{shown(value)} cannot be the name of a node; write lower-case letters, digits, "
             "hyphens and dots, such as master-1",
         )
-    if any(len(part) > _LONGEST_PART for part in value.split(".")):
+    if any(len(part) > _MAX_PART_LENGTH for part in value.split(".")):
         raise InvalidField(
-            path, f"a part of {shown(value)} has more than {_LONGEST_PART} characters; shorten it"
+            path,
+            f"a part of {shown(value)} has more than {_MAX_PART_LENGTH} characters; shorten it",
         )
     if value in _NAMES_OF_GROUPS:
         raise InvalidField(path, f"{value} is the name of a group; choose another name")
@@ -51,7 +52,7 @@ def inventory_name(value: t.Any, path: str) -> str:
 def subnet(value: t.Any, path: str) -> Network:
     """A subnet in CIDR notation. Raises InvalidField."""
     problem = f"{shown(value)} is not a subnet in CIDR notation; write one such as 10.244.64.0/18"
-    if not isinstance(value, str) or len(value) > _LONGEST_ADDRESS or "/" not in value:
+    if not isinstance(value, str) or len(value) > _MAX_ADDRESS_LENGTH or "/" not in value:
         raise InvalidField(path, problem)
     try:
         network = ipaddress.ip_network(value, strict=False)

@@ -34,9 +34,9 @@ API_VERSION = "metal3.io/v1alpha1"
 HARDWARE_DETAILS = "inspect.metal3.io/hardwaredetails"
 UNREADABLE = "unreadable"
 
-_LONGEST_ADDRESS = 2048
-_LONGEST_ANNOTATION = 4096
-_LONGEST_ERROR = 1024
+_MAX_ADDRESS_LENGTH = 2048
+_MAX_ANNOTATION_LENGTH = 4096
+_MAX_ERROR_LENGTH = 1024
 _DETAILS = strict_json.JsonLimits(size=256 * 1024, members=20_000, depth=16)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NONE_TOLD: HostsTold = MappingProxyType({})
@@ -209,7 +209,7 @@ def _texts(metadata: Object, part: str, found: Facts) -> dict[str, str]:
     for key, value in given.items():
         if not _is_text(key) or not _is_text(value):
             found.note(f"metadata.{part}: {shown(key)} has no text in UTF-8")
-        elif key == HARDWARE_DETAILS or len(value) <= _LONGEST_ANNOTATION:
+        elif key == HARDWARE_DETAILS or len(value) <= _MAX_ANNOTATION_LENGTH:
             result[key] = value
     result.pop(_LAST_APPLIED, None)
     return result
@@ -246,7 +246,7 @@ def _hardware_details(status: Object, annotations: dict[str, str], found: Facts)
 def _hardware(details: Object, spec: Object, found: Facts) -> Hardware:
     vendor = _part(found, details, "systemVendor", "status.hardware")
     firmware = _part(found, spec, "firmware", "spec")
-    memory = facts.whole(1, facts.MOST_MEMORY_MIB)
+    memory = facts.whole(1, facts.MAX_MEMORY_MIB)
     place = "status.hardware"
     return Hardware(
         processors=_processors(_part(found, details, "cpu", place), f"{place}.cpu", found),
@@ -263,7 +263,7 @@ def _hardware(details: Object, spec: Object, found: Facts) -> Hardware:
 
 
 def _processors(cpu: Object, place: str, found: Facts) -> Processors:
-    threads = facts.whole(1, facts.MOST_THREADS)
+    threads = facts.whole(1, facts.MAX_THREADS)
     return Processors(
         count=found.read(cpu.get("count"), f"{place}.count", threads),
         model=_text(cpu, "model", place, found),
@@ -279,7 +279,7 @@ def _text(parent: Object, key: str, place: str, found: Facts) -> str | None:
 def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface, ...]:
     """The ports; inspection lists one with two addresses twice."""
     ports: dict[t.Any, NetworkInterface] = {}
-    for place, item in found.items(value, path, facts.MOST_INTERFACES):
+    for place, item in found.items(value, path, facts.MAX_INTERFACES):
         port = _interface(item, place, found)
         key = (port.name, port.mac) if port.mac else place
         known = ports.get(key, port)
@@ -314,11 +314,11 @@ def _disks(value: t.Any, path: str, found: Facts) -> tuple[Disk, ...] | None:
         Disk(
             name=_text(item, "name", place, found) or "",
             size_bytes=found.read(
-                item.get("sizeBytes"), f"{place}.sizeBytes", facts.whole(1, facts.MOST_BYTES)
+                item.get("sizeBytes"), f"{place}.sizeBytes", facts.whole(1, facts.MAX_BYTES)
             ),
             kind=_disk_kind(item, place, found),
         )
-        for place, item in found.items(value, path, facts.MOST_DISKS)
+        for place, item in found.items(value, path, facts.MAX_DISKS)
     )
 
 
@@ -337,7 +337,7 @@ def _booting(hardware: Hardware) -> str | None:
 
 def _bmc_address(value: t.Any, path: str) -> str:
     """The address of the BMC, without user name and password. Raises InvalidField."""
-    if not isinstance(value, str) or len(value) > _LONGEST_ADDRESS or not value.isprintable():
+    if not isinstance(value, str) or len(value) > _MAX_ADDRESS_LENGTH or not value.isprintable():
         raise InvalidField(path, f"{shown(value)} is not an address of a BMC")
     return redacted(value.strip())
 
@@ -345,7 +345,7 @@ def _bmc_address(value: t.Any, path: str) -> str:
 def _message(value: t.Any, path: str) -> str:
     if not isinstance(value, str):
         raise InvalidField(path, f"{shown(value)} is not a text")
-    return "".join(char if char.isprintable() else " " for char in value[:_LONGEST_ERROR])
+    return "".join(char if char.isprintable() else " " for char in value[:_MAX_ERROR_LENGTH])
 
 
 def _decisive(value: t.Any, path: str, found: Facts) -> str:

@@ -18,17 +18,17 @@ from ..nodeconfig.inventory_hosts import address_of_machine
 
 T = t.TypeVar("T")
 
-MOST_INTERFACES = 256
-MOST_DISKS = 1024
-MOST_PCI_DEVICES = 1024
-MOST_FLAGS = 2048
-MOST_THREADS = 65_536
-MOST_MEMORY_MIB = 2**30  # 1 PiB
-MOST_BYTES = 2**63 - 1
-MOST_GPUS = 1024
-LONGEST_NAME = 256
-_MOST_FINDINGS = 20
-_LONGEST_RACK = 253
+MAX_INTERFACES = 256
+MAX_DISKS = 1024
+MAX_PCI_DEVICES = 1024
+MAX_FLAGS = 2048
+MAX_THREADS = 65_536
+MAX_MEMORY_MIB = 2**30  # 1 PiB
+MAX_BYTES = 2**63 - 1
+MAX_GPUS = 1024
+MAX_NAME_LENGTH = 256
+_MAX_FINDINGS = 20
+_MAX_RACK_LENGTH = 253
 _MAC_DIGITS = re.compile(r"[0-9a-f]{12}", re.ASCII)
 _MAC = re.compile(r"(?:[0-9a-f]{2}([:-]))(?:[0-9a-f]{2}\1){4}[0-9a-f]{2}", re.ASCII)
 _TRUE = frozenset(("true", "yes", "1", "enabled"))
@@ -58,7 +58,7 @@ class Facts:
         """Add a sentence; beyond a limit only count it."""
         if sentence in self._findings:
             return
-        if len(self._findings) < _MOST_FINDINGS:
+        if len(self._findings) < _MAX_FINDINGS:
             self._findings[sentence] = None
         else:
             self._left_out += 1
@@ -95,7 +95,9 @@ class Facts:
 
 def mac_address(value: t.Any, path: str) -> str:
     """A MAC address of one adapter, with lower-case letters and colons. Raises InvalidField."""
-    given = value.strip().lower() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    given = (
+        value.strip().lower() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
+    )
     digits = given.replace(":", "").replace("-", "")
     is_known = _MAC.fullmatch(given) or (given == digits and _MAC_DIGITS.fullmatch(digits))
     if not is_known:
@@ -111,7 +113,7 @@ def host_address(value: t.Any, path: str) -> str:
     A prefix length is removed. An address of the controller itself, such as 127.0.0.1, is refused,
     because a connection to it would reach the controller.
     """
-    given = value.strip() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    given = value.strip() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
     text, slash, length = given.partition("/")
     address = address_of_machine(text)
     if address is None or (slash and not re.fullmatch(r"\d{1,3}", length, re.ASCII)):
@@ -147,9 +149,9 @@ def name(value: t.Any, path: str) -> str:
     if not isinstance(value, str):
         raise InvalidField(path, f"{shown(value)} is not a text")
     given = value.strip()
-    if not given.isprintable() or len(given) > LONGEST_NAME:
+    if not given.isprintable() or len(given) > MAX_NAME_LENGTH:
         raise InvalidField(
-            path, f"{shown(value)} is not a printable text of at most {LONGEST_NAME} characters"
+            path, f"{shown(value)} is not a printable text of at most {MAX_NAME_LENGTH} characters"
         )
     return given
 
@@ -157,8 +159,8 @@ def name(value: t.Any, path: str) -> str:
 def rack(value: t.Any, path: str) -> str:
     """The name of a rack. Raises InvalidField."""
     given = name(value, path)
-    if len(given) > _LONGEST_RACK:
-        raise InvalidField(path, f"{shown(value)} is longer than {_LONGEST_RACK} characters")
+    if len(given) > _MAX_RACK_LENGTH:
+        raise InvalidField(path, f"{shown(value)} is longer than {_MAX_RACK_LENGTH} characters")
     return given
 
 
@@ -176,8 +178,8 @@ def flags(value: t.Any, path: str) -> frozenset[str]:
     """Flags of a processor. Raises InvalidField."""
     if not isinstance(value, (list, tuple)):
         raise InvalidField(path, f"{shown(value)} is not a list")
-    if len(value) > MOST_FLAGS:
-        raise InvalidField(path, f"it has {len(value)} entries, more than {MOST_FLAGS}")
+    if len(value) > MAX_FLAGS:
+        raise InvalidField(path, f"it has {len(value)} entries, more than {MAX_FLAGS}")
     wrong = next((flag for flag in value if not _is_flag(flag)), None)
     if wrong is not None or None in value:
         raise InvalidField(path, f"{shown(wrong)} is not a flag of a processor")
@@ -228,7 +230,9 @@ def boolean(value: t.Any, path: str) -> bool:
 
 def boolean_text(value: t.Any, path: str) -> bool:
     """A boolean in the form of labels. Raises InvalidField."""
-    given = value.strip().lower() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    given = (
+        value.strip().lower() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
+    )
     if given in _TRUE or given in _FALSE:
         return given in _TRUE
     raise InvalidField(path, f"{shown(value)} is neither true nor false")
@@ -236,7 +240,7 @@ def boolean_text(value: t.Any, path: str) -> bool:
 
 def disk_kind(value: t.Any, path: str) -> str:
     """``HDD``, ``SSD`` or ``NVME``. Raises InvalidField."""
-    given = value.upper() if isinstance(value, str) and len(value) <= LONGEST_NAME else ""
+    given = value.upper() if isinstance(value, str) and len(value) <= MAX_NAME_LENGTH else ""
     if given not in ("HDD", "SSD", "NVME"):
         raise InvalidField(path, f"{shown(value)} is none of HDD, SSD and NVME")
     return given

@@ -33,7 +33,7 @@ Object = dict[str, t.Any]
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "HostHardware"
 # The definition has the same limits.
-_MOST_ITEMS = {"network_interfaces": 64, "disks": 64, "pci_devices": 256}
+_MAX_ITEMS = {"network_interfaces": 64, "disks": 64, "pci_devices": 256}
 # Addresses, and facts that only an inspection or a label has.
 _NOT_STORED = frozenset(("ip", "ip6", "boots", "flags"))
 _OF_HOST = (
@@ -142,7 +142,7 @@ def spec_of(
     is_same = all(member(before, name) == value for name, value in subject.items())
     rack, kept_time = read.rack, None
     if is_partial and isinstance(known, dict) and is_same:
-        lists = {camel(name) for name in _MOST_ITEMS}
+        lists = {camel(name) for name in _MAX_ITEMS}
         kept = {name: value for name, value in known.items() if name in lists}
         hardware = {**known, **hardware, **kept}
         rack, kept_time = rack or member(before, "rack"), member(before, "readTime")
@@ -236,7 +236,7 @@ def _stored(value: t.Any) -> t.Any:
     """A fact in the form of the object: only known members, with Kubernetes' names."""
     if isinstance(value, dict):
         kept = {
-            camel(key): _stored(item[: _MOST_ITEMS[key]] if key in _MOST_ITEMS and item else item)
+            camel(key): _stored(item[: _MAX_ITEMS[key]] if key in _MAX_ITEMS and item else item)
             for key, item in value.items()
             if item not in (None, "") and key not in _NOT_STORED
         }

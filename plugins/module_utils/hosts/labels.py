@@ -32,14 +32,14 @@ _NFD_PCI = re.compile(
 )
 _NFD_FLAG = "cpu-cpuid."
 _NFD_NETWORK_SRIOV = f"{_NFD}network-sriov.capable"
-_NFD_LONGEST = 128
+_NFD_MAX_LENGTH = 128
 _QUICK_ASSIST_PLUGIN = "intel.feature.node.kubernetes.io/qat"
 _GPU_COUNTS = ("nvidia.com/gpu.count", "amd.com/gpu.count")
 _GPU_FLAGS = (
     *("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"),
     f"{_NFD}amd-gpu",
 )
-_MOST_LISTED = 256
+_MAX_LISTED = 256
 
 Texts = t.Mapping[str, str]
 
@@ -87,16 +87,16 @@ def _told(labels: Texts, annotations: Texts, found: Facts) -> Told:
     return Told(
         sriov=found.read(given(SRIOV), SRIOV, facts.boolean_text),
         has_qat=found.read(given(QUICK_ASSIST), QUICK_ASSIST, facts.boolean_text),
-        gpus=found.read(given(GPUS), GPUS, facts.whole_text(0, facts.MOST_GPUS)),
+        gpus=found.read(given(GPUS), GPUS, facts.whole_text(0, facts.MAX_GPUS)),
         pci_devices=found.read(annotations.get(PCI_DEVICES), PCI_DEVICES, _pci_devices),
     )
 
 
 def _pci_devices(value: t.Any, path: str) -> tuple[PciDevice, ...]:
     """The identifiers of a text such as ``8086:37c8, 10de:20b5``. Raises InvalidField."""
-    items = [item.strip() for item in value.split(",", _MOST_LISTED)]
-    if len(items) > _MOST_LISTED:
-        raise InvalidField(path, f"it has more than {_MOST_LISTED} entries")
+    items = [item.strip() for item in value.split(",", _MAX_LISTED)]
+    if len(items) > _MAX_LISTED:
+        raise InvalidField(path, f"it has more than {_MAX_LISTED} entries")
     ids = [(item, pci.pci_id(item)) for item in items]
     wrong = next((item for item, found in ids if found is None), None)
     if wrong is not None:
@@ -113,7 +113,7 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
     gpu_present = any(_is_true(labels, name) for name in _GPU_FLAGS)
     has_sriov = _is_true(labels, _NFD_NETWORK_SRIOV)
     for label, value in labels.items():
-        if not label.startswith(_NFD) or value != "true" or len(label) > _NFD_LONGEST:
+        if not label.startswith(_NFD) or value != "true" or len(label) > _NFD_MAX_LENGTH:
             continue
         feature = label[len(_NFD) :]
         if feature.startswith(_NFD_FLAG):
@@ -125,7 +125,7 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
             gpu_present = gpu_present or device.is_gpu
             has_sriov = has_sriov or (match["kind"] != "present" and device.is_network)
     counted = [
-        found.read(labels.get(name), name, facts.whole_text(0, facts.MOST_GPUS))
+        found.read(labels.get(name), name, facts.whole_text(0, facts.MAX_GPUS))
         for name in _GPU_COUNTS
     ]
     gpus = sum(count or 0 for count in counted) or (1 if gpu_present else None)

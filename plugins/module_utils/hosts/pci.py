@@ -16,7 +16,7 @@ _TWO_NUMBERS = re.compile(
     r"(?:0x)?([0-9a-f]{4})[ :,]\s*(?:0x)?([0-9a-f]{4})", re.ASCII | re.IGNORECASE
 )
 _NUMBER = re.compile(r"(?:0x)?([0-9a-f]{1,8})h?", re.ASCII | re.IGNORECASE)
-_LONGEST = 32
+_MAX_LENGTH = 32
 
 _INTEL, _MELLANOX, _BROADCOM = "8086", "15b3", "14e4"
 
@@ -78,7 +78,7 @@ _VENDORS = frozenset((_MELLANOX, _BROADCOM)) | _GPU_MAKERS | _BMC_GRAPHICS
 
 def pci_id(text: t.Any) -> str | None:
     """Vendor and device such as ``8086:1572``, from a text such as ``0x8086 0x1572``."""
-    if not isinstance(text, str) or len(text) > _LONGEST:
+    if not isinstance(text, str) or len(text) > _MAX_LENGTH:
         return None
     match = _TWO_NUMBERS.fullmatch(text.strip())
     return f"{match[1]}:{match[2]}".lower() if match else None
@@ -99,7 +99,7 @@ def hexadecimal(value: t.Any, digits: int) -> str | None:
     """A number with this exact count of hexadecimal digits, from a text or a number."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 16**digits:
         return f"{value:0{digits}x}"
-    if not isinstance(value, str) or len(value) > _LONGEST:
+    if not isinstance(value, str) or len(value) > _MAX_LENGTH:
         return None
     match = _NUMBER.fullmatch(value.strip())
     found = match[1].lower().zfill(digits) if match else ""

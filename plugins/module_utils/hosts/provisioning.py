@@ -42,11 +42,11 @@ _DEFAULT_SERVICES = {
     6: ipaddress.ip_network("fd85:ee78:d8a6:8607::1000/116"),
 }
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
-_MOST_HOSTS = 100_000
+_MAX_HOSTS = 100_000
 # Only one agent is active. Writers of Provisionings should not fill a cluster with others.
-_MOST_AGENTS = 100
-_LONGEST_MODEL = 256
-_MOST_EXPRESSIONS = 16
+_MAX_AGENTS = 100
+_MAX_MODEL_LENGTH = 256
+_MAX_EXPRESSIONS = 16
 _FIELDS_OF_REQUIREMENTS = ("cpu", "memory", "sriov", "qat", "gpu", "cpuModel", "minDisk")
 _FIELDS = (
     *("master", "worker", "masters", "workers", "replicas", "KUDPlugins", "PodSubnet"),
@@ -179,7 +179,7 @@ def read_request(spec: t.Any) -> Request:
         raise InvalidField("spec.PodSubnet", f"{pods} overlaps with the ServiceSubnet {services}")
     return Request(
         items=items,
-        replicas=_number(given, "replicas", "spec", _MOST_AGENTS) or 0,
+        replicas=_number(given, "replicas", "spec", _MAX_AGENTS) or 0,
         plugins=_plugins(given.get("KUDPlugins")),
         pod_subnet=pods,
         service_subnet=services,
@@ -327,11 +327,13 @@ def _refuse_macs_of_others(masters: t.Sequence[Item], workers: t.Sequence[Item])
 
 def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
     expressions = texts(fields.get("expressions"), f"{where}.expressions")
-    if len(expressions) > _MOST_EXPRESSIONS:
-        raise InvalidField(f"{where}.expressions", f"at most {_MOST_EXPRESSIONS} are allowed")
+    if len(expressions) > _MAX_EXPRESSIONS:
+        raise InvalidField(f"{where}.expressions", f"at most {_MAX_EXPRESSIONS} are allowed")
     model = text(fields.get("cpuModel"), f"{where}.cpuModel").strip()
-    if len(model) > _LONGEST_MODEL:
-        raise InvalidField(f"{where}.cpuModel", f"at most {_LONGEST_MODEL} characters are allowed")
+    if len(model) > _MAX_MODEL_LENGTH:
+        raise InvalidField(
+            f"{where}.cpuModel", f"at most {_MAX_MODEL_LENGTH} characters are allowed"
+        )
     return Requirements(
         cpu=_number(fields, "cpu", where) or 0,
         memory=_bytes(fields, "memory", where),
@@ -345,7 +347,7 @@ def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
 
 
 def _number(
-    fields: t.Mapping[str, t.Any], name: str, where: str, most: int = _MOST_HOSTS
+    fields: t.Mapping[str, t.Any], name: str, where: str, most: int = _MAX_HOSTS
 ) -> int | None:
     value = fields.get(name)
     return None if value is None else whole_number(value, f"{where}.{name}", 0, most)

@@ -113,7 +113,7 @@ def host_of(
         raise InvalidField("name", f"{shown(name)} cannot be the name of a host")
     found = Facts()
     earlier = entry.get("findings")
-    for sentence in earlier[:_MOST_SENTENCES] if isinstance(earlier, list) else []:
+    for sentence in earlier[:_MAX_SENTENCES] if isinstance(earlier, list) else []:
         found.note(shown_text(str(sentence)))
     hardware = with_labels(_hardware(entry, found), labels, annotations, found)
     booting = {port.mac for port in hardware.network_interfaces if port.boots and port.mac}
@@ -138,7 +138,7 @@ def _endpoint(value: t.Any, path: str) -> str:
 
 def _hardware(entry: t.Any, found: Facts) -> Hardware:
     devices = entry.get("pci_devices")
-    memory, gpus = facts.whole(1, facts.MOST_MEMORY_MIB), facts.whole(0, facts.MOST_GPUS)
+    memory, gpus = facts.whole(1, facts.MAX_MEMORY_MIB), facts.whole(0, facts.MAX_GPUS)
     return Hardware(
         processors=_processors(found.read(entry.get("processors"), "processors", _mapping), found),
         memory_mib=found.read(entry.get("memory_mib"), "memory_mib", memory),
@@ -156,7 +156,7 @@ def _hardware(entry: t.Any, found: Facts) -> Hardware:
 
 def _processors(given: t.Mapping[str, t.Any] | None, found: Facts) -> Processors:
     parsers: tuple[tuple[str, t.Callable[[t.Any, str], t.Any]], ...] = (
-        ("count", facts.whole(1, facts.MOST_THREADS)),
+        ("count", facts.whole(1, facts.MAX_THREADS)),
         ("model", facts.name),
         ("architecture", facts.architecture),
         ("flags", facts.flags),
@@ -175,7 +175,7 @@ def _mapping(value: t.Any, path: str) -> t.Mapping[str, t.Any]:
 
 def _interfaces(value: t.Any, found: Facts) -> tuple[NetworkInterface, ...]:
     ports = []
-    for place, item in found.items(value, "network_interfaces", facts.MOST_INTERFACES):
+    for place, item in found.items(value, "network_interfaces", facts.MAX_INTERFACES):
         identifier = pci.pci_id(item.get("pci_id"))
         told = found.read(item.get("can_sriov"), f"{place}.can_sriov", facts.boolean)
         ports.append(
@@ -197,19 +197,19 @@ def _disks(value: t.Any, found: Facts) -> tuple[Disk, ...] | None:
     if not isinstance(value, list):
         found.items(value, "disks", 0)
         return None
-    size = facts.whole(1, facts.MOST_BYTES)
+    size = facts.whole(1, facts.MAX_BYTES)
     return tuple(
         Disk(
             name=found.read(item.get("name"), f"{place}.name", facts.name) or "",
             size_bytes=found.read(item.get("size_bytes"), f"{place}.size_bytes", size),
             kind=found.read(item.get("kind"), f"{place}.kind", facts.disk_kind),
         )
-        for place, item in found.items(value, "disks", facts.MOST_DISKS)
+        for place, item in found.items(value, "disks", facts.MAX_DISKS)
     )
 
 
 def _pci_devices(value: t.Any, found: Facts) -> tuple[PciDevice, ...]:
-    items = found.items(value, "pci_devices", facts.MOST_PCI_DEVICES)
+    items = found.items(value, "pci_devices", facts.MAX_PCI_DEVICES)
     return tuple(
         PciDevice(identifier, found.read(item.get("name"), f"{place}.name", facts.name) or "")
         for place, item in items
@@ -217,4 +217,4 @@ def _pci_devices(value: t.Any, found: Facts) -> tuple[PciDevice, ...]:
     )
 
 
-_MOST_SENTENCES = 20
+_MAX_SENTENCES = 20

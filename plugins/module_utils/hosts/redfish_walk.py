@@ -26,12 +26,12 @@ from .facts import Facts
 
 # A finding about processors whose cores count as threads.
 CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"
-_MOST_SYSTEMS = 16
-_MOST_NAMED = 4
+_MAX_SYSTEMS = 16
+_MAX_NAMED = 4
 # Systems within a server: boards of accelerators, and network adapters with processors.
 _BASEBOARDS = ("HGX", "DPU", "BLUEFIELD")
-_MOST_CHASSIS = 8
-_MOST_READ = 256  # members of one collection
+_MAX_CHASSIS = 8
+_MAX_READ = 256  # members of one collection
 _CLASSES = {
     "NetworkController": "020000",
     "MassStorageController": "010000",
@@ -49,8 +49,8 @@ _ON, _OFF = (
     frozenset({"enabled", "enable", "on", "true"}),
     frozenset({"disabled", "disable", "off", "false"}),
 )
-_MOST_ATTRIBUTES = 5000
-_LONGEST_ATTRIBUTE = 128
+_MAX_ATTRIBUTES = 5000
+_MAX_ATTRIBUTE_LENGTH = 128
 Member = tuple[str, Object]
 
 
@@ -76,7 +76,7 @@ class Bus:
 
     def add(self, function: Function) -> None:
         """Add a new function; beyond a limit the bus is incomplete."""
-        if len(self.functions) < facts.MOST_PCI_DEVICES:
+        if len(self.functions) < facts.MAX_PCI_DEVICES:
             self.functions.setdefault(function.uri, function)
         elif function.uri not in self.functions:
             self.is_complete = False
@@ -162,7 +162,7 @@ class Walk:
         self._tree.can_expand = member(features, "NoLinks") is True
         uri = link(root.get("Systems")) or SYSTEMS
         uris = await self._tree.members(uri, required=True) or []
-        uris = sorted(uris, key=lambda uri: identity(uri) != self._wanted)[:_MOST_SYSTEMS]
+        uris = sorted(uris, key=lambda uri: identity(uri) != self._wanted)[:_MAX_SYSTEMS]
         bodies = [(identity(uri), await self._tree.read(uri)) for uri in uris]
         systems = [(uri, body) for uri, body in bodies if body is not None]
         if not systems:
@@ -186,7 +186,7 @@ class Walk:
         )
 
     async def _read_chassis(self) -> None:
-        for uri in links(member(self._system, "Links", "Chassis"))[:_MOST_CHASSIS]:
+        for uri in links(member(self._system, "Links", "Chassis"))[:_MAX_CHASSIS]:
             body = await self._tree.read(uri)
             if body is not None:
                 self._chassis.append((identity(uri), body))
@@ -235,9 +235,9 @@ class Walk:
             modules = await self._members(link(self._system.get("Memory"))) or []
             mib = _sum([body.get("CapacityMiB") for _uri, body in modules], 0)
             if mib and len(self._tree.failures) == before:
-                self.hardware["memory_mib"] = min(mib, facts.MOST_MEMORY_MIB)
+                self.hardware["memory_mib"] = min(mib, facts.MAX_MEMORY_MIB)
                 return
-        if gib is not None and 0 < gib <= facts.MOST_MEMORY_MIB / 1024:
+        if gib is not None and 0 < gib <= facts.MAX_MEMORY_MIB / 1024:
             self.hardware["memory_mib"] = round(gib * 1024)
 
     async def _read_bus(self) -> None:
@@ -252,7 +252,7 @@ class Walk:
         for uri, body in await self._members(link(oem)) or []:
             self._add_hpe_device(uri, body)
         if not self._bus.is_complete:
-            self._found.note(f"PCI devices: only the first {facts.MOST_PCI_DEVICES} are read")
+            self._found.note(f"PCI devices: only the first {facts.MAX_PCI_DEVICES} are read")
         self._bus.is_complete &= len(self._tree.failures) == before
         if not self._bus.was_listed:
             return
@@ -308,7 +308,7 @@ class Walk:
             # A missing statement of the BMC does not exclude virtual functions.
             port["can_sriov"] = port["can_sriov"] or pci.can_sriov(port["pci_id"])
         ordered = sorted(ports.values(), key=lambda port: natural_order(port["name"]))
-        self.hardware["network_interfaces"] = ordered[: facts.MOST_INTERFACES]
+        self.hardware["network_interfaces"] = ordered[: facts.MAX_INTERFACES]
 
     def _add_port(self, ports: dict[str, Result], uri: str, body: Object) -> Result | None:
         given = body.get("PermanentMACAddress") or body.get("MACAddress")
@@ -343,7 +343,7 @@ class Walk:
         for _uri, body in await self._members(link(self._system.get("NetworkInterfaces"))) or []:
             for uri in links(member(body, "Links", "NetworkAdapter")):
                 uris.setdefault(identity(uri), uri)
-        return list(uris.values())[:_MOST_READ]
+        return list(uris.values())[:_MAX_READ]
 
     async def _add_adapter(self, ports: dict[str, Result], adapter: Object) -> None:
         controllers = objects(adapter.get("Controllers"))[:16]
@@ -381,12 +381,12 @@ class Walk:
         if controllers is None and smart is None:
             simple = await self._members(link(self._system.get("SimpleStorage")))
             for uri, body in simple or []:
-                for index, device in enumerate(objects(body.get("Devices"))[:_MOST_READ]):
+                for index, device in enumerate(objects(body.get("Devices"))[:_MAX_READ]):
                     self._add_disk(disks, f"{uri}#{index}", device)
             if simple is None:
                 return
         ordered = sorted(disks.values(), key=lambda disk: natural_order(disk["name"]))
-        self.hardware["disks"] = ordered[: facts.MOST_DISKS]
+        self.hardware["disks"] = ordered[: facts.MAX_DISKS]
 
     async def _smart_storage(self) -> list[Member] | None:
         """The drives behind controllers that iLO lists under a separate resource."""
@@ -407,7 +407,7 @@ class Walk:
         size = number(body.get("CapacityBytes"))
         mib = number(body.get("CapacityMiB"))
         size = mib * 2**20 if size is None and mib is not None else size
-        usable = size is not None and 0 < size <= facts.MOST_BYTES
+        usable = size is not None and 0 < size <= facts.MAX_BYTES
         protocol = name_of(body.get("Protocol") or body.get("InterfaceType")).upper()
         kind = name_of(body.get("MediaType")).upper()
         disks[identity(uri) if "#" not in uri else uri] = {
@@ -422,8 +422,8 @@ class Walk:
         attributes = member(body, "Attributes")
         if not isinstance(attributes, dict):
             return
-        for key, value in list(attributes.items())[:_MOST_ATTRIBUTES]:
-            plain = re.sub(r"[^a-z0-9]", "", str(key)[:_LONGEST_ATTRIBUTE].lower())
+        for key, value in list(attributes.items())[:_MAX_ATTRIBUTES]:
+            plain = re.sub(r"[^a-z0-9]", "", str(key)[:_MAX_ATTRIBUTE_LENGTH].lower())
             if _SRIOV_SWITCH.fullmatch(plain):
                 given = str(value).lower() if isinstance(value, (str, bool)) else ""
                 state = True if given in _ON else False if given in _OFF else None
@@ -445,7 +445,7 @@ class Walk:
 
     async def _bodies(self, entries: t.Sequence[t.Any]) -> list[Member]:
         found: dict[str, Object] = {}
-        for entry in entries[:_MOST_READ]:
+        for entry in entries[:_MAX_READ]:
             uri = link(entry)
             is_whole = isinstance(entry, dict) and len(entry) > 1
             body = entry if is_whole else await self._tree.read(uri)
@@ -487,7 +487,7 @@ def _chosen(systems: list[Member], wanted: str) -> list[Member]:
             f"the BMC has no computer system {shown_text(wanted, 200)}; correct its address",
         )
     if len(own) > 1:
-        paths = ", ".join(shown_text(uri, 200) for uri, _body in own[:_MOST_NAMED])
+        paths = ", ".join(shown_text(uri, 200) for uri, _body in own[:_MAX_NAMED])
         raise TargetFailure(
             "malformed",
             f"the BMC has {len(own)} computer systems ({paths}), and its address names none of "
@@ -510,7 +510,7 @@ def _is_absent(body: Object) -> bool:
 
 def _positive(value: t.Any) -> int | None:
     found = whole(value)
-    return found if found is not None and 0 < found <= facts.MOST_THREADS else None
+    return found if found is not None and 0 < found <= facts.MAX_THREADS else None
 
 
 def _sum(values: t.Sequence[t.Any], missing: int | None = None) -> int | None:

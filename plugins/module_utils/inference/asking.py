@@ -17,7 +17,7 @@ from . import wire
 # Possible answers of a server to too many rows.
 _REFUSALS = ("server_error", "malformed")
 # Single rows that a model may fail before its remaining rows are skipped.
-_MOST_FAILED_ROWS = 20
+_MAX_FAILED_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ async def _infer(
         if failure.reason == "unreachable":
             unreachable[inquiry.model.origin] = failure
         inquiry.failed_rows += 1
-        if failure.reason not in _REFUSALS or inquiry.failed_rows > _MOST_FAILED_ROWS:
+        if failure.reason not in _REFUSALS or inquiry.failed_rows > _MAX_FAILED_ROWS:
             inquiry.given_up = failure
         raise
 

@@ -34,16 +34,16 @@ STATED, PREDICTOR, LEARNED, PUBLISHED = "stated", "predictor", "learned", "publi
 SOURCES = (STATED, PREDICTOR, LEARNED, PUBLISHED)
 TYPE_LABEL = "node.kubernetes.io/instance-type"
 # Additional adapters and disks of a machine raise its watts by less than this factor.
-_MOST_APART = 2.0
+_MAX_APART = 2.0
 # Factor between two sources about the machine itself.
-_MOST_APART_OF_ONE_MACHINE = 1.5
+_MAX_APART_OF_ONE_MACHINE = 1.5
 # Reference source for the curves of each source, the allowed factor of the watts, and the advice
 # beyond it. Measurements of other machines do not contradict a statement of the user.
 _COMPARED: t.Mapping[str, tuple[str, float, str]] = {
-    STATED: (PREDICTOR, _MOST_APART_OF_ONE_MACHINE, "correct the stated curve or the power model"),
+    STATED: (PREDICTOR, _MAX_APART_OF_ONE_MACHINE, "correct the stated curve or the power model"),
     LEARNED: (
         PUBLISHED,
-        _MOST_APART,
+        _MAX_APART,
         "check the BMC's unit and whether it meters only one machine, and state the curve if both "
         "are right",
     ),
@@ -116,7 +116,7 @@ def _contradicted_by_meter(name: str, curve: Object, readings: Object) -> Findin
     measured = number(member(readings, name, "power_watts"))
     is_read = member(readings, name, "source", "power_watts") in FRESH_SOURCES
     low, high = min(curve["watts"]), max(curve["watts"])
-    if not measured or not is_read or low / _MOST_APART <= measured <= high * _MOST_APART:
+    if not measured or not is_read or low / _MAX_APART <= measured <= high * _MAX_APART:
         return None
     return Finding(
         Subject("Node", name),

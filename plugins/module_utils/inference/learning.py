@@ -23,21 +23,21 @@ from .samples import BINS, NodeSamples, Samples
 if t.TYPE_CHECKING:
     from ..solving.arrays import Floats
 
-LEAST_SAMPLES = 12
-LEAST_BINS = 4
-LEAST_SPREAD = 0.2
-LEAST_NODES_OF_TYPE = 2
-LEAST_SAMPLES_FOR_TYPE = 4
+MIN_SAMPLES = 12
+MIN_BINS = 4
+MIN_SPREAD = 0.2
+MIN_NODES_OF_TYPE = 2
+MIN_SAMPLES_FOR_TYPE = 4
 # Largest cross-validated error of a fit.
-MOST_ERROR = 0.15
+MAX_ERROR = 0.15
 # A node with a larger difference from its type is another machine, or has a wrong meter.
-_MOST_APART = 0.25
+_MAX_APART = 0.25
 GRID_POINTS = 21
 _FOLDS_OF_NODES = 5
 # Additional recorded load of a type that continues the curve of a node.
 _NOTABLE_LOAD = 0.05
 # Tolerance for a metrics-server that exceeds the capacity.
-_MOST_LOAD = 1.05
+_MAX_LOAD = 1.05
 
 Axis = t.Literal["metered", "requested"]
 
@@ -141,7 +141,7 @@ class _Fits:
         if lacking:
             return f"of the node {lacking}"
         error = float(numpy.abs(cross_validated(table)).mean())
-        if error > MOST_ERROR:
+        if error > MAX_ERROR:
             return f"the node's samples contradict each other (error {error:.0%})"
         return Learned(fit(table), len(table), 1, error)
 
@@ -152,15 +152,15 @@ class _Fits:
             if self.types.get(name) == server_type and one.cpu_capacity == capacity
         }
         kept = self._agreeing(
-            {name: table for name, table in tables.items() if len(table) >= LEAST_SAMPLES_FOR_TYPE}
+            {name: table for name, table in tables.items() if len(table) >= MIN_SAMPLES_FOR_TYPE}
         )
-        if len(kept) < LEAST_NODES_OF_TYPE:
-            return f"its type has samples of {len(kept)} nodes, {LEAST_NODES_OF_TYPE} must agree"
+        if len(kept) < MIN_NODES_OF_TYPE:
+            return f"its type has samples of {len(kept)} nodes, {MIN_NODES_OF_TYPE} must agree"
         lacking = _lacking(Table.joined(kept.values()))
         if lacking:
             return f"of its type {lacking}"
         error = float(numpy.mean([numpy.abs(one).mean() for one in _unseen(kept).values()]))
-        if error > MOST_ERROR:
+        if error > MAX_ERROR:
             return f"the samples of its type contradict each other (error {error:.0%})"
         whole = Table.joined(map(_of_equal_weight, kept.values()))
         return Learned(fit(whole), len(whole), len(kept), error)
@@ -168,14 +168,14 @@ class _Fits:
     def _agreeing(self, tables: dict[str, Table]) -> dict[str, Table]:
         """The tables without machines that differ from the others of the type."""
         kept = dict(tables)
-        while len(kept) > LEAST_NODES_OF_TYPE:
+        while len(kept) > MIN_NODES_OF_TYPE:
             unseen = _unseen(kept)
             apart = {name: abs(float(numpy.median(errors))) for name, errors in unseen.items()}
             worst = max(apart.values())
-            if worst <= _MOST_APART:
+            if worst <= _MAX_APART:
                 break
             # The worst ones distort the fits of the others, so they are removed first.
-            for name in [one for one in kept if apart[one] >= max(_MOST_APART, worst / 2)]:
+            for name in [one for one in kept if apart[one] >= max(_MAX_APART, worst / 2)]:
                 del kept[name]
                 self.found.findings.append(_apart(name, self.types[name], apart[name]))
         return kept
@@ -190,7 +190,7 @@ class _Fits:
         rows = [
             (scale * load / given.cpu_capacity, sample)
             for load, sample in zip(loads, given.samples)
-            if load is not None and scale * load <= _MOST_LOAD * given.cpu_capacity
+            if load is not None and scale * load <= _MAX_LOAD * given.cpu_capacity
         ]
         return Table(
             _array(min(load, 1.0) for load, _sample in rows),
@@ -211,16 +211,16 @@ def _or_nan(value: float | None) -> float:
 
 def _lacking(table: Table) -> str:
     """Missing evidence of the samples for a curve; empty if complete."""
-    if len(table) < LEAST_SAMPLES:
-        return f"{len(table)} samples are recorded, {LEAST_SAMPLES} are needed"
+    if len(table) < MIN_SAMPLES:
+        return f"{len(table)} samples are recorded, {MIN_SAMPLES} are needed"
     # A load of 1 is in the last bin.
     bins = len(numpy.unique(numpy.minimum((table.load * BINS).astype(int), BINS - 1)))
     spread = float(table.load.max() - table.load.min())
-    if bins < LEAST_BINS or spread < LEAST_SPREAD:
+    if bins < MIN_BINS or spread < MIN_SPREAD:
         low, high = 100 * float(table.load.min()), 100 * float(table.load.max())
         return (
             f"loads from {low:.0f} to {high:.0f} % in {bins} twentieths are recorded; "
-            f"{100 * LEAST_SPREAD:.0f} points in {LEAST_BINS} twentieths are needed"
+            f"{100 * MIN_SPREAD:.0f} points in {MIN_BINS} twentieths are needed"
         )
     return ""
 

@@ -13,7 +13,7 @@ from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.loose_json import member
 from ..base.units import parse_quantity
 
-_MOST_CORES = 100_000.0
+_MAX_CORES = 100_000.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,6 @@ def cpu_capacity_of(node: t.Any) -> float:
     """CPUs of a Node. Raises InvalidField."""
     given = member(node, "status", "capacity", "cpu")
     capacity = float(parse_quantity(given, "status.capacity.cpu"))
-    if not 0 < capacity <= _MOST_CORES:
+    if not 0 < capacity <= _MAX_CORES:
         raise InvalidField("status.capacity.cpu", f"{shown(given)} is not a number of CPUs")
     return capacity

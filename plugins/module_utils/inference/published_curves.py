@@ -31,9 +31,9 @@ SYSTEM_LABELS = {
     "model": "wattwise.github.io/system-model",
     "processor": "wattwise.github.io/processor-model",
 }
-_LONGEST_NAME = 256
-_LONGEST_ANNOTATION = 4096
-_MOST_SOCKETS, _MOST_CORES = 64, 65_536
+_MAX_NAME_LENGTH = 256
+_MAX_ANNOTATION_LENGTH = 4096
+_MAX_SOCKETS, _MAX_CORES = 64, 65_536
 
 
 @dataclass
@@ -138,8 +138,8 @@ def _completed(read: System, annotation: str) -> System:
     if not annotation:
         return read
     field = f"metadata.annotations[{SYSTEM_ANNOTATION}]"
-    if len(annotation) > _LONGEST_ANNOTATION:
-        raise InvalidField(field, f"it is longer than {_LONGEST_ANNOTATION} characters")
+    if len(annotation) > _MAX_ANNOTATION_LENGTH:
+        raise InvalidField(field, f"it is longer than {_MAX_ANNOTATION_LENGTH} characters")
     try:
         given = _read_system(strict_json.parse(annotation.encode()))
     except ValueError as error:
@@ -151,12 +151,12 @@ def _completed(read: System, annotation: str) -> System:
 def _read_system(told: t.Any) -> System:
     """From the reading of a BMC, which other versions or people may have written."""
     manufacturer, model, processor = (
-        text(member(told, name), _LONGEST_NAME) for name in SYSTEM_LABELS
+        text(member(told, name), _MAX_NAME_LENGTH) for name in SYSTEM_LABELS
     )
     return System(
         manufacturer,
         model,
         processor,
-        sockets=count(member(told, "sockets"), _MOST_SOCKETS),
-        cores=count(member(told, "cores"), _MOST_CORES),
+        sockets=count(member(told, "sockets"), _MAX_SOCKETS),
+        cores=count(member(told, "cores"), _MAX_CORES),
     )

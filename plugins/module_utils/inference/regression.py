@@ -26,7 +26,7 @@ _FOLDS = 5
 _SLOPE_PENALTY = (0.02 / 1.0) ** 2
 _AIR_PENALTIES = ((0.02 / 0.01) ** 2, (0.02 / 0.003) ** 2)
 # Huber weights: a residual above twice the usual one counts linearly.
-_REWEIGHTINGS, _USUAL_RESIDUALS, _LEAST_RESIDUAL = 2, 2.0, 0.002
+_REWEIGHTINGS, _USUAL_RESIDUALS, _MIN_RESIDUAL = 2, 2.0, 0.002
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _robust(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) ->
     solution = _solve(matrix, target, weights, penalty)
     for _round in range(_REWEIGHTINGS):
         residuals = numpy.abs(target - matrix @ solution)
-        usual = max(1.4826 * float(numpy.median(residuals)), _LEAST_RESIDUAL)
+        usual = max(1.4826 * float(numpy.median(residuals)), _MIN_RESIDUAL)
         doubted = numpy.maximum(residuals, _USUAL_RESIDUALS * usual)
         lessened = weights * _USUAL_RESIDUALS * usual / doubted
         solution = _solve(matrix, target, lessened, penalty)

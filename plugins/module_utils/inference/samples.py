@@ -30,10 +30,10 @@ Object = t.Mapping[str, t.Any]
 MAX_AGE_SECONDS = 30 * 86_400.0
 BINS = 20
 PER_BIN = 6
-_MOST_SAMPLES = BINS * PER_BIN
-_MOST_CORES = 100_000.0
+_MAX_SAMPLES = BINS * PER_BIN
+_MAX_CORES = 100_000.0
 # A BMC averages over up to a minute, and so does metrics-server; clocks differ a little.
-_MOST_APART_SECONDS = 120.0
+_MAX_APART_SECONDS = 120.0
 _SETTLE_SECONDS = 60.0
 
 _COLUMNS = (
@@ -43,8 +43,8 @@ _COLUMNS = (
 _OPTIONAL = ("metered_cores", "inlet_celsius", "delta_p_pascal")
 _RANGES = {
     "unix_seconds": (0.0, 1e11),
-    "metered_cores": (0.0, _MOST_CORES),
-    "requested_cores": (0.0, _MOST_CORES),
+    "metered_cores": (0.0, _MAX_CORES),
+    "requested_cores": (0.0, _MAX_CORES),
     "inlet_celsius": (-100.0, 200.0),
     "delta_p_pascal": (-10_000.0, 10_000.0),
     "power_watts": (0.1, MAXIMUM_WATTS),
@@ -134,7 +134,7 @@ def _bounded(
     samples: t.Sequence[Sample], capacity: float, now: float, max_age: float
 ) -> tuple[Sample, ...]:
     bins: dict[int, list[Sample]] = defaultdict(list)
-    oldest, latest = now - max_age, now + _MOST_APART_SECONDS
+    oldest, latest = now - max_age, now + _MAX_APART_SECONDS
     by_time = {sample.unix_seconds: sample for sample in samples}
     for moment in sorted(by_time):
         if oldest <= moment <= latest:
@@ -228,7 +228,7 @@ def _metered_cores(given: Object, reading: Object) -> float | None:
     apart = 0.0
     if told is not None:
         apart = parse_time(told).timestamp() - _time(reading, "power_watts")
-    return microcores / 1e6 if abs(apart) <= _MOST_APART_SECONDS else None
+    return microcores / 1e6 if abs(apart) <= _MAX_APART_SECONDS else None
 
 
 def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | None]:
@@ -281,7 +281,7 @@ def _count(pod: Object, occupancy: Occupancy) -> None:
 def _read_node(entry: t.Any) -> NodeSamples:
     """The samples of one node. Raises InvalidField."""
     capacity = member(entry, "cpu_capacity")
-    if not _is_number(capacity) or not 0 < capacity <= _MOST_CORES:
+    if not _is_number(capacity) or not 0 < capacity <= _MAX_CORES:
         raise InvalidField("cpu_capacity", f"{shown(capacity)} is not a number of CPUs")
     columns = [_column(entry, name) for name in _COLUMNS]
     if len(set(map(len, columns))) != 1:
@@ -296,8 +296,8 @@ def _moment(sample: Sample) -> float:
 
 def _column(entry: t.Any, name: str) -> list[t.Any]:
     values = member(entry, name)
-    if not isinstance(values, list) or len(values) > _MOST_SAMPLES:
-        raise InvalidField(name, f"it must be a list of at most {_MOST_SAMPLES} numbers")
+    if not isinstance(values, list) or len(values) > _MAX_SAMPLES:
+        raise InvalidField(name, f"it must be a list of at most {_MAX_SAMPLES} numbers")
     least, most = _RANGES[name]
     known = [value for value in values if value is not None] if name in _OPTIONAL else values
     if set(map(type, known)) <= {int, float} and all(least <= value <= most for value in known):

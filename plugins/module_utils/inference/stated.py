@@ -21,8 +21,8 @@ from ..nodeconfig.targets import CURVE_ANNOTATION, NodeTarget
 from .nodes import NodeFacts
 from .wire import MAXIMUM_WATTS
 
-_MOST_POINTS = 101
-_LONGEST_ANNOTATION = 4096
+_MAX_POINTS = 101
+_MAX_ANNOTATION_LENGTH = 4096
 
 Points = tuple[tuple[float, float], ...]
 
@@ -78,8 +78,8 @@ def stated_curves(
 
 def _annotated(text: str) -> Points:
     field = f"metadata.annotations[{CURVE_ANNOTATION}]"
-    if len(text) > _LONGEST_ANNOTATION:
-        raise InvalidField(field, f"it is longer than {_LONGEST_ANNOTATION} characters")
+    if len(text) > _MAX_ANNOTATION_LENGTH:
+        raise InvalidField(field, f"it is longer than {_MAX_ANNOTATION_LENGTH} characters")
     try:
         value = strict_json.parse(text.encode())
     except ValueError as error:
@@ -93,10 +93,10 @@ def read_points(value: t.Any, field: str) -> Points:
     """Points from ``{"idle": W, "max": W}`` or ``[[percent, W], …]``. Raises InvalidField."""
     if isinstance(value, dict) and value.keys() == {"idle", "max"}:
         value = [[0, value["idle"]], [100, value["max"]]]
-    if not isinstance(value, list) or not 2 <= len(value) <= _MOST_POINTS:
+    if not isinstance(value, list) or not 2 <= len(value) <= _MAX_POINTS:
         raise InvalidField(
             field,
-            f"it must be idle and max in W, or a list of 2 to {_MOST_POINTS} points of percent "
+            f"it must be idle and max in W, or a list of 2 to {_MAX_POINTS} points of percent "
             "and W",
         )
     points = tuple(_point(item, field) for item in value)

@@ -25,9 +25,9 @@ CGROUP_DRIVERS = ("systemd", "cgroupfs", UNKNOWN)
 SENSOR_TYPES = ("power", "energy", "voltage_current")
 SENSOR_SCOPES = ("machine", "component")
 
-LONGEST_TEXT = 200
-MOST_ITEMS = 128  # limit of one list; a machine with eight packages has 24 RAPL zones
-_LARGEST_ENERGY = 2**64 - 1
+MAX_TEXT_LENGTH = 200
+MAX_ITEMS = 128  # limit of one list; a machine with eight packages has 24 RAPL zones
+_MAX_ENERGY = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ Item = t.TypeVar("Item")
 
 def _text(given: Object, name: str, path: str = "") -> str:
     value = given.get(name)
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT or not value.isprintable():
-        problem = f"{shown(value)} is not a printable text of at most {LONGEST_TEXT} characters"
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH or not value.isprintable():
+        problem = f"{shown(value)} is not a printable text of at most {MAX_TEXT_LENGTH} characters"
         raise InvalidField(path + name, problem)
     return value
 
@@ -162,22 +162,22 @@ def _items(
     if given.get(name) is None:
         return None
     found = mappings(given[name], name)
-    if len(found) > MOST_ITEMS:
-        raise InvalidField(name, f"it has {len(found)} items; the limit is {MOST_ITEMS}")
+    if len(found) > MAX_ITEMS:
+        raise InvalidField(name, f"it has {len(found)} items; the limit is {MAX_ITEMS}")
     return tuple(read(item, f"{name}[{index}].") for index, item in enumerate(found))
 
 
 def _problems(given: Object) -> list[str]:
     found = texts(given.get("problems"), "problems")
-    if len(found) > MOST_ITEMS:
-        raise InvalidField("problems", f"it has {len(found)} items; the limit is {MOST_ITEMS}")
+    if len(found) > MAX_ITEMS:
+        raise InvalidField("problems", f"it has {len(found)} items; the limit is {MAX_ITEMS}")
     return [_text({"": text}, "", f"problems[{index}]") for index, text in enumerate(found)]
 
 
 def _zone(given: Object, path: str) -> RaplZone:
     most = given.get("max_energy_range_uj")
     is_whole = isinstance(most, int) and not isinstance(most, bool)
-    if most is not None and not (is_whole and 0 <= most <= _LARGEST_ENERGY):
+    if most is not None and not (is_whole and 0 <= most <= _MAX_ENERGY):
         raise InvalidField(f"{path}max_energy_range_uj", f"{shown(most)} is not a count of µJ")
     return RaplZone(
         path=_text(given, "path", path),

@@ -19,8 +19,8 @@ from ..fleet.urls import parse_endpoint
 
 Object = t.Mapping[str, t.Any]
 
-_LONGEST_NAME = 40
-_LONGEST_DURATION_SECONDS = 86_400.0
+_MAX_NAME_LENGTH = 40
+_MAX_DURATION_SECONDS = 86_400.0
 # Nanoseconds of Go's units.
 _UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -34,14 +34,14 @@ _LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
-_LONGEST_LABEL_KEY, _LONGEST_LABEL_VALUE = 317, 63
+_MAX_LABEL_KEY_LENGTH, _MAX_LABEL_VALUE_LENGTH = 317, 63
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
 _SHARED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 def check_place(namespace: str, name: str) -> None:
     """Refuse a name that is invalid as a prefix of objects' names, and a reserved namespace."""
-    dns_label(name, "name", _LONGEST_NAME)
+    dns_label(name, "name", _MAX_NAME_LENGTH)
     if namespace in _SHARED_NAMESPACES:
         problem = (
             f"pods with rights on hosts must not run in {namespace}; give them a namespace of "
@@ -107,7 +107,7 @@ def url(given: t.Any, where: str) -> str:
 def duration(value: t.Any, place: str = "", least: float = 0.0) -> str:
     """A duration of at most a day as Go reads it, in one unit and without blanks."""
     seconds = parse_duration(value, place)
-    if not least <= seconds <= _LONGEST_DURATION_SECONDS:
+    if not least <= seconds <= _MAX_DURATION_SECONDS:
         raise InvalidField(place, f"{shown(value)} is not from {least:g} s to 24 h")
     nanoseconds = round(seconds * 1e9)
     unit = next(unit for unit, length in _UNITS.items() if nanoseconds % length == 0)
@@ -142,8 +142,8 @@ def labels(given: t.Any, where: str) -> dict[str, str]:
     """Labels with keys and values that the API accepts."""
     found = text_mapping(given, where)
     for key, value in found.items():
-        is_key = len(key) <= _LONGEST_LABEL_KEY and _LABEL_KEY.fullmatch(key)
-        if not is_key or len(value) > _LONGEST_LABEL_VALUE or not _LABEL_VALUE.fullmatch(value):
+        is_key = len(key) <= _MAX_LABEL_KEY_LENGTH and _LABEL_KEY.fullmatch(key)
+        if not is_key or len(value) > _MAX_LABEL_VALUE_LENGTH or not _LABEL_VALUE.fullmatch(value):
             raise InvalidField(where, f"{shown(key)}: {shown(value)} is not a label")
     return found
 

@@ -63,7 +63,7 @@ MICROARCHITECTURE_LABEL = "wattwise.github.io/kepler-microarchitecture"
 REASONS_ANNOTATION = "wattwise.github.io/kepler-reasons"
 _LABELS = (SUPPORTED_LABEL, METER_LABEL, MICROARCHITECTURE_LABEL)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LONGEST_REASONS = 1000
+_MAX_REASONS_LENGTH = 1000
 _NODES = "/api/v1/nodes"
 
 
@@ -90,7 +90,7 @@ class Judged:
         name = self.facts.microarchitecture
         if name != UNKNOWN and _LABEL_VALUE.fullmatch(name):
             labels[MICROARCHITECTURE_LABEL] = name
-        reasons = shown_text("; ".join(self.verdict.reasons), _LONGEST_REASONS)
+        reasons = shown_text("; ".join(self.verdict.reasons), _MAX_REASONS_LENGTH)
         metadata = {"labels": labels, "annotations": {REASONS_ANNOTATION: reasons}}
         return _manifest(node, **metadata)
 

@@ -17,7 +17,7 @@ from ..base.object_shapes import mapping, with_readable_metadata
 from ..nodeconfig import nodeconfig
 from ..nodeconfig.bmc_address import redfish_endpoint
 from ..nodeconfig.machine_of_node import Machines
-from .facts import BARE_METAL, LONGEST_TEXT, UNKNOWN, NodeFacts
+from .facts import BARE_METAL, MAX_TEXT_LENGTH, UNKNOWN, NodeFacts
 from .node.processor import x86_microarchitecture
 from .node.virtualization import OTHER
 from .verdict import Bmc
@@ -25,8 +25,8 @@ from .verdict import Bmc
 Object = t.Mapping[str, t.Any]
 
 PROBE_ANNOTATION = "wattwise.github.io/kepler-probe"
-LONGEST_ANNOTATION = 65_536  # the admission policy of the probe has this limit too
-_LIMITS = strict_json.JsonLimits(size=LONGEST_ANNOTATION, members=4096, depth=4)
+MAX_ANNOTATION_LENGTH = 65_536  # the admission policy of the probe has this limit too
+_LIMITS = strict_json.JsonLimits(size=MAX_ANNOTATION_LENGTH, members=4096, depth=4)
 
 BARE_METAL_HOST = ("metal3.io/v1alpha1", "BareMetalHost")
 
@@ -108,7 +108,7 @@ def bmcs_of(hosts: t.Iterable[t.Any]) -> Machines[Bmc]:
     found: Machines[Bmc] = Machines()
     for host in hosts:
         namespace, name, uid, address = (
-            text(member(host, *path), LONGEST_TEXT)
+            text(member(host, *path), MAX_TEXT_LENGTH)
             for path in (
                 ("metadata", "namespace"),
                 ("metadata", "name"),
@@ -137,4 +137,4 @@ def _virtualization(node: Object, labels: t.Mapping[str, str]) -> str:
 
 
 def _told(info: Object, name: str) -> str:
-    return text(info.get(name), LONGEST_TEXT) or UNKNOWN
+    return text(info.get(name), MAX_TEXT_LENGTH) or UNKNOWN

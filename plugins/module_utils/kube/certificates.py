@@ -23,9 +23,9 @@ from ..base.units import format_time
 from .apply.work import apply
 from .client import Kube
 
-_SHORTEST_RSA_BITS = 2048
+_MIN_RSA_BITS = 2048
 _AUTHORITY_LIVES_LONGER = 10
-_LONGEST_COMMON_NAME = 64
+_MAX_COMMON_NAME_LENGTH = 64
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 
 SPEC = KUBERNETES.merge(
@@ -140,9 +140,9 @@ def _look(kube: Kube, maker: _Maker, context: Context) -> Result:
 
 
 def _require_sense(options: Parameters) -> None:
-    if options["key_bits"] < _SHORTEST_RSA_BITS:
+    if options["key_bits"] < _MIN_RSA_BITS:
         raise InvalidInput(
-            f"key_bits: {options['key_bits']} is too short; give at least {_SHORTEST_RSA_BITS}"
+            f"key_bits: {options['key_bits']} is too short; give at least {_MIN_RSA_BITS}"
         )
     if not 0 < options["renew_days"] < options["valid_days"]:
         raise InvalidInput("renew_days must be more than 0 and less than valid_days")
@@ -223,7 +223,7 @@ class _Maker:
             return "it could not be read"
         if key.public_key() != certificate.public_key():
             return "certificate and key did not belong together"
-        if getattr(key, "key_size", 0) < _SHORTEST_RSA_BITS:
+        if getattr(key, "key_size", 0) < _MIN_RSA_BITS:
             return "its key was too short"
         if not set(request.names) <= set(self._names(certificate)):
             return "it lacked a name"
@@ -276,7 +276,7 @@ class _Maker:
     def _subject(self, request: CertificateRequest) -> t.Any:
         oid = x509.oid.NameOID
         # Limit of X.509. Clients verify the complete names of the extension.
-        common_name = request.common_name[:_LONGEST_COMMON_NAME]
+        common_name = request.common_name[:_MAX_COMMON_NAME_LENGTH]
         parts = [x509.NameAttribute(oid.COMMON_NAME, common_name)]
         if request.unit:
             parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, request.unit))

@@ -37,11 +37,11 @@ KUBECONFIG_VARIABLE = "WATTWISE_KUBECONFIG"
 APPLY_CONTENT_TYPE = "application/apply-patch+yaml"
 MERGE_CONTENT_TYPE = "application/merge-patch+json"
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
-_LONGEST_PAUSE_SECONDS = 2.0
+_MAX_PAUSE_SECONDS = 2.0
 _FIRST_PATIENCE_SECONDS = 3.0
 # Objects of the first page of a list and of the longest one. In between, the size of the objects
 # so far decides, because the API server holds a page in memory as a whole.
-_FIRST_PAGE, _LONGEST_PAGE = 50, 500
+_FIRST_PAGE, _MAX_PAGE_LENGTH = 50, 500
 _PAGE_BYTES = 16 * 1024 * 1024
 
 # Called before each attempt of a write; returns its seconds, or raises to prevent it.
@@ -210,7 +210,7 @@ class Kube:
                     raise
             self._sleep(pause)
             waited += pause
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
     @contextlib.contextmanager
     def _opened(
@@ -336,7 +336,7 @@ class Kube:
             number, size = number + max(1, listed.number), size + listed.size
             # Sudden growth would ask for much where small objects are followed by large ones.
             fitting = _PAGE_BYTES * number // max(1, size)
-            limit = max(1, min(_LONGEST_PAGE, 10 * limit, fitting))
+            limit = max(1, min(_MAX_PAGE_LENGTH, 10 * limit, fitting))
 
     def _page(
         self, path: str, query: Query, trim: t.Callable[[Object], Item], item_type: Object

@@ -23,8 +23,8 @@ from ..base.units import format_time, parse_time
 from .client import MERGE_CONTENT_TYPE, Kube, Object
 
 # Limit of notes in the API.
-_LONGEST_NOTE = 1024
-_LONGEST_NAME = 253 - len(".") - 16
+_MAX_NOTE_LENGTH = 1024
+_MAX_NAME_LENGTH = 253 - len(".") - 16
 _WORD = re.compile(r"[^\W\d]+")
 # Namespace that the API requires for Events of cluster-scoped objects.
 _NAMESPACE = "default"
@@ -62,7 +62,7 @@ def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event
         "type": event.type,
         "reason": event.reason,
         "action": event.action,
-        "note": note[:_LONGEST_NOTE],
+        "note": note[:_MAX_NOTE_LENGTH],
         "reportingController": event.reporter,
         "reportingInstance": event.reporter,
         "regarding": _reference(obj),
@@ -89,7 +89,7 @@ def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Even
     if context.check_mode or (found is not None and _is_young(found, now)):
         return False
     moving = {
-        "message": note[:_LONGEST_NOTE],
+        "message": note[:_MAX_NOTE_LENGTH],
         "lastTimestamp": format_time(now),
         "count": 1 + _count(found),
         "type": event.type,
@@ -134,7 +134,7 @@ def _said(event: Event, note: str) -> str:
 
 def _name(metadata: Object, key: str) -> str:
     digest = hashlib.sha256(f"{metadata['uid']} {key}".encode()).hexdigest()[:16]
-    return f"{metadata['name'][:_LONGEST_NAME]}.{digest}"
+    return f"{metadata['name'][:_MAX_NAME_LENGTH]}.{digest}"
 
 
 def _reference(obj: Object) -> Object:

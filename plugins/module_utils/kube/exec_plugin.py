@@ -24,7 +24,7 @@ from .access import Credential, bearer
 _TIMEOUT_SECONDS = 60.0
 # Margin before the expiry of a token, so that requests with it arrive in time.
 _RENEWAL = datetime.timedelta(seconds=30)
-_LONGEST_STDERR = 300
+_MAX_STDERR_LENGTH = 300
 
 Object = t.Mapping[str, t.Any]
 
@@ -96,7 +96,7 @@ class ExecPlugin:
             reason = getattr(error, "strerror", None) or f"no end within {_TIMEOUT_SECONDS:g} s"
             raise self._failure(f"cannot be run ({reason}); run it by hand") from error
         if done.returncode:
-            said = shown_text(done.stderr.strip(), _LONGEST_STDERR)
+            said = shown_text(done.stderr.strip(), _MAX_STDERR_LENGTH)
             raise self._failure(f"ended with status {done.returncode} ({said}); run it by hand")
         return done.stdout
 

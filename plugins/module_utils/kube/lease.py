@@ -32,7 +32,7 @@ NAME = "wattwise-binding"
 DURATION_SECONDS = 15
 # Shares of the duration: renewal, stop of a holder without renewal, and limit of one request.
 _RENEWED_AFTER, _GIVEN_UP_AFTER, _ONE_REQUEST = 1 / 3, 2 / 3, 1 / 5
-_LONGEST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 
 
 class LeaseHeld(WattwiseError):
@@ -157,7 +157,7 @@ class Lease:
             if self._clock() - started + pause > self._wait_seconds:
                 raise LeaseHeld(self._who_holds())
             self._sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
             self._look()
         self.is_late = False
 
@@ -184,7 +184,7 @@ class Lease:
             before = self._renewed
             self.renew()
             late = self._renewed == before
-            pause = _LONGEST_PAUSE_SECONDS if late else DURATION_SECONDS * _RENEWED_AFTER
+            pause = _MAX_PAUSE_SECONDS if late else DURATION_SECONDS * _RENEWED_AFTER
 
     def _look(self) -> None:
         found = self._kube.find(self._path) or {}

@@ -32,13 +32,13 @@ Result = t.TypeVar("Result")
 PART_SIZE = 128 * 1024
 # etcd takes requests of 1.5 MiB, and JSON writes six bytes for each < of a text. Source:
 # https://etcd.io/docs/v3.6/dev-guide/limit/
-LARGEST_OBJECT = 10 * 1024 * 1024
+MAX_OBJECT = 10 * 1024 * 1024
 # An object takes about 120 bytes of memory for each of its members.
-MOST_MEMBERS = 400_000
+MAX_MEMBERS = 400_000
 # A copy takes two of Python's thousand frames for each level.
 DEEPEST = 250
 # A list has less beside its items.
-_LARGEST_HEAD = 1024 * 1024
+_MAX_HEAD = 1024 * 1024
 
 _NON_BLANK = re.compile(r"[^ \t\r\n]")
 _BRACKET, _OTHERS = re.compile(r"[][{}]"), re.compile(r"[^][{}]+")
@@ -140,8 +140,8 @@ def read_events(parts: Parts) -> t.Iterator[t.Any]:
             if line.strip():
                 yield _event(line)
             line = bytearray(other)
-        if len(line) > LARGEST_OBJECT:
-            raise Unreadable(f"has an event of more than {LARGEST_OBJECT} bytes")
+        if len(line) > MAX_OBJECT:
+            raise Unreadable(f"has an event of more than {MAX_OBJECT} bytes")
 
 
 def _event(line: bytearray) -> t.Any:
@@ -171,7 +171,7 @@ def read_list(
         if name == "items" and window.sign() == "[":
             _read_items(window, listed, take, refuse, item_type)
         else:
-            value = window.value(lambda found: found, _LARGEST_HEAD)
+            value = window.value(lambda found: found, _MAX_HEAD)
             if name == "items" and value is not None:
                 raise Unreadable("has items that are no list")
             listed.head[str(name)] = value
@@ -257,7 +257,7 @@ class _Window:
         if self.sign() == ",":
             self._at += 1
 
-    def value(self, use: t.Callable[[t.Any], Result], largest: int = LARGEST_OBJECT) -> Result:
+    def value(self, use: t.Callable[[t.Any], Result], largest: int = MAX_OBJECT) -> Result:
         """The use of the next value. Raises Unusable, and Unreadable if its end is not found."""
         is_bracketed = self.sign() in ("{", "[")
         while True:
@@ -371,8 +371,8 @@ class _Skim:
         """The limit that the value exceeds; empty if there is none."""
         if self._deepest > DEEPEST:
             return f"is nested more than {DEEPEST} deep"
-        if self._members > MOST_MEMBERS:
-            return f"has more than {MOST_MEMBERS} members"
+        if self._members > MAX_MEMBERS:
+            return f"has more than {MAX_MEMBERS} members"
         return ""
 
 

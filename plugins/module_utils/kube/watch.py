@@ -32,10 +32,10 @@ Key = tuple[str, str]
 
 # The server ends a watch after this time; before, it sends a bookmark about every minute.
 _WATCH_SECONDS = 300
-_LONGEST_SILENCE_SECONDS = 150.0
+_MAX_SILENCE_SECONDS = 150.0
 # The longest silence, and a pause.
 _CURRENT_SECONDS = 180.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
+_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
 # For a kind that is not served or not readable, until it is installed or granted.
 _REFUSED = frozenset({401, 403, 404, 405})
 _REFUSED_PAUSE_SECONDS = 60.0
@@ -128,7 +128,7 @@ class Collection(t.Generic[View]):
             "resourceVersion": self._version,
             "timeoutSeconds": _WATCH_SECONDS,
         }
-        for event in self._kube.events(self._path, query, _LONGEST_SILENCE_SECONDS):
+        for event in self._kube.events(self._path, query, _MAX_SILENCE_SECONDS):
             self._take(event)
             self._works()
             if stop.is_set():
@@ -205,7 +205,7 @@ class Collection(t.Generic[View]):
         if not self._failures:
             return 0.0
         longest = self._first_pause_seconds * 2.0 ** min(self._failures - 1, 16)
-        return random.uniform(0.5, 1.0) * min(longest, _LONGEST_PAUSE_SECONDS)
+        return random.uniform(0.5, 1.0) * min(longest, _MAX_PAUSE_SECONDS)
 
 
 def _text(value: t.Any) -> str:

@@ -41,7 +41,7 @@ FAKE_POWER_WATTS = 3.14
 FAKE_ENDPOINT = "https://fake-endpoint"
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?")
-_LONGEST_URL = 2048  # default of the definitions of NodeConfigs
+_MAX_URL_LENGTH = 2048  # default of the definitions of NodeConfigs
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f?#]")
 
 
@@ -377,8 +377,8 @@ def check_url(url: t.Any) -> None:
     """Raise InvalidInput unless this is an http or https URL of a host, without credentials."""
     if not isinstance(url, str) or not url:
         raise InvalidInput("there is no URL; write one such as https://10.0.0.100")
-    if len(url) > _LONGEST_URL:
-        raise InvalidInput(f"the URL has {len(url)} characters; the limit is {_LONGEST_URL}")
+    if len(url) > _MAX_URL_LENGTH:
+        raise InvalidInput(f"the URL has {len(url)} characters; the limit is {_MAX_URL_LENGTH}")
     try:
         host = parse_endpoint(url).origin.host
     except TargetFailure as failure:

@@ -38,7 +38,7 @@ from .template_source import Manifest, TemplateNode, TemplateSource
 Key = tuple[int, str, str]
 
 # metav1.Condition allows 32768 characters; this is about a screen.
-LONGEST_MESSAGE = 1024
+MAX_MESSAGE_LENGTH = 1024
 
 SPEC = ArgumentSpec(
     {
@@ -422,7 +422,7 @@ def _taken(name: str, winner: Claim | None, stored: Object | None) -> str:
 
 def _condition(kind: str, status: bool, reason: str, message: str) -> Manifest:
     """A condition; kube_apply adds its lastTransitionTime."""
-    shortened = shown_text(message, LONGEST_MESSAGE)
+    shortened = shown_text(message, MAX_MESSAGE_LENGTH)
     return {"type": kind, "status": str(status), "reason": reason, "message": shortened}
 
 

@@ -37,7 +37,7 @@ _NUMBERS = (
     *("hot_inlet_celsius", "fleet_watts", "model_drift_percent"),
     *("max_age", "waiting_seconds", "interval"),
 )
-_SHORTEST_INTERVAL = 5.0
+_MIN_INTERVAL = 5.0
 _POWER_FLEETS = "/apis/wattwise.github.io/v1alpha1/powerfleets"
 _WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 
@@ -105,9 +105,9 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
             raise InvalidInput(f"{name}: {options[name]} is not a finite number")
         if name != "hot_inlet_celsius" and not options[name] > 0:
             raise InvalidInput(f"{name}: {options[name]:g} is not above 0")
-    if options["interval"] < _SHORTEST_INTERVAL:
+    if options["interval"] < _MIN_INTERVAL:
         raise InvalidInput(
-            f"interval: {options['interval']:g} s is too short; give {_SHORTEST_INTERVAL:g} or more"
+            f"interval: {options['interval']:g} s is too short; give {_MIN_INTERVAL:g} or more"
         )
     return options
 

@@ -29,7 +29,7 @@ KIND = "DifferentialPressureAPI"
 REQUESTS_AT_ONCE = 4
 
 # Filters and aisles are far below this limit, the absolute air pressure far above it.
-MOST_PASCALS = 10_000.0
+MAX_PASCALS = 10_000.0
 
 # Keys of a sensor look-up with their paths; the first given key counts.
 _LOOKUPS = {
@@ -165,11 +165,11 @@ def _pressure(body: Object, path: str) -> Pressure:
             f"the sensor {identifier!r} of {path} gives no pressure "
             f"({shown(sensor.get('pressure'))}); check whether it is connected",
         )
-    if abs(pascals) > MOST_PASCALS:
+    if abs(pascals) > MAX_PASCALS:
         raise TargetFailure(
             "implausible",
             f"the sensor {identifier!r} of {path} gives {pascals:g} Pa, more than "
-            f"{MOST_PASCALS:g} Pa; check the sensor",
+            f"{MAX_PASCALS:g} Pa; check the sensor",
         )
     return Pressure(pascals, identifier, number(sensor.get("temperature")))
 

@@ -34,10 +34,10 @@ class Reading(t.Protocol):
 
 
 # Limit of the definition of NodeConfigs; a longer text would make the whole status invalid.
-_LONGEST_MESSAGE = 1024
-_LONGEST_URI = 2048
-_LONGEST_NAME = 256
-_MOST_FAILURES = 2**31 - 1
+_MAX_MESSAGE_LENGTH = 1024
+_MAX_URI_LENGTH = 2048
+_MAX_NAME_LENGTH = 256
+_MAX_FAILURES = 2**31 - 1
 _AIR = {"inlet_celsius": "inlet temperature", "delta_p_pascal": "differential pressure"}
 _SYSTEM_TEXTS = ("manufacturer", "model", "processor")
 _SYSTEM_COUNTS = ("sockets", "cores")
@@ -92,7 +92,7 @@ def _ready(reading: Reading) -> dict[str, str]:
         "type": "Ready",
         "status": "False",
         "reason": reason if _REASON.fullmatch(reason) else "NotRead",
-        "message": shown_text(str(error["detail"]), _LONGEST_MESSAGE),
+        "message": shown_text(str(error["detail"]), _MAX_MESSAGE_LENGTH),
     }
 
 
@@ -156,14 +156,14 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
     if entry is None:
         return {}
     sensors: dict[str, t.Any] = {}
-    inlet = _fitting(entry.get("inlet_uri"), _LONGEST_URI)
+    inlet = _fitting(entry.get("inlet_uri"), _MAX_URI_LENGTH)
     if inlet:
-        name = _fitting(entry.get("inlet_name"), _LONGEST_NAME)
+        name = _fitting(entry.get("inlet_name"), _MAX_NAME_LENGTH)
         sensors["inletTemp"] = {"uri": inlet, "name": name}
-    power = _fitting(entry.get("power_uri"), _LONGEST_URI)
+    power = _fitting(entry.get("power_uri"), _MAX_URI_LENGTH)
     if power:
         sensors["power"] = {"uri": power}
-    vendor = _fitting(entry.get("vendor"), _LONGEST_NAME)
+    vendor = _fitting(entry.get("vendor"), _MAX_NAME_LENGTH)
     if vendor:
         sensors["vendor"] = vendor
     system = _system(entry.get("system"))
@@ -174,7 +174,7 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
 
 def _system(given: t.Any) -> dict[str, t.Any]:
     """Identity of the server, without fields that the definition would refuse."""
-    texts = {name: _fitting(member(given, name), _LONGEST_NAME) for name in _SYSTEM_TEXTS}
+    texts = {name: _fitting(member(given, name), _MAX_NAME_LENGTH) for name in _SYSTEM_TEXTS}
     counts = {name: count(member(given, name)) for name in _SYSTEM_COUNTS}
     return {name: value for name, value in {**texts, **counts}.items() if value}
 
@@ -213,9 +213,9 @@ def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
         return {}
     version = entry.get("secret_resource_version") or ""
     return {
-        "failures": max(0, min(int(entry["failures"]), _MOST_FAILURES)),
+        "failures": max(0, min(int(entry["failures"]), _MAX_FAILURES)),
         "lastAttempt": entry["last_attempt"],
-        "secretResourceVersion": version[:_LONGEST_NAME],
+        "secretResourceVersion": version[:_MAX_NAME_LENGTH],
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..kube.client import Kube
 
 # A ConfigMap holds at most 1 MiB.
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ..base.boundary import InvalidField
 from ..base.errors import InvalidInput
 from ..extender import publication
 from ..kube.client import Kube
-from .config_map_record import MOST_BYTES, Record
+from .config_map_record import MAX_BYTES, Record
 
 Object = t.Mapping[str, t.Any]
 
@@ -29,7 +29,7 @@ def publish(kube: Kube, record: Record, body: Object) -> bool:
     if not publication.is_due(body, _published(found)):
         return False
     data = publication.packed(body)
-    if sum(map(len, data.values())) > MOST_BYTES:
+    if sum(map(len, data.values())) > MAX_BYTES:
         raise InvalidInput(
             f"The curves of {len(body['curves'])} nodes do not fit into ConfigMap {record.name}, "
             "so the extender does not get them; divide the nodes among several PowerFleets"

@@ -17,7 +17,7 @@ from pathlib import Path
 from ..base import compressed, documents
 from ..base.errors import InvalidInput
 from ..kube.client import Kube
-from .config_map_record import MOST_BYTES, Record
+from .config_map_record import MAX_BYTES, Record
 
 Object = t.Mapping[str, t.Any]
 
@@ -46,7 +46,7 @@ def keep(kube: Kube, record: Record, folder: Path) -> list[str]:
     """
     data: dict[str, str] = {}
     left_out: list[str] = []
-    room = MOST_BYTES
+    room = MAX_BYTES
     for name, kind in _FILES:
         if not (folder / name).exists():
             continue

@@ -49,7 +49,7 @@ _PARTS = "wattwise.github.io/parts"
 _PART = re.compile(r"(?P<plan>wattwise-plan-[0-9]{8}-[0-9]{6}-[0-9a-f]{8})-[0-9]{1,2}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART_BYTES = 900 * 1024
-_MOST_PARTS = 64
+_MAX_PARTS = 64
 # Allowed difference between the clocks of two machines.
 _CLOCK_SECONDS = 120.0
 
@@ -191,7 +191,7 @@ def _write_file(path: Path, content: bytes) -> None:
 def _read_file(path: Path) -> bytes:
     try:
         with path.expanduser().open("rb") as file:
-            content = file.read(_PART_BYTES * _MOST_PARTS + 1)
+            content = file.read(_PART_BYTES * _MAX_PARTS + 1)
     except OSError as error:
         raise InvalidInput(
             f"Cannot read the stored plan {path}: {error.strerror}; give the path that the run "
@@ -212,7 +212,7 @@ def _part_name(name: str, number: int) -> str:
 
 def _write_config_maps(kube: Kube, stored: StoredPlan, content: bytes) -> None:
     parts = [content[at : at + _PART_BYTES] for at in range(0, len(content), _PART_BYTES)]
-    if len(parts) > _MOST_PARTS:
+    if len(parts) > _MAX_PARTS:
         raise InvalidInput(
             f"store: the plan with its documents has {len(content)} bytes, too many for ConfigMaps; "
             "give store.path in place of store.namespace"
@@ -244,7 +244,7 @@ def _read_config_maps(kube: Kube, namespace: str, name: str) -> bytes:
     first = _part(kube, namespace, name, 0)
     counted = (first["metadata"].get("annotations") or {}).get(_PARTS, "")
     count = int(counted) if re.fullmatch(r"[0-9]{1,3}", counted) else 0
-    if not 1 <= count <= _MOST_PARTS:
+    if not 1 <= count <= _MAX_PARTS:
         raise InvalidInput(
             f"The stored plan {name} says that it has {shown(counted)} parts; place again"
         )

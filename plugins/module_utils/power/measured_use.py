@@ -21,7 +21,7 @@ from ..scheduling.workload import Workload, workload_of
 
 _STEPS = 20
 # A pod without a limit may use more than it requests.
-_MOST_STEPS = 2 * _STEPS
+_MAX_STEPS = 2 * _STEPS
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def measured_shares(
         before = sums.get(workload, (0.0, 0.0))
         sums[workload] = before[0] + cores, before[1] + requested
     return {
-        workload: Decimal(min(_MOST_STEPS, round(_STEPS * used / requested))) / _STEPS
+        workload: Decimal(min(_MAX_STEPS, round(_STEPS * used / requested))) / _STEPS
         for workload, (used, requested) in sums.items()
     }
 

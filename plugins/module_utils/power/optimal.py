@@ -47,7 +47,7 @@ if t.TYPE_CHECKING:
 
 _SEARCH_ROUNDS = 2000
 # Largest fleets for HiGHS as a whole.
-_MOST_NODES_FOR_A_MODEL = 100
+_MAX_NODES_FOR_A_MODEL = 100
 # Approximate number of node classes in the relaxation.
 _NODE_CLASSES = 100
 # Searches for other starts and in neighbourhoods end at this share of the added watts.
@@ -57,13 +57,13 @@ _OTHER_NODE_CLASSES = 60
 _RESTARTED_NODES_PER_SECOND = 150
 # Gap tolerance of HiGHS as a share of the added watts; 0 in models of few columns.
 _OPEN_GAP = 0.0002
-_MOST_COLUMNS_FOR_A_PROOF = 100
+_MAX_COLUMNS_FOR_A_PROOF = 100
 # Limits of HiGHS: integer columns, and branching nodes times columns, for each second of the time
 # limit. On an idle core that takes less than half of the limit, so the counted work ends before the
 # clock, except on a very busy machine.
 _INTEGER_COLUMNS_PER_SECOND = 70
 _BRANCHING_WORK_PER_SECOND = 20_000
-_FEWEST_BRANCHING_NODES = 10
+_MIN_BRANCHING_NODES = 10
 # Solver tolerances may move a bound by this amount.
 _MODEL_TOLERANCE_WATTS = 1e-5
 
@@ -127,7 +127,7 @@ def _solve_anew(bounds: LowerBounds, limits: Limits) -> Answer:
         _start_again(incumbent)
     if not incumbent.is_good() and relaxation is not None:
         _deal_out_anew(incumbent, relaxation.pod)
-    if not incumbent.is_proven() and len(problem.instance.nodes) <= _MOST_NODES_FOR_A_MODEL:
+    if not incumbent.is_proven() and len(problem.instance.nodes) <= _MAX_NODES_FOR_A_MODEL:
         _search_by_loads(incumbent)
         _search_neighbourhoods(incumbent)
     best, bound, proven = incumbent.best, incumbent.bound, incumbent.is_proven()
@@ -200,7 +200,7 @@ def _is_good_enough(best: Assignment, bound: float, model: PlacementModel) -> bo
 
 def _open_watts(best: Assignment, model: PlacementModel) -> float:
     """A gap in watts that HiGHS need not close."""
-    if model.integer_columns <= _MOST_COLUMNS_FOR_A_PROOF:
+    if model.integer_columns <= _MAX_COLUMNS_FOR_A_PROOF:
         return ABSOLUTE_GAP
     return max(ABSOLUTE_GAP, _OPEN_GAP * _added(best))
 
@@ -235,7 +235,7 @@ def _bindable(found: Assignment, before: Assignment, limits: Limits) -> Assignme
 def _improved(assignment: Assignment, limits: Limits) -> Assignment:
     start = _filled(assignment, limits)
     found = _searched(Assignment(start.problem, start.counts.copy()), limits)
-    if len(found.problem.instance.nodes) > _MOST_NODES_FOR_A_MODEL:
+    if len(found.problem.instance.nodes) > _MAX_NODES_FOR_A_MODEL:
         return found
     return _bindable(found, start, limits)
 
@@ -256,7 +256,7 @@ def _whole_model(bounds: LowerBounds, best: Assignment, limits: Limits) -> Place
     """A model of the whole fleet; None if HiGHS cannot solve it in the time."""
     problem = bounds.problem
     nodes = range(len(problem.instance.nodes))
-    if len(nodes) > _MOST_NODES_FOR_A_MODEL:
+    if len(nodes) > _MAX_NODES_FOR_A_MODEL:
         return None
     most = best.counts.sum(axis=1) if pods_are_ideal(best) else problem.count
     model = PlacementModel(problem, bounds.functions, nodes, most)
@@ -357,7 +357,7 @@ def _keep_pods(model: PlacementModel, best: Assignment) -> None:
 
 def _branching_nodes(model: PlacementModel, limits: Limits) -> int:
     work = limits.seconds * _BRANCHING_WORK_PER_SECOND
-    return max(_FEWEST_BRANCHING_NODES, int(work / max(model.integer_columns, 1)))
+    return max(_MIN_BRANCHING_NODES, int(work / max(model.integer_columns, 1)))
 
 
 def _stopped_by(proven: bool, limits: Limits, otherwise: StoppedBy) -> StoppedBy:

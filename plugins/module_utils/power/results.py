@@ -20,7 +20,7 @@ Entry = dict[str, t.Any]
 
 _DECIMALS = 6
 _STEPS_PER_WATT = 1_000_000
-_SMALLEST_ADDED_WATTS = 1.0
+_MIN_ADDED_WATTS = 1.0
 # Relative error of sums of many floating-point numbers: rounding must not turn it into a step.
 _ROUNDING = 1e-12
 
@@ -33,7 +33,7 @@ def describe_answer(answer: Answer) -> Entry:
     after = _rounded_up(watts_of(assignment))
     # The bound of placements with no more unmet preferences than this answer.
     lower_bound = min(_rounded_down(answer.lower_bound - assignment.preference_watts()), after)
-    added = max(lower_bound - before, _SMALLEST_ADDED_WATTS)
+    added = max(lower_bound - before, _MIN_ADDED_WATTS)
     nodes = problem.instance.nodes
     asleep = problem.costs.sleeper & (assignment.workload == 0)
     return {

@@ -21,8 +21,8 @@ from pathlib import Path
 from ..base import metrics
 
 # A thousand nodes need 1 MiB: about ten metrics, a hundred bytes each.
-LARGEST_FILE = 8 * 1024 * 1024
-LARGEST_TOTAL = 64 * 1024 * 1024
+MAX_FILE = 8 * 1024 * 1024
+MAX_TOTAL = 64 * 1024 * 1024
 # A fleet that was deleted leaves its folder behind.
 MAX_AGE_SECONDS = 3600.0
 
@@ -66,7 +66,7 @@ def collect(runs: Path, now: float, max_age_seconds: float = MAX_AGE_SECONDS) ->
     """
     families: Families = {}
     counts = dict.fromkeys(("served", "stale", "refused"), 0)
-    left = LARGEST_TOTAL
+    left = MAX_TOTAL
     for path in sorted(runs.glob(_FILES)):
         state, found = _read(path, now - max_age_seconds, left)
         counts[state] += 1
@@ -94,8 +94,8 @@ def _read(path: Path, oldest: float, largest: int) -> tuple[str, Families | None
                 return "refused", None
             if found.st_mtime < oldest:
                 return "stale", None
-            content = file.read(min(LARGEST_FILE, largest) + 1)
-        if len(content) > min(LARGEST_FILE, largest):
+            content = file.read(min(MAX_FILE, largest) + 1)
+        if len(content) > min(MAX_FILE, largest):
             return "refused", None
         return "served", parse(content.decode())
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ from .resource import RECONCILE_PERIOD, PowerFleet, path_of
 # reconcilePeriod of operator/watches.yaml, the default without the annotation.
 DEFAULT_SECONDS = 60.0
 # Go's durations are 64 bits of nanoseconds.
-_LONGEST_SECONDS = 2**63 / 1e9
+_MAX_SECONDS = 2**63 / 1e9
 
 
 def is_kept(fleet: PowerFleet) -> bool:
@@ -30,9 +30,7 @@ def is_readable(fleet: PowerFleet) -> bool:
     """Whether ansible-operator can read the annotation; else it begins no run of the fleet."""
     text = fleet.period
     try:
-        return text is None or (
-            text == text.strip() and 0 <= parse_duration(text) < _LONGEST_SECONDS
-        )
+        return text is None or (text == text.strip() and 0 <= parse_duration(text) < _MAX_SECONDS)
     except InvalidInput:
         return False
 

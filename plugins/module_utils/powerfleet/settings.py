@@ -97,7 +97,7 @@ _DAEMONS = {
 }
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
 _CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
-_LONGEST_CREDENTIAL = 1_000_000
+_MAX_CREDENTIAL_LENGTH = 1_000_000
 # Keys of the metering credential; its file url restricts the destination.
 _METERING_CREDENTIAL = {**_CREDENTIAL, "token": "token", "url": "url"}
 _METERING_KEY = "metering"
@@ -276,7 +276,7 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
         path = Path(folder) / file_name
         try:
             # kubelet keeps the bytes of the Secret; editors add a final line break.
-            entry[key] = path.read_bytes()[:_LONGEST_CREDENTIAL].decode().rstrip("\r\n")
+            entry[key] = path.read_bytes()[:_MAX_CREDENTIAL_LENGTH].decode().rstrip("\r\n")
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:

@@ -24,7 +24,7 @@ from .resource import PowerFleet
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 # The age at which a run without news stores its time.
 HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
@@ -291,7 +291,7 @@ def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
             sentences.setdefault(error["name"], f"{error['reason']}: {error['detail']}")
     return [
         {"node": node, "message": told_text(sentences[node])}
-        for node in sorted(sentences)[:MOST_LISTED]
+        for node in sorted(sentences)[:MAX_LISTED]
     ]
 
 
@@ -301,7 +301,7 @@ def _unplaced(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
     ordered = sorted(outcome.unplaced, key=lambda one: (one["namespace"], one["pod"]))
     return [
         {name: told_text(str(one[name])) for name in ("namespace", "pod", "message")}
-        for one in ordered[:MOST_LISTED]
+        for one in ordered[:MAX_LISTED]
     ]
 
 

@@ -14,7 +14,7 @@ from ..kube import events
 from ..kube.apply import work as applying
 from ..kube.client import Kube
 from .resource import API_VERSION, KIND, PowerFleet
-from .status import MOST_LISTED, is_due
+from .status import MAX_LISTED, is_due
 
 Object = t.Mapping[str, t.Any]
 # An object, and a sentence about it.
@@ -22,9 +22,9 @@ Told = tuple[Object, str]
 
 FIELD_MANAGER = "wattwise-power-fleet"
 _REPORTER = "wattwise.github.io/power-fleet"
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 # A power failure must not cause a thousand Events; the fleet's Event has the number.
-_MOST_EVENTS = MOST_LISTED
+_MAX_EVENTS = MAX_LISTED
 
 
 def write_status(
@@ -91,12 +91,12 @@ def _tell_each(
     """An Event about each object, up to a limit, and one about the fleet that names the first."""
     if not told:
         return
-    named = "; ".join(f"{_key(obj)}: {note}" for obj, note in told[:_MOST_NAMED])
-    more = len(told) - _MOST_NAMED
+    named = "; ".join(f"{_key(obj)}: {note}" for obj, note in told[:_MAX_NAMED])
+    more = len(told) - _MAX_NAMED
     note = f"{named}{f' (and {more} more)' if more > 0 else ''}"
     tell(kube, fleet, reason, note, context)
     event, refusals = events.Event("Warning", reason, "Reconciling", _REPORTER), []
-    for obj, note in told[:_MOST_EVENTS]:
+    for obj, note in told[:_MAX_EVENTS]:
         try:
             if member(obj, "metadata", "uid"):
                 events.tell_again(kube, context, dict(obj), note, event)
@@ -138,7 +138,7 @@ def _tell_lost(
     """Write Events about newly failing machines; both lists have the first by name."""
     stored = [one.get("node") or "" for one in fleet.status.get("failing") or []]
     # Former failures beyond the end of a full list are unknown.
-    last = max(stored) if len(stored) >= MOST_LISTED else None
+    last = max(stored) if len(stored) >= MAX_LISTED else None
     lost = {
         one["node"]: one["message"]
         for one in status.get("failing") or ()

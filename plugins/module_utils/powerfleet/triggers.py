@@ -26,7 +26,7 @@ START, SPEC_CHANGED, INTERVAL = "start", "spec", "interval"
 REQUESTS = ("pods", "nodes", "node-configs", "rmd")
 _NODE_CONFIG_REQUESTS = frozenset({"nodes", "node-configs"})
 # Frequent requests must not prevent the reading of machines.
-_LONGEST_WITHOUT_READING = 2.0
+_MAX_WITHOUT_READING = 2.0
 _FILE = "power-fleet.json"
 
 
@@ -115,7 +115,7 @@ def trigger_of(fleet: PowerFleet, memory: Memory, now: datetime.datetime) -> Tri
     requests = _requests_of(fleet)
     is_new = fleet.annotation(REQUESTED_AT) not in ("", memory.request)
     age = (now - memory.whole_at).total_seconds()
-    if not is_new or not requests or age > _LONGEST_WITHOUT_READING * fleet.interval_seconds:
+    if not is_new or not requests or age > _MAX_WITHOUT_READING * fleet.interval_seconds:
         return Trigger(INTERVAL)
     return Trigger(",".join(one for one in REQUESTS if one in requests), requests)
 

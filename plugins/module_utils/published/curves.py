@@ -25,8 +25,8 @@ Match = t.Literal["processor", "series", "generation", "model"]
 MATCHES: tuple[Match, ...] = ("processor", "series", "generation", "model")
 
 # Limits of similar generations and server sizes.
-_MOST_GENERATIONS = 2
-_MOST_DOUBLINGS = 2.0
+_MAX_GENERATIONS = 2
+_MAX_DOUBLINGS = 2.0
 # Exponent of watts by cores of a processor. The leave-one-out error over the table is 18.5 % on
 # average; 20.5 % with watts in proportion to cores.
 _EXPONENT = 0.5
@@ -35,7 +35,7 @@ _THREADS = 2
 # Weights of a generation, of another line of it, and of doubling cores per chip and chips.
 _GENERATION, _VARIANT, _CORES, _CHIPS = 2.0, 0.5, 1.0, 0.5
 # Single measurements differ by the server around the processor, so several are averaged.
-_MOST_ROWS = 3
+_MAX_ROWS = 3
 _AS_NEAR = 0.75
 
 
@@ -152,7 +152,7 @@ def _contradicts(processor: str, told: tuple[Series, ...]) -> bool:
 
 
 def _of_like_size(rows: t.Iterable[Row], cores: float) -> list[Row]:
-    return [row for row in rows if _doublings(row.cores, cores) <= _MOST_DOUBLINGS]
+    return [row for row in rows if _doublings(row.cores, cores) <= _MAX_DOUBLINGS]
 
 
 def _doublings(one: float, other: float) -> float:
@@ -185,7 +185,7 @@ def _nearest(
         if one.distance <= first.distance + _AS_NEAR and one.generations == first.generations
     )
     by: Match = "generation" if first.generations else "series"
-    return _published(by, list(chosen)[:_MOST_ROWS], system.sockets, cores, first.generations)
+    return _published(by, list(chosen)[:_MAX_ROWS], system.sockets, cores, first.generations)
 
 
 def _candidates(
@@ -197,7 +197,7 @@ def _candidates(
             continue
         for one in wanted:
             apart = abs(series.generation - one.generation)
-            if series[:2] == one[:2] and apart <= _MOST_GENERATIONS:
+            if series[:2] == one[:2] and apart <= _MAX_GENERATIONS:
                 yield _Candidate(_distance(row, series, one, system.sockets, cores), apart, row)
 
 

@@ -12,7 +12,7 @@ import functools
 import re
 import typing as t
 
-_LONGEST_MODEL = 256
+_MAX_MODEL_LENGTH = 256
 _MARKS = re.compile(
     r"^\W*\d+\s*x\s|\((?:r|tm|c)\)|[®™]|@.*|\b\d+(?:\.\d+)?\s*ghz\b|\b\d+[\s-]cores?\b|\b(?:cpu|processor)\b"
 )
@@ -84,7 +84,7 @@ ENTRY_XEON = Series("Intel", "Xeon E", 1)
 @functools.lru_cache(maxsize=1024)
 def processor_name(model: str) -> str:
     """Firmware's name of a model in the table's form: ``intel_xeon_e5_2670v2``."""
-    bare = _MARKS.sub(" ", model[:_LONGEST_MODEL].lower())
+    bare = _MARKS.sub(" ", model[:_MAX_MODEL_LENGTH].lower())
     name = _VERSION.sub(r"\1", _SEPARATORS.sub("_", bare).strip("_"))
     for pattern, maker in _WITHOUT_MAKER:
         name = pattern.sub(maker, name)

@@ -13,7 +13,7 @@ import typing as t
 
 from .processors import ENTRY_XEON, Series
 
-_LONGEST_MODEL = 256
+_MAX_MODEL_LENGTH = 256
 
 Generations = t.Mapping[str, tuple[int, ...]]
 
@@ -128,8 +128,8 @@ _SCHEMES = (
 
 def series_of_server(manufacturer: str, model: str) -> tuple[Series, ...]:
     """The possible series of a server of this model; empty if unknown."""
-    text = re.sub(r"[\s_-]+", " ", model[:_LONGEST_MODEL].lower()).replace("+", " plus")
-    vendor = f"{manufacturer[:_LONGEST_MODEL].lower()} {text}"
+    text = re.sub(r"[\s_-]+", " ", model[:_MAX_MODEL_LENGTH].lower()).replace("+", " plus")
+    vendor = f"{manufacturer[:_MAX_MODEL_LENGTH].lower()} {text}"
     for of_vendor, pattern, series in _OTHERS:
         if of_vendor.search(vendor) and pattern.search(text):
             return (series,)

@@ -36,7 +36,7 @@ Object = t.Mapping[str, t.Any]
 
 FIELD_MANAGER = "wattwise-kepler"
 _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
-_MOST_REASONS = 3
+_MAX_REASONS = 3
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.SYSTEM)
 
 SPEC = KUBERNETES.merge(
@@ -248,8 +248,8 @@ def _nothing_metered(nodes: t.Sequence[JudgedNode]) -> str:
             "No node of the cluster has the labels of collector.node_selector; correct them, or "
             "label nodes"
         )
-    named = "; ".join(f"{node.name}: {node.reason}" for node in nodes[:_MOST_REASONS])
-    more = len(nodes) - _MOST_REASONS
+    named = "; ".join(f"{node.name}: {node.reason}" for node in nodes[:_MAX_REASONS])
+    more = len(nodes) - _MAX_REASONS
     return (
         f"None of {len(nodes)} nodes can be metered, so nothing is installed or changed ({named}"
         f"{f'; and {more} more' if more > 0 else ''}); module wattwise.kube.kepler_node_info shows "

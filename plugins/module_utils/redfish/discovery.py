@@ -22,10 +22,10 @@ ROOT = "/redfish/v1"
 CHASSIS = "/redfish/v1/Chassis"
 SYSTEMS = "/redfish/v1/Systems"
 
-_MOST_SYSTEMS = 16
-_MOST_PROBED = 8
-_MOST_SOCKETS = 64
-_MOST_CORES = 65_536
+_MAX_SYSTEMS = 16
+_MAX_PROBED = 8
+_MAX_SOCKETS = 64
+_MAX_CORES = 65_536
 _OUTER_TYPES = frozenset(
     {"blade", "rackmount", "rackserver", "shelf", "sled", "standalone", "tower"}
 )
@@ -88,7 +88,7 @@ class Survey:
 
     async def unreadable(self) -> list[Chassis]:
         """Chassis that are listed (or usual) but absent themselves; parts of them may exist."""
-        return [item for item in await self._all() if not item.body][:_MOST_PROBED]
+        return [item for item in await self._all() if not item.body][:_MAX_PROBED]
 
     async def _all(self) -> list[Chassis]:
         found = await _read_all(self.tree, await _listed(self.tree, self.collection))
@@ -126,7 +126,7 @@ async def survey(tree: Tree) -> Survey:
 
 async def _systems(tree: Tree, uri: str) -> list[Object]:
     members = await tree.members(uri) or []
-    bodies = [await tree.read(item) for item in members[:_MOST_SYSTEMS]]
+    bodies = [await tree.read(item) for item in members[:_MAX_SYSTEMS]]
     return [body for body in bodies if body is not None]
 
 
@@ -178,8 +178,8 @@ def _identity(systems: t.Sequence[Object]) -> dict[str, t.Any]:
         "manufacturer": name_of(body.get("Manufacturer")),
         "model": name_of(body.get("Model")),
         "processor": name_of(member(summary, "Model")),
-        "sockets": count(member(summary, "Count"), _MOST_SOCKETS),
-        "cores": count(member(summary, "CoreCount"), _MOST_CORES),
+        "sockets": count(member(summary, "Count"), _MAX_SOCKETS),
+        "cores": count(member(summary, "CoreCount"), _MAX_CORES),
     }
     return {name: value for name, value in found.items() if value}
 

@@ -11,20 +11,20 @@ import typing as t
 from ..base.loose_json import member, text
 
 # Limits of a URI and of a name in the status of a NodeConfig.
-LONGEST_URI = 2048
-LONGEST_NAME = 256
+MAX_URI_LENGTH = 2048
+MAX_NAME_LENGTH = 256
 _DIGITS_OR_NOT = re.compile(r"(\d+)", re.ASCII)
 
 
 def link(value: t.Any) -> str:
     """The URI of a reference such as ``{"@odata.id": "/redfish/v1/Chassis/1"}``, or empty."""
     uri = value if isinstance(value, str) else member(value, "@odata.id")
-    return text(uri, LONGEST_URI) if is_uri(uri) else ""
+    return text(uri, MAX_URI_LENGTH) if is_uri(uri) else ""
 
 
 def is_uri(value: t.Any) -> bool:
     """Whether this may be the URI of a resource: printable, and within the length limit."""
-    return isinstance(value, str) and len(value) <= LONGEST_URI and value.strip().isprintable()
+    return isinstance(value, str) and len(value) <= MAX_URI_LENGTH and value.strip().isprintable()
 
 
 def links(value: t.Any) -> list[str]:
@@ -40,7 +40,7 @@ def identity(uri: str) -> str:
 
 def name_of(value: t.Any) -> str:
     """A name that a resource gives itself or its vendor."""
-    return text(value, LONGEST_NAME)
+    return text(value, MAX_NAME_LENGTH)
 
 
 def last_segment(uri: str) -> str:

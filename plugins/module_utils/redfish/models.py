@@ -52,10 +52,10 @@ SPEC = reading_spec().merge(
 )
 
 REDFISH = "Redfish"
-_LONGEST_URL = 2048
+_MAX_URL_LENGTH = 2048
 # Members of a model with their length limits; names have Kubernetes' limits.
-_MEMBERS = {"name": 253, "url": _LONGEST_URL, "type": 63, "version": 253}
-_MOST_SYSTEMS = 16
+_MEMBERS = {"name": 253, "url": _MAX_URL_LENGTH, "type": 63, "version": 253}
+_MAX_SYSTEMS = 16
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ async def _work(client: Client, _target: PollTarget) -> Models:
     if systems is None:
         root = await tree.require(ROOT) or {}
         systems = await tree.members(link(root.get("Systems")), required=True) or []
-    for uri in systems[:_MOST_SYSTEMS]:
+    for uri in systems[:_MAX_SYSTEMS]:
         body = await _resource(tree, uri)
         if body is not None:
             return _models(body)
@@ -260,7 +260,7 @@ def _model(value: t.Any) -> Model:
             "malformed",
             "MachineLearningModel has no usable PowerConsumptionModel: "
             f"{', '.join(name.capitalize() for name in missing)} must be text that is printable "
-            f"and not longer than {_LONGEST_URL}; register the model "
+            f"and not longer than {_MAX_URL_LENGTH}; register the model "
             "with the BMC again",
         )
     values = {name: given[name].strip() for name in _MEMBERS}

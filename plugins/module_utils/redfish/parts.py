@@ -16,7 +16,7 @@ import typing as t
 from ..base.loose_json import Object, text
 from .links import identity, links, name_of
 
-_MOST_RELATED = 20
+_MAX_RELATED = 20
 
 # Long words count anywhere in a name, also joined; short ones only as a word, with its plural.
 _PARTS_WITHIN = (
@@ -100,7 +100,7 @@ def of_entry(entry: Object) -> Subject:
     if "whole" in subjects:
         return "whole"
     context = text(entry.get("PhysicalContext")).lower()
-    related = links(entry.get("RelatedItem"))[:_MOST_RELATED]
+    related = links(entry.get("RelatedItem"))[:_MAX_RELATED]
     if context in _PART_CONTEXTS or (related and all(map(is_below_part, related))):
         return "part"
     return "unknown"

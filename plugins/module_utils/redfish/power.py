@@ -17,9 +17,9 @@ from . import parts
 from .links import identity, last_segment, link, name_of, natural_order
 from .supplies import sum_of_supplies, vendors_of
 
-MOST_WATTS = 100_000.0
+MAX_WATTS = 100_000.0
 
-_MOST_CONTROLS = 200
+_MAX_CONTROLS = 200
 _NUMBERS = re.compile(r"\d+", re.ASCII)
 # Members of vendors' blocks with the watts of the server, such as TotalPower of Inspur.
 _VENDORS_TOTAL = re.compile(
@@ -37,7 +37,7 @@ class Power(t.NamedTuple):
     @property
     def is_plausible(self) -> bool:
         """Several BMCs report 0 W if they measure nothing."""
-        return 0 < self.watts <= MOST_WATTS
+        return 0 < self.watts <= MAX_WATTS
 
 
 def of_environment(uri: str, body: Object) -> Power | None:
@@ -100,7 +100,7 @@ def _controls(body: Object) -> list[Object]:
     Controls whose names differ only by a number belong to several nodes. Of controls without a
     telling name only the first counts, because the others may be parts.
     """
-    entries = objects(body.get("PowerControl"))[:_MOST_CONTROLS]
+    entries = objects(body.get("PowerControl"))[:_MAX_CONTROLS]
     shapes = Counter(_NUMBERS.sub("#", name_of(entry.get("Name"))) for entry in entries)
     found: dict[parts.Subject, list[Object]] = {"whole": [], "unknown": [], "part": []}
     for entry in sorted(entries, key=_order):
@@ -118,9 +118,7 @@ def _order(entry: Object) -> t.Any:
 def _vendors_total(body: Object, controls: t.Sequence[Object]) -> float | None:
     """Watts of the server by a vendor's own block, under any name of the vendor."""
     blocks = [block for entry in (body, *controls) for block in vendors_of(entry)]
-    blocks += [
-        inner for block in blocks for inner in objects(list(block.values())[:_MOST_CONTROLS])
-    ]
+    blocks += [inner for block in blocks for inner in objects(list(block.values())[:_MAX_CONTROLS])]
     given = [reading for block in blocks for reading in _totals(block)]
     return next((watts for watts in map(number, given) if watts is not None and watts > 0), None)
 

@@ -22,8 +22,8 @@ COLDEST_CELSIUS = -20.0
 HOTTEST_CELSIUS = 70.0
 NOTABLE_SPREAD_CELSIUS = 5.0
 # Limit of temperatures of one resource; the largest real one has 94.
-MOST_ENTRIES = 1000
-_MOST_RELATED = 20
+MAX_ENTRIES = 1000
+_MAX_RELATED = 20
 
 Source = t.Literal["summary", "metrics", "sensor", "thermal"]
 Rule = t.Literal[
@@ -92,7 +92,7 @@ def of_metrics(uri: str, body: Object) -> list[Temperature]:
         for place in ("Intake", "Ambient")
         if isinstance(member(summary, place), dict)
     ]
-    for entry in objects(body.get("TemperatureReadingsCelsius"))[:MOST_ENTRIES]:
+    for entry in objects(body.get("TemperatureReadingsCelsius"))[:MAX_ENTRIES]:
         name = name_of(entry.get("DeviceName")) or name_of(
             last_segment(link(entry.get("DataSourceUri")))
         )
@@ -110,7 +110,7 @@ def of_thermal(uri: str, body: Object) -> list[Temperature]:
             entry,
             entry.get("ReadingCelsius"),
         )
-        for entry in objects(body.get("Temperatures"))[:MOST_ENTRIES]
+        for entry in objects(body.get("Temperatures"))[:MAX_ENTRIES]
     ]
 
 
@@ -147,7 +147,7 @@ def _temperature(
     # Sensors of inner parts are repeated outside, where only the path identifies them.
     home = identity(uri).partition("/ThermalSubsystem")[0] + "/"
     path = data_source[len(home) :] if data_source.startswith(home) else data_source
-    items = links(entry.get("RelatedItem"))[:_MOST_RELATED]
+    items = links(entry.get("RelatedItem"))[:_MAX_RELATED]
     related = [part for item in items for part in item.rsplit("/", 2)[-2:]]
     return Temperature(
         source=source,

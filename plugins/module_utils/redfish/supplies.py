@@ -13,14 +13,14 @@ import typing as t
 
 from ..base.loose_json import Object, member, number, objects, text
 
-_MOST_VENDORS = 8
+_MAX_VENDORS = 8
 _NEVER_COUNTED = frozenset({"absent"})
 # States and healths of a supply that may deliver nothing; without a reading it counts as 0 W.
 _IDLE_STATES = frozenset(
     {"disabled", "quiesced", "standbyoffline", "standbyspare", "sleep", "unavailableoffline"}
 )
 # Own loss of a supply that delivers nothing.
-_MOST_IDLE_WATTS = 30.0
+_MAX_IDLE_WATTS = 30.0
 
 
 def sum_of_supplies(body: Object) -> float | None:
@@ -42,7 +42,7 @@ def sum_of_supplies(body: Object) -> float | None:
 def vendors_of(entry: Object) -> list[Object]:
     """The vendors' own blocks of a resource or an entry."""
     blocks = entry.get("Oem")
-    return objects(list(blocks.values())[:_MOST_VENDORS]) if isinstance(blocks, dict) else []
+    return objects(list(blocks.values())[:_MAX_VENDORS]) if isinstance(blocks, dict) else []
 
 
 def _distinct(supplies: t.Sequence[Object]) -> list[Object]:
@@ -106,7 +106,7 @@ def _below(most: float | None, value: t.Any) -> float | None:
 
 def _delivers_nothing(supply: Object, watts: float | None) -> bool:
     stated = [output for output in _outputs(supply) if output is not None]
-    return (watts or 0.0) <= _MOST_IDLE_WATTS and bool(stated) and max(stated) == 0
+    return (watts or 0.0) <= _MAX_IDLE_WATTS and bool(stated) and max(stated) == 0
 
 
 def _state(supply: Object) -> str:

@@ -12,8 +12,8 @@ from ..base.loose_json import Object
 from ..fleet.visits import Client
 from .links import identity, link
 
-MOST_PAGES = 50
-MOST_MEMBERS = 500
+MAX_PAGES = 50
+MAX_MEMBERS = 500
 _EXPAND_SECONDS = 5.0
 
 # Reasons about a resource; all others concern the machine.
@@ -63,7 +63,7 @@ class Tree:
         if entries is None:
             return None
         uris = {identity(found): found for found in map(link, entries) if found}
-        return list(uris.values())[:MOST_MEMBERS]
+        return list(uris.values())[:MAX_MEMBERS]
 
     async def entries(
         self, uri: str, name: str, *, required: bool = False, expand: bool = False
@@ -84,7 +84,7 @@ class Tree:
             items = body.get(name)
             found += items if isinstance(items, list) else []
             following = link(body.get(f"{name}@odata.nextLink"))
-            if not following or following in seen or len(seen) >= MOST_PAGES - 1:
+            if not following or following in seen or len(seen) >= MAX_PAGES - 1:
                 break
             seen.add(following)
             body = await self.read(following)

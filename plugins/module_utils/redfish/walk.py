@@ -20,9 +20,9 @@ from .links import identity, last_segment, link, natural_order
 from .sensors import Choice, Temperature
 from .tree import Tree
 
-MOST_SENSORS = 200
-MOST_SUPPLIES = 16
-MOST_NAMED = 4
+MAX_SENSORS = 200
+MAX_SUPPLIES = 16
+MAX_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Walk:
     async def _sum_of_supplies(self, uri: str) -> power.Power | None:
         members = objects(await self._tree.entries(uri, "Members", expand=True) if uri else None)
         found: list[Object] = []
-        for entry in members[:MOST_SUPPLIES]:
+        for entry in members[:MAX_SUPPLIES]:
             body = entry if len(entry) > 1 else await self._tree.read(link(entry)) or {}
             found.append({**body, **power.of_metrics(await self._metrics_of(body))})
         return power.of_power(uri, {"PowerSupplies": found})
@@ -224,7 +224,7 @@ def _require_one_server(whole: t.Sequence[Chassis]) -> None:
     """Raise TargetFailure if the chassis hold different systems, as in a manager of several nodes."""
     holders = [chassis for chassis in whole if chassis.systems]
     if any(not (one.systems & other.systems) for one in holders for other in holders):
-        names = ", ".join(identity(chassis.uri) for chassis in holders[:MOST_NAMED])
+        names = ", ".join(identity(chassis.uri) for chassis in holders[:MAX_NAMED])
         raise TargetFailure(
             "no_sensor",
             f"the BMC has {len(holders)} servers ({names}), whose watts cannot be told apart; give "
@@ -241,7 +241,7 @@ def _worthwhile(members: t.Sequence[Object]) -> list[tuple[str, Object]]:
         if uri and not words.is_elsewhere(name) and not words.is_other_quantity(name)
     ]
     chosen.sort(key=lambda item: item[:2])
-    return [(uri, body) for _order, uri, body in chosen][:MOST_SENSORS]
+    return [(uri, body) for _order, uri, body in chosen][:MAX_SENSORS]
 
 
 def _unusable(temperatures: t.Sequence[Temperature]) -> TargetFailure:

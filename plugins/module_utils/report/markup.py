@@ -15,7 +15,7 @@ _CONTROL_CHARACTERS = re.compile(
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
 # Longest text of one cell.
-_LONGEST_TEXT = 4000
+_MAX_TEXT_LENGTH = 4000
 _VOID = frozenset({"meta", "br", "circle", "path", "line", "rect", "wbr"})
 
 
@@ -36,8 +36,8 @@ def escape(text: str | int) -> Markup:
     if isinstance(text, Markup):
         return text
     shown = str(text)
-    if len(shown) > _LONGEST_TEXT:
-        shown = f"{shown[: _LONGEST_TEXT - 1]}…"
+    if len(shown) > _MAX_TEXT_LENGTH:
+        shown = f"{shown[: _MAX_TEXT_LENGTH - 1]}…"
     return Markup(html.escape(_CONTROL_CHARACTERS.sub("\ufffd", shown), quote=True))
 
 

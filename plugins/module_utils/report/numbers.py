@@ -12,9 +12,9 @@ _SPACE = "\u202f"
 _MINUS = "\u2212"
 LACKING = "\u2013"
 # Larger numbers get an exponent.
-_LARGEST_WRITTEN_OUT = 1e15
+_MAX_WRITTEN_OUT = 1e15
 # Limit below which sums and squares stay finite.
-_LARGEST_NUMBER = 1e100
+_MAX_NUMBER = 1e100
 
 
 def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
@@ -24,7 +24,7 @@ def number(value: float | None, decimals: int = 0, sign: bool = False) -> str:
     """
     if value is None or not is_finite(value):
         return LACKING
-    layout = f",.{decimals}f" if abs(value) < _LARGEST_WRITTEN_OUT else ".3g"
+    layout = f",.{decimals}f" if abs(value) < _MAX_WRITTEN_OUT else ".3g"
     text = f"{value:{'+' if sign else ''}{layout}}"
     if not any(digit in text for digit in "123456789"):
         text = text.lstrip("+-")
@@ -49,7 +49,7 @@ def finite(value: t.Any) -> t.Any:
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
-    if is_number(value) and not (is_finite(value) and abs(value) < _LARGEST_NUMBER):
+    if is_number(value) and not (is_finite(value) and abs(value) < _MAX_NUMBER):
         return None
     return value
 

@@ -14,7 +14,7 @@ from .section import Data, Detail, Section, note, unusable
 from .sections import SECTIONS
 from .style import STYLE
 
-LARGEST_PAGE = 2_000_000
+MAX_PAGE = 2_000_000
 # Numbers of entries per list, tried until the page is small enough.
 _LEVELS = (None, 2000, 500, 100, 20)
 # The policy blocks scripts and requests even after a mistake in escaping.
@@ -22,11 +22,11 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(report: t.Mapping[str, t.Any]) -> str:
-    """The complete HTML file of a report document, of at most LARGEST_PAGE bytes."""
+    """The complete HTML file of a report document, of at most MAX_PAGE bytes."""
     html = ""
     for most in _LEVELS:
         html = _page(report, Detail(most))
-        if len(html.encode("utf-8")) <= LARGEST_PAGE:
+        if len(html.encode("utf-8")) <= MAX_PAGE:
             break
     return html
 

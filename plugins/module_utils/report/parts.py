@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .markup import Markup, element
 
 # More parts would be indistinguishable.
-_MOST_STEPS = 512
+_MAX_STEPS = 512
 # In user units; 16 equal the text height.
 UNIT = 16
 _HEIGHT, _FOOT = 18, 15
@@ -71,7 +71,7 @@ def picture(
     """
     height = _HEIGHT + (_FOOT if marks else 0)
     shapes = [shape for part in parts for shape in _box(part)]
-    if 1 < steps <= _MOST_STEPS:
+    if 1 < steps <= _MAX_STEPS:
         lines = "".join(f"M{_short(units * UNIT * step / steps)} 0v18" for step in range(1, steps))
         shapes.append(element("path", d=lines, class_="cut"))
     step = units / steps if steps else 0.0
@@ -97,7 +97,7 @@ def _box(part: Part) -> t.Iterator[Markup]:
     class_ = colour(part.letters[0]) if part.kind == "held" else part.kind
     left, wide = _short(x + 0.5), _short(width - 1)
     yield element("rect", x=left, y=0.5, width=wide, height=_HEIGHT - 1, class_=class_)
-    if part.kind == "unknown" and part.size <= _MOST_STEPS:
+    if part.kind == "unknown" and part.size <= _MAX_STEPS:
         slashes = "".join(
             f"M{_short(x + place)} 17l8-16" for place in range(1, max(2, int(width) - 8), 5)
         )

@@ -51,7 +51,7 @@ SPEC = KUBERNETES.merge(
 )
 
 # A ConfigMap holds 1 MiB, keys and metadata included.
-_LARGEST_CONTENT = 900 * 1024
+_MAX_CONTENT = 900 * 1024
 _CONTENT_TYPES = {"page": "text/html; charset=utf-8"}
 _JSON = "application/json"
 
@@ -152,7 +152,7 @@ def _to_config_map(options: Parameters, files: _Files, context: Context) -> bool
         "metadata": {"namespace": namespace, "name": name},
         "data": {"summary.json": _text(files.summary, "summary.json")},
     }
-    room = _LARGEST_CONTENT - len(files.summary)
+    room = _MAX_CONTENT - len(files.summary)
     if len(files.page) <= room:
         manifest["data"]["report.html"] = _text(files.page, "the page")
     else:

@@ -13,7 +13,7 @@ from .numbers import counted, number, percent
 
 Report = t.Mapping[str, t.Any]
 
-_LONGEST_LINE = 1000
+_MAX_LINE_LENGTH = 1000
 
 _ROWS = (
     ("measured_before", "before"),
@@ -43,7 +43,7 @@ def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
         "hottest": hottest,
         "report": page_path,
         # Names of a cluster may contain control sequences of terminals.
-        "lines": [shown_text(line, _LONGEST_LINE) for line in _lines(first, page_path)],
+        "lines": [shown_text(line, _MAX_LINE_LENGTH) for line in _lines(first, page_path)],
     }
 
 

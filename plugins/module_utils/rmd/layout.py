@@ -26,7 +26,7 @@ from .daemon.workload import Stored
 BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"
 POOLS = (GUARANTEED, BEST_EFFORT, SHARED)
 NO_POOL = ""
-_MOST_WAYS = 1024
+_MAX_WAYS = 1024
 Use = t.Literal["free", "held", "unknown", "system", "unused"]
 
 
@@ -67,7 +67,7 @@ def layout(caches: t.Sequence[Cache], stored: t.Sequence[Stored]) -> dict[int, t
     Raises InvalidField for a cache that no processor has.
     """
     for cache in caches:
-        if not 0 <= cache.ways <= _MOST_WAYS:
+        if not 0 <= cache.ways <= _MAX_WAYS:
             raise InvalidField(f"cache {cache.id}", f"it cannot have {cache.ways} ways")
     holders = {cache.id: _holders(cache, stored) for cache in caches}
     sizes = _pool_sizes(caches, holders)

@@ -21,7 +21,7 @@ Object = t.Mapping[str, t.Any]
 
 API_VERSION = "intel.com/v1alpha1"
 TLS_PORT = 8443
-_LARGEST_PORT = 65_535
+_MAX_PORT = 65_535
 STATE_PREFIX = "rmd-node-state-"
 # Node Feature Discovery's label, which upstream's manifests select.
 DEFAULT_SELECTOR = {"feature.node.kubernetes.io/cpu-rdt.RDTL3CA": "true"}
@@ -142,7 +142,7 @@ def _daemon_of_pod(node: str, pod: Object) -> Daemon:
     if not address or not port:
         return Daemon(node, problem=f"its pod {name} has no address or no port; give rmd_endpoints")
     host = _host(address)
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= _LARGEST_PORT:
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= _MAX_PORT:
         raise InvalidField("spec.containers[0].ports[0]", f"{shown(port)} is no port")
     return Daemon(node, f"{'https' if port == TLS_PORT else 'http'}://{host}:{port}")
 

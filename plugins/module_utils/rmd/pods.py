@@ -28,7 +28,7 @@ Json = t.Mapping[str, t.Any]
 CACHE_WAYS = "intel.com/l3_cache_ways"
 API_VERSION = "intel.com/v1alpha1"
 _SEPARATOR = "-rmd-workload-"
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _WHOLE = re.compile(r"[0-9]{1,9}")
 
@@ -137,7 +137,7 @@ def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
     name = workload_name(container.pod, container.name, alone)
     if _NAME.fullmatch(name) is None:
         raise InvalidField("name", f"{shown(name)} is not a name for an RmdWorkload")
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _MAX_NAME_LENGTH:
         raise InvalidField("name", "its RmdWorkload's would be too long; rename the pod")
     return name
 

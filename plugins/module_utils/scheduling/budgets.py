@@ -22,9 +22,9 @@ from .peers import Selection, label_selector, pod_facts
 
 _UNGUARDED_PHASES = ("Pending", "Succeeded", "Failed")
 # Limit of the API server on evicted pods that the budget's controller has not seen yet.
-_MOST_DISRUPTED = 2000
-_LARGEST_INT32 = 2**31 - 1
-_LARGEST_INT64 = 2**63 - 1
+_MAX_DISRUPTED = 2000
+_MAX_INT32 = 2**31 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,15 @@ def _read_budget(given: Object) -> _Budget:
 
 def _allowed(metadata: Object, status: Object) -> int | None:
     """Allowed disruptions; None if the status is of an older generation of the budget."""
-    observed = _number(status, "observedGeneration", "status", _LARGEST_INT64)
-    if observed < _number(metadata, "generation", "metadata", _LARGEST_INT64):
+    observed = _number(status, "observedGeneration", "status", _MAX_INT64)
+    if observed < _number(metadata, "generation", "metadata", _MAX_INT64):
         return None
     disrupted = mapping(status.get("disruptedPods"), "status.disruptedPods")
     allowed = _number(status, "disruptionsAllowed", "status")
-    return 0 if len(disrupted) > _MOST_DISRUPTED else max(allowed, 0)
+    return 0 if len(disrupted) > _MAX_DISRUPTED else max(allowed, 0)
 
 
-def _number(holder: Object, name: str, path: str, most: int = _LARGEST_INT32) -> int:
+def _number(holder: Object, name: str, path: str, most: int = _MAX_INT32) -> int:
     value = holder.get(name)
     return 0 if value is None else whole_number(value, f"{path}.{name}", -most - 1, most)
 

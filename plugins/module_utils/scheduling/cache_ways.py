@@ -27,8 +27,8 @@ BEST_EFFORT = "besteffort"
 MORE_THAN_ENOUGH = 1 << 30
 _POOLS = (GUARANTEED, BEST_EFFORT)
 # Largest number of ways of a cache, one bit of a register each.
-_MOST_WAYS = 64
-_LONGEST_NUMBER = 9
+_MAX_WAYS = 64
+_MAX_NUMBER_LENGTH = 9
 
 Lengths = tuple[int, ...]
 
@@ -153,7 +153,7 @@ def _ways(value: t.Any, path: str) -> int:
 
 
 def _is_number(given: str) -> bool:
-    return given.isascii() and given.isdecimal() and len(given) <= _LONGEST_NUMBER
+    return given.isascii() and given.isdecimal() and len(given) <= _MAX_NUMBER_LENGTH
 
 
 def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:
@@ -164,8 +164,8 @@ def _free_runs(caches: t.Sequence[Object], pool: str, held: int = 0) -> Lengths:
         given = mapping(cache.get(pool), f"{path}.{pool}")
         free = text(given.get("free"), f"{path}.{pool}.free")
         ways = parse_cpu_list(free, f"{path}.{pool}.free")
-        if ways and ways[-1] >= _MOST_WAYS:
-            raise InvalidField(f"{path}.{pool}.free", f"a cache has at most {_MOST_WAYS} ways")
+        if ways and ways[-1] >= _MAX_WAYS:
+            raise InvalidField(f"{path}.{pool}.free", f"a cache has at most {_MAX_WAYS} ways")
         if held and given:
             there = whole_number(cache.get("ways") or MORE_THAN_ENOUGH, f"{path}.ways", 1)
             lengths.append(min(len(ways) + held, there))

@@ -14,10 +14,10 @@ from ..base.boundary import InvalidField, shown
 
 # Beyond any machine. All curves are one table, in which one absurd curve would reduce the precision
 # of the others.
-_MOST_POINTS = 1_000
-_MOST_CORES = 100_000
-_MOST_WATTS = 1_000_000
-_LEAST_STEP_CORES = 1e-6
+_MAX_POINTS = 1_000
+_MAX_CORES = 100_000
+_MAX_WATTS = 1_000_000
+_MIN_STEP_CORES = 1e-6
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ def read_curve(given: t.Any, path: str) -> Curve:
     """A curve from ``{"cpu": [cores], "watts": [W]}``. Raises InvalidField."""
     if not isinstance(given, dict) or not {"cpu", "watts"} <= given.keys():
         raise InvalidField(path, "a power curve is {cpu: [cores], watts: [watts]}")
-    cores = _numbers(given["cpu"], f"{path}.cpu", _MOST_CORES)
-    watts = _numbers(given["watts"], f"{path}.watts", _MOST_WATTS)
+    cores = _numbers(given["cpu"], f"{path}.cpu", _MAX_CORES)
+    watts = _numbers(given["watts"], f"{path}.watts", _MAX_WATTS)
     if len(cores) != len(watts):
         problem = f"{len(cores)} values of cpu and {len(watts)} of watts; give one for each"
         raise InvalidField(path, problem)
     if len(cores) < 2:
         raise InvalidField(path, "a power curve needs at least two points")
-    if any(right - left < _LEAST_STEP_CORES for left, right in zip(cores, cores[1:])):
+    if any(right - left < _MIN_STEP_CORES for left, right in zip(cores, cores[1:])):
         raise InvalidField(f"{path}.cpu", "the values must ascend, by 0.000001 or more")
     return Curve(cores, watts)
 
 
 def _numbers(values: t.Any, path: str, most: int) -> tuple[float, ...]:
-    if not isinstance(values, (list, tuple)) or len(values) > _MOST_POINTS:
-        raise InvalidField(path, f"it must be a list of at most {_MOST_POINTS} numbers")
+    if not isinstance(values, (list, tuple)) or len(values) > _MAX_POINTS:
+        raise InvalidField(path, f"it must be a list of at most {_MAX_POINTS} numbers")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InvalidField(path, f"{shown(value)} is not a number")

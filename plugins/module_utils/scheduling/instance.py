@@ -25,7 +25,7 @@ Labels = t.Mapping[str, str]
 
 MICROCORES_PER_CORE = 1_000_000
 # More than any machine has; sums of microcores over a fleet stay within 64 bits.
-MOST_CORES = 1_000_000
+MAX_CORES = 1_000_000
 UNLIMITED = 1 << 60
 
 

@@ -14,7 +14,7 @@ from ..base.object_shapes import Object, mapping, mappings, required_text, text,
 from ..base.units import parse_quantity
 from .amounts import quantities
 from .curve import Curve, read_curve
-from .instance import MICROCORES_PER_CORE, MOST_CORES, UNLIMITED, DiskUse, HostPort, Node, Taint
+from .instance import MAX_CORES, MICROCORES_PER_CORE, UNLIMITED, DiskUse, HostPort, Node, Taint
 from .peer_view import COUNTED_IF_MISSING, PeerNode, lacks_requests
 from .pod_reader import assumed_use, held_requests, host_ports, is_daemon, is_finished
 from .volumes.inline_disks import disk_uses
@@ -25,7 +25,7 @@ _SHORT_KEYS = frozenset(
     "name allocatable used usage_cores labels taints unschedulable ready curve".split()
 )
 # Each is compared with the tolerations of each pod.
-_MOST_TAINTS = 500
+_MAX_TAINTS = 500
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Loads:
             return None
         else:
             use = assumed_use(occupancy.requests.get("cpu", 0), self.assumption)
-        return min(use, MOST_CORES * MICROCORES_PER_CORE)
+        return min(use, MAX_CORES * MICROCORES_PER_CORE)
 
 
 def occupancies(running: t.Iterable[Object]) -> dict[str, Occupancy]:
@@ -100,9 +100,9 @@ def measured_use(metrics: Object) -> tuple[str, int]:
 
 def _cores(value: t.Any, path: str) -> int:
     cores = parse_quantity(value, path)
-    if not 0 <= cores <= MOST_CORES:
+    if not 0 <= cores <= MAX_CORES:
         problem = (
-            f"{shown(value)} is negative or implausible; CPU use is from 0 to {MOST_CORES} cores"
+            f"{shown(value)} is negative or implausible; CPU use is from 0 to {MAX_CORES} cores"
         )
         raise InvalidField(path, problem)
     return round(cores * MICROCORES_PER_CORE)
@@ -215,9 +215,9 @@ def _sum(first: t.Mapping[str, int], second: t.Mapping[str, int]) -> dict[str, i
 
 def _taints(given: t.Any, path: str) -> tuple[Taint, ...]:
     taints = mappings(given, path)
-    if len(taints) > _MOST_TAINTS:
+    if len(taints) > _MAX_TAINTS:
         raise InvalidField(
-            path, f"{len(taints)} taints are too many; at most {_MOST_TAINTS} are read"
+            path, f"{len(taints)} taints are too many; at most {_MAX_TAINTS} are read"
         )
     return tuple(
         Taint(

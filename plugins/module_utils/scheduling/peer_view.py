@@ -19,7 +19,7 @@ from .amounts import amount
 COUNTED_IF_MISSING: t.Mapping[str, int] = {"cpu": 100, "memory": 200 * 2**20}
 _PEAKS_MILLICORES_IF_MISSING = 1000
 # More than any node has; scores are computed in 64 bits.
-_MOST_COUNTED = 1 << 50
+_MAX_COUNTED = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ def peer_pod(spec: Object, counted: t.Mapping[str, int]) -> PeerPod:
         present = [value for value in (requested, limit) if value is not None]
         peaks += present[0] if present else _PEAKS_MILLICORES_IF_MISSING
     return PeerPod(
-        minimize_power_millicores=min(minimize_power, _MOST_COUNTED),
+        minimize_power_millicores=min(minimize_power, _MAX_COUNTED),
         peaks_millicores=min(
-            peaks + amount("cpu", overhead.get("cpu", 0), "spec.overhead"), _MOST_COUNTED
+            peaks + amount("cpu", overhead.get("cpu", 0), "spec.overhead"), _MAX_COUNTED
         ),
-        counted_millicores=min(counted.get("cpu", 0), _MOST_COUNTED),
-        counted_bytes=min(counted.get("memory", 0), _MOST_COUNTED),
+        counted_millicores=min(counted.get("cpu", 0), _MAX_COUNTED),
+        counted_bytes=min(counted.get("memory", 0), _MAX_COUNTED),
     )
 
 

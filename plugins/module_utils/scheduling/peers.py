@@ -25,11 +25,11 @@ T = t.TypeVar("T", bound=t.Hashable)
 # Namespace, label and value; an empty label stands for every pod of the namespace.
 _Key = tuple[str, str, str]
 _EVERYWHERE = "*"  # no name of a namespace
-_MOST_NAMESPACES_INDEXED = 10
+_MAX_NAMESPACES_INDEXED = 10
 # Different selectors of the pods of one namespace; each is compared with all namespaces.
-_MOST_NAMESPACE_SELECTORS = 100
+_MAX_NAMESPACE_SELECTORS = 100
 # Different selections with one key. Those of a whole namespace or cluster have the same.
-_MOST_OF_A_KEY = 100
+_MAX_OF_A_KEY = 100
 # The API server puts it on every namespace.
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -73,7 +73,7 @@ class Selection:
     def index_keys(self) -> list[list[_Key]]:
         """Choices of index keys; a selected pod has a key of each choice."""
         spaces = [_EVERYWHERE]
-        if self.namespaces is not None and len(self.namespaces) <= _MOST_NAMESPACES_INDEXED:
+        if self.namespaces is not None and len(self.namespaces) <= _MAX_NAMESPACES_INDEXED:
             spaces = sorted(self.namespaces)
         pairs = [
             [(requirement.key, value) for value in sorted(requirement.values)]
@@ -128,7 +128,7 @@ class PeerIndex(t.Generic[T]):
             (max((len(self._items.get(key, ())) for key in keys), default=0), keys)
             for keys in choices
         )
-        if is_bounded and most >= _MOST_OF_A_KEY:
+        if is_bounded and most >= _MAX_OF_A_KEY:
             return False
         for key in keys:
             self._items.setdefault(key, {})[item] = None
@@ -169,7 +169,7 @@ class Namespaces:
             return self._by_name(selector)
         if selector not in self._found:
             self._number[asking] = self._number.get(asking, 0) + 1
-            if self._number[asking] > _MOST_NAMESPACE_SELECTORS:
+            if self._number[asking] > _MAX_NAMESPACE_SELECTORS:
                 raise UnknownNamespaces
             self._found[selector] = frozenset(
                 name

@@ -130,7 +130,7 @@ VOLUME_FIELDS = frozenset(f"spec.volumes.{name}" for name in VOLUME.refused)
 
 # Tenants decide these numbers, and the work of placing all pods grows with them. Each is many times
 # what pods have in practice.
-MOST: t.Mapping[str, int] = {
+MAX_PER_POD: t.Mapping[str, int] = {
     "containers": 200,
     "host ports": 500,
     "labels of the node selector": 100,
@@ -150,7 +150,7 @@ MOST: t.Mapping[str, int] = {
 }
 
 _MATCH_KEYS = ("matchLabelKeys", "mismatchLabelKeys")
-# Parts of MOST that are one list or mapping of the PodSpec.
+# Parts of MAX_PER_POD that are one list or mapping of the PodSpec.
 _LISTS = {
     "labels of the node selector": "nodeSelector",
     "overheads": "overhead",
@@ -173,7 +173,7 @@ def is_set(value: t.Any) -> bool:
 
 
 def excesses(pod: Object) -> tuple[str, ...]:
-    """What a pod has more of than MOST, with both numbers; nothing for values of other types."""
+    """What a pod has more of than MAX_PER_POD, with both numbers; nothing for values of other types."""
     spec = _part(pod, "spec")
     containers = [*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))]
     numbers = {
@@ -186,8 +186,10 @@ def excesses(pod: Object) -> tuple[str, ...]:
             numbers[what] = _length(spec[name])
     if spec.get("affinity") or spec.get("topologySpreadConstraints"):
         numbers.update(_numbers_of_rules(spec))
-    beyond = sorted(what for what, number in numbers.items() if number > MOST[what])
-    return tuple(f"too many {what} ({numbers[what]}; at most {MOST[what]})" for what in beyond)
+    beyond = sorted(what for what, number in numbers.items() if number > MAX_PER_POD[what])
+    return tuple(
+        f"too many {what} ({numbers[what]}; at most {MAX_PER_POD[what]})" for what in beyond
+    )
 
 
 def _host_ports(container: Object, spec: Object) -> int:
@@ -204,11 +206,11 @@ def _resources(holders: t.Iterable[Object]) -> int:
         for part in ("requests", "limits")
     ]
     number = sum(map(len, amounts))
-    return number if number <= MOST["resources"] else len(set().union(*amounts))
+    return number if number <= MAX_PER_POD["resources"] else len(set().union(*amounts))
 
 
 def _numbers_of_rules(spec: Object) -> dict[str, int]:
-    """How much the pod has of the parts of MOST about nodes and other pods."""
+    """How much the pod has of the parts of MAX_PER_POD about nodes and other pods."""
     affinity = _part(spec, "affinity")
     node, near, away = (_part(affinity, f"{part}Affinity") for part in ("node", "pod", "podAnti"))
     preferred = [*_mappings(near.get(_PREFERRED)), *_mappings(away.get(_PREFERRED))]

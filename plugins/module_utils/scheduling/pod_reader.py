@@ -24,7 +24,7 @@ from ..base.object_shapes import (
 from .amounts import quantities
 from .feasibility import EVERY_ADDRESS
 from .instance import (
-    MOST_CORES,
+    MAX_CORES,
     CacheRun,
     Constraints,
     Expression,
@@ -47,10 +47,10 @@ _SHORT_METADATA = (
 )
 _FINISHED = ("Succeeded", "Failed")
 # Limit of one short form; larger fleets are untested.
-_MOST_COPIES = 100_000
-_LARGEST_PORT = 65_535
+_MAX_COPIES = 100_000
+_MAX_PORT = 65_535
 # A weight of 1 to 100 in the API.
-LARGEST_WEIGHT = 100
+MAX_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
 _MILLICORES_PER_CORE = 1000
 _CONTAINER_STATUSES = {
@@ -67,7 +67,7 @@ def from_short_form(short: Object) -> list[Object]:
     """
     name = required_text(short.get("name"), "name")
     count = short.get("count")
-    number = None if count is None else whole_number(count, "count", 0, _MOST_COPIES)
+    number = None if count is None else whole_number(count, "count", 0, _MAX_COPIES)
     words = _kubernetes_words({key: value for key, value in short.items() if key != "count"})
     metadata = {key: words.pop(key) for key in _SHORT_METADATA if key in words}
     metadata["ownerReferences"] = words.pop("ownerReferences", [])
@@ -173,7 +173,7 @@ def unread_pod(pod: Object, shape: Shape) -> Pod:
 
 def assumed_use(millicores: int, usage_assumption: Decimal) -> int:
     """Assumed use in microcores of pods with this request, at most that of a whole machine."""
-    counted = min(millicores, MOST_CORES * _MILLICORES_PER_CORE)
+    counted = min(millicores, MAX_CORES * _MILLICORES_PER_CORE)
     use = counted * usage_assumption * _MICROCORES_PER_MILLICORE
     return int(use.to_integral_value(rounding=ROUND_HALF_EVEN))
 
@@ -418,7 +418,7 @@ def host_ports(spec: Object) -> tuple[HostPort, ...]:
 def _host_port(port: Object, number: t.Any, path: str) -> HostPort:
     return HostPort(
         text(port.get("protocol"), f"{path}.protocol") or "TCP",
-        whole_number(number, f"{path}.hostPort", 1, _LARGEST_PORT),
+        whole_number(number, f"{path}.hostPort", 1, _MAX_PORT),
         text(port.get("hostIP"), f"{path}.hostIP") or EVERY_ADDRESS,
     )
 
@@ -429,7 +429,7 @@ def _preferences(spec: Object) -> tuple[Preference, ...]:
     found = []
     for index, preferred in enumerate(mappings(_node_affinity(spec).get(name), path)):
         place = f"{path}[{index}]"
-        weight = whole_number(preferred.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT)
+        weight = whole_number(preferred.get("weight"), f"{place}.weight", 1, MAX_WEIGHT)
         term = mapping(preferred.get("preference"), f"{place}.preference")
         found.append(Preference(weight, _node_term(term, f"{place}.preference")))
     return tuple(found)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from ..base.errors import InvalidInput
 
-_LARGEST_HEAD = 16 * 1024
+_MAX_HEAD = 16 * 1024
 _PART = 64 * 1024
 # Time for the other side to read the rest and to close, before the connection is cut.
 _CLOSING_SECONDS = 1.0
@@ -211,7 +211,7 @@ class HttpServer:
         except OSError:
             accepted.close()
             raise
-        reader = asyncio.StreamReader(_LARGEST_HEAD)
+        reader = asyncio.StreamReader(_MAX_HEAD)
         protocol = asyncio.StreamReaderProtocol(reader)
         seconds = None if self._context is None else self._bounds.request_seconds
         transport, _protocol = await loop.connect_accepted_socket(
@@ -278,7 +278,7 @@ class HttpServer:
         try:
             head = _head(first + await reader.readuntil(b"\r\n\r\n"))
         except asyncio.LimitOverrunError:
-            text = f"The request line and headers have more than {_LARGEST_HEAD} bytes"
+            text = f"The request line and headers have more than {_MAX_HEAD} bytes"
             raise Refused(431, f"{text}; send fewer") from None
         receiving.path = head.path
         try:

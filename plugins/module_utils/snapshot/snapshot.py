@@ -47,7 +47,7 @@ _PROTOTYPE_PLURALS = (
 )
 _DEFAULT_SCHEDULER = "default-scheduler"
 # Many parts read annotations of pods, all of them short except for the claims of the prototype.
-_LONGEST_ANNOTATION = 1024
+_MAX_ANNOTATION_LENGTH = 1024
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -132,7 +132,7 @@ def _identified_pod(pod: Object, **parts: t.Any) -> Object:
             for key, value in annotations.items()
             if key == DEVICE_CLAIMS_ANNOTATION
             or not isinstance(value, str)
-            or len(value) <= _LONGEST_ANNOTATION
+            or len(value) <= _MAX_ANNOTATION_LENGTH
         }
     return identified
 

@@ -21,7 +21,7 @@ LIMITS = ArgumentSpec(
     }
 )
 # Largest seed of both solvers.
-_GREATEST_SEED = (1 << 31) - 1
+_MAX_SEED = (1 << 31) - 1
 # Factor of the limit at which the wall clock ends the work.
 _PATIENCE = 10.0
 
@@ -50,9 +50,9 @@ class Limits:
             raise InvalidInput(
                 f"time_limit: {seconds} is not allowed; it must be greater than 0 seconds"
             )
-        if not 0 <= seed <= _GREATEST_SEED:
+        if not 0 <= seed <= _MAX_SEED:
             raise InvalidInput(
-                f"seed: {seed} is not allowed; it must be 0 or more, and at most {_GREATEST_SEED}"
+                f"seed: {seed} is not allowed; it must be 0 or more, and at most {_MAX_SEED}"
             )
         return cls(seconds, seed)
 

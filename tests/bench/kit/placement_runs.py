@@ -17,7 +17,7 @@ LIBRARIES = ("numpy", "ortools.math_opt.python.mathopt")
 OURS = "optimal"
 PEERS = ("greedy", "minimize_power", "peaks", "spread")
 # Above this size one strategy that goes pod by pod takes longer than all other fleets together.
-MOST_NODES_FOR_ALL = 1000
+MAX_NODES_FOR_ALL = 1000
 SECONDS_FOR_MORE_NODES = 30
 
 
@@ -97,7 +97,7 @@ def _measured(stage: Stage, seed: int, size: Size) -> FleetRun:
     stage.say(f"  {size.title}")
     task = placement_task(seed, size)
     strategies: tuple[str, ...] = (OURS, *PEERS)
-    if size.nodes > MOST_NODES_FOR_ALL:
+    if size.nodes > MAX_NODES_FOR_ALL:
         task, strategies = task | {"time_limit": SECONDS_FOR_MORE_NODES}, (OURS,)
     variants = [{"strategy": name} for name in strategies]
     calls = stage.calls(PLACE, task, variants, LIBRARIES)

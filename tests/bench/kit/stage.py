@@ -27,7 +27,7 @@ from bench.kit.rows import Json
 from support.playbook import COLLECTIONS, environment
 
 MIB = 2**20
-LONGEST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 TESTS = Path(__file__).resolve().parents[2]
 SEARCHED = {"PYTHONPATH": f"{COLLECTIONS}{os.pathsep}{TESTS}"}
 Value = t.TypeVar("Value")
@@ -68,7 +68,7 @@ class Stage:
     def __init__(self, smoke: bool, resources: contextlib.ExitStack) -> None:
         self.smoke = smoke
         self.resources = resources
-        self.longest_seconds = LONGEST_SECONDS
+        self.longest_seconds = MAX_SECONDS
         self._shared: dict[str, t.Any] = {}
         self._failed: dict[str, Exception] = {}
         self._numbers = itertools.count()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import samples
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning import (
     GRID_POINTS,
-    LEAST_SAMPLES,
+    MIN_SAMPLES,
     Learning,
     Wanted,
     learn,
@@ -151,7 +151,7 @@ def test_temperature_counts_where_it_was_recorded_to_count() -> None:
 @pytest.mark.parametrize(
     ("given_samples", "words"),
     [
-        (recorded(loads=LOADS[: LEAST_SAMPLES - 1]), "11 samples are recorded, 12 are needed"),
+        (recorded(loads=LOADS[: MIN_SAMPLES - 1]), "11 samples are recorded, 12 are needed"),
         (recorded(loads=[0.31, 0.33] * 10), "loads from 31 to 33 % in 1 twentieths"),
         (recorded(loads=[0.62, 0.8, 0.96, 1.0] * 4), "loads from 62 to 100 % in 3 twentieths"),
         (recorded(lambda load: 400 if round(load * 20) % 2 else 90), "contradict each other"),

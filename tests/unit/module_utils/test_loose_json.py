@@ -10,15 +10,15 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     number,
     text,
     whole,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
-    LONGEST_NAME,
-    LONGEST_URI,
+    MAX_NAME_LENGTH,
+    MAX_URI_LENGTH,
     link,
     name_of,
     natural_order,
@@ -55,10 +55,10 @@ def test_a_number_may_be_written_as_text(given: t.Any, value: float | None) -> N
 def test_a_long_text_costs_no_more_than_its_length(given: str) -> None:
     with bounded():
         assert number(given) is None
-        assert len(text(given)) <= LONGEST_TEXT
+        assert len(text(given)) <= MAX_TEXT_LENGTH
         assert link(given) == ""
         name = name_of(given)
-        assert len(name) <= LONGEST_NAME
+        assert len(name) <= MAX_NAME_LENGTH
         words.is_elsewhere(name)
         words.air_rank(name)
         natural_order(name)
@@ -82,7 +82,7 @@ def test_a_text_is_printable(given: t.Any, value: str) -> None:
 def test_a_link_is_printable_and_not_cut() -> None:
     assert link({"@odata.id": " /redfish/v1/Chassis/吸気 "}) == "/redfish/v1/Chassis/吸気"
     assert link("/redfish/v1/\n") == "/redfish/v1/"
-    assert link("/redfish\n/v1") == link("/\ud800") == link("/" * (LONGEST_URI + 1)) == ""
+    assert link("/redfish\n/v1") == link("/\ud800") == link("/" * (MAX_URI_LENGTH + 1)) == ""
 
 
 @pytest.mark.parametrize(("given", "value"), [("3", 3), (2.9, 2), (2**31, None), ("x", None)])
@@ -98,4 +98,4 @@ def test_any_value_gives_something_that_can_be_kept(seed: int) -> None:
         assert found is None or math.isfinite(found)
         for kept in (text(value), name_of(value), link(value)):
             assert kept.isprintable()
-            assert len(kept) <= LONGEST_URI
+            assert len(kept) <= MAX_URI_LENGTH

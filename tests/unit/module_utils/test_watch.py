@@ -207,7 +207,7 @@ def test_an_object_that_cannot_be_read_does_not_stop_the_others(api: WatchApi, i
 
 
 def test_an_event_without_end_is_not_kept(api: WatchApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LARGEST_OBJECT", 1000)
+    monkeypatch.setattr(reading, "MAX_OBJECT", 1000)
     api.serve(PATH)
     told = Told(api)
     api.wait_for_watch(PATH)

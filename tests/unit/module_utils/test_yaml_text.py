@@ -28,8 +28,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.yaml_text.reade
 from support import yaml_corpus
 from support.examples import examples
 
-MOST_SECONDS = 1.0
-MOST_MEBIBYTES = 32
+MAX_SECONDS = 1.0
+MAX_MEBIBYTES = 32
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_no_bomb_costs_more_than_a_second_and_32_mebibytes(limits: str, parser: 
     )
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
-    slow = {name: cost for name, cost in told["costs"].items() if cost[0] > MOST_SECONDS}
+    slow = {name: cost for name, cost in told["costs"].items() if cost[0] > MAX_SECONDS}
     assert slow == {}
-    assert told["mebibytes"] < MOST_MEBIBYTES
+    assert told["mebibytes"] < MAX_MEBIBYTES
     laughs = [result for name, (_s, result) in told["costs"].items() if name.startswith("laughs")]
     assert laughs and "read" not in laughs
 

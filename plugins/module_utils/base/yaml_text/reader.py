@@ -64,7 +64,7 @@ _MERGE_OF_OTHERS = "the merge key << needs a mapping or a list of mappings"
 _KEY_OF_PARTS = "a key is a list or a mapping; write a text"
 # libyaml compares each with all before it.
 _TAG_DIRECTIVE = "\n%TAG"
-_MOST_TAG_DIRECTIVES = 100
+_MAX_TAG_DIRECTIVES = 100
 # What a node costs an alias beside the characters of its text.
 _NODE_COST = 8
 
@@ -119,8 +119,8 @@ def _decoded(text: str | bytes, where: str, limits: Limits) -> str:
         line = text.count("\n", 0, unreadable.start()) + 1
         problem = f"it is not YAML: it holds the character U+{ord(unreadable[0]):04X}"
         raise InvalidYaml(where, problem, line)
-    if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
-        raise InvalidYaml(where, f"it has more than {_MOST_TAG_DIRECTIVES} directives %TAG")
+    if text.count(_TAG_DIRECTIVE) > _MAX_TAG_DIRECTIVES:
+        raise InvalidYaml(where, f"it has more than {_MAX_TAG_DIRECTIVES} directives %TAG")
     if len(text) * 4 > limits.size and len(text.encode()) > limits.size:
         raise InvalidYaml(where, f"it has more than {limits.size} bytes of YAML")
     return text

@@ -37,11 +37,11 @@ _WHOLE = re.compile(
 )
 _BASES = {"hexadecimal": 16, "binary": 2, "octal": 8, "decimal": 10}
 # 2^64 has 64 binary digits; leading zeros are no digits of a value.
-_MOST_DIGITS = {"hexadecimal": 16, "binary": 64, "octal": 22, "decimal": 20}
+_MAX_DIGITS = {"hexadecimal": 16, "binary": 64, "octal": 22, "decimal": 20}
 _FRACTION = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 # Before a point Go takes underscores away, after it they must stand between digits.
 _POINT = re.compile(r"\.[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+(_[0-9]+)*)?")
-_LEAST, _LARGEST, _LARGEST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
+_MIN, _MAX, _MAX_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
 # Go writes larger numbers with an exponent, in values and in keys.
 _FIRST_WITH_EXPONENT = 1e21
 _KEYS_WITHOUT_EXPONENT = range(-4, 6)
@@ -57,7 +57,7 @@ def scalar(text: str, tag: str | None, is_plain: bool) -> Scalar:
     if tag and (kind == tag or kind not in _RESOLVED_TAGS):
         return text
     value = _resolved(text)
-    if kind == "float" and isinstance(value, int) and _kind(value) == "int" and value <= _LARGEST:
+    if kind == "float" and isinstance(value, int) and _kind(value) == "int" and value <= _MAX:
         return float(value)
     if kind and _kind(value) != kind:
         raise ValueError(f"a scalar with the tag !!{kind} is of another type")
@@ -86,7 +86,7 @@ def key_text(value: Scalar) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return _in_single_precision(value)
-    if value is None or value > _LARGEST:
+    if value is None or value > _MAX:
         raise ValueError("a key is null or too large a number; put it in quotation marks")
     return str(value)
 
@@ -116,12 +116,12 @@ def _whole(plain: str) -> int | None:
         return None
     name = match.lastgroup or ""
     digits = match[name].lstrip("0") or "0"
-    if len(digits) > _MOST_DIGITS[name]:
+    if len(digits) > _MAX_DIGITS[name]:
         return None
     value = int(match["sign"] + digits, _BASES[name])
     # Go reads numbers of 64 bits, and those over 2^63 only without a sign.
-    largest = _LARGEST if match["sign"] else _LARGEST_UNSIGNED
-    return value if _LEAST <= value <= largest else None
+    largest = _MAX if match["sign"] else _MAX_UNSIGNED
+    return value if _MIN <= value <= largest else None
 
 
 def _float(plain: str, text: str) -> float | str:

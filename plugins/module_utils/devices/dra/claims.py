@@ -14,11 +14,11 @@ from ..model.fields import Json, at_most, check_selectors, items_of, mapping_of
 from ..model.findings import Given
 from ..model.model import Alternative, Claim, Constraint, Request
 from . import values as dra_values
-from .matching import MOST_SELECTORS, DeviceClasses, DraMatcher, Published, configurations_of
+from .matching import MAX_SELECTORS, DeviceClasses, DraMatcher, Published, configurations_of
 
 # Source: the constants of resource.k8s.io/v1.
-MOST_RESULTS = MOST_REQUESTS = MOST_CONSTRAINTS = 32
-MOST_ALTERNATIVES, MOST_TOLERATIONS = 8, 16
+MAX_RESULTS = MAX_REQUESTS = MAX_CONSTRAINTS = 32
+MAX_ALTERNATIVES, MAX_TOLERATIONS = 8, 16
 
 _SPEC_FIELDS = frozenset({"devices"})
 _DEVICES_FIELDS = frozenset({"requests", "constraints", "config"})
@@ -59,7 +59,7 @@ class ClaimReader:
         devices = mapping_of(given, spec.get("devices"), "spec.devices")
         known_only(given, devices, _DEVICES_FIELDS, "spec.devices")
         _check_configurations(given, devices)
-        items = limited(given, devices.get("requests"), MOST_REQUESTS, "spec.devices.requests")
+        items = limited(given, devices.get("requests"), MAX_REQUESTS, "spec.devices.requests")
         read = [
             self._request(given, item, f"spec.devices.requests[{index}]")
             for index, item in enumerate(items)
@@ -70,14 +70,14 @@ class ClaimReader:
             raise given.error("spec.devices.requests", "two requests have the same name")
         constraints = _constraints(given, devices, requests)
         least = sum(min(one.count for one in request.alternatives) for request in requests)
-        if least > MOST_RESULTS:
+        if least > MAX_RESULTS:
             raise given.error(
                 "spec.devices.requests",
-                f"{least} devices are requested; a claim can have at most {MOST_RESULTS}",
+                f"{least} devices are requested; a claim can have at most {MAX_RESULTS}",
             )
         self.asked.append([asked for _request, asked in read])
         uid = str(given.manifest["metadata"].get("uid") or "")
-        return Claim(given.namespace, name, requests, constraints, uid, MOST_RESULTS)
+        return Claim(given.namespace, name, requests, constraints, uid, MAX_RESULTS)
 
     def _request(self, given: Given, item: Json, where: str) -> tuple[Request, list[Asked]]:
         known_only(given, item, _REQUEST_FIELDS, where)
@@ -95,7 +95,7 @@ class ClaimReader:
         alternatives: list[Alternative] = []
         sources: list[Asked] = []
         for index, sub in enumerate(
-            limited(given, item["firstAvailable"], MOST_ALTERNATIVES, place)
+            limited(given, item["firstAvailable"], MAX_ALTERNATIVES, place)
         ):
             body = dict(sub)
             known_only(given, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
@@ -114,12 +114,12 @@ class ClaimReader:
             body.get("deviceClassName"), given, f"{where}.deviceClassName"
         )
         every, count = _count(given, body, where)
-        limited(given, body.get("tolerations"), MOST_TOLERATIONS, f"{where}.tolerations")
+        limited(given, body.get("tolerations"), MAX_TOLERATIONS, f"{where}.tolerations")
         capacity = mapping_of(given, body.get("capacity"), f"{where}.capacity")
         known_only(given, capacity, {"requests"}, f"{where}.capacity")
         place = f"{where}.capacity.requests"
         wanted = mapping_of(given, capacity.get("requests"), place)
-        at_most(given, wanted, dra_values.MOST_VALUES, "amounts", place)
+        at_most(given, wanted, dra_values.MAX_VALUES, "amounts", place)
         admin = body.get("adminAccess") or False
         if not isinstance(admin, bool):
             raise given.error(f"{where}.adminAccess", "write true or false")
@@ -148,7 +148,7 @@ class ClaimReader:
         wanted: tuple[tuple[str, int], ...] | None,
     ) -> int:
         class_spec = device_class.manifest.get("spec") or {}
-        limited(given, body.get("selectors"), MOST_SELECTORS, f"{where}.selectors")
+        limited(given, body.get("selectors"), MAX_SELECTORS, f"{where}.selectors")
         matcher = DraMatcher(
             (
                 *self.classes.selectors(
@@ -185,7 +185,7 @@ def _constraints(
 ) -> tuple[Constraint, ...]:
     where = "spec.devices.constraints"
     found: list[Constraint] = []
-    items = limited(given, devices.get("constraints"), MOST_CONSTRAINTS, where)
+    items = limited(given, devices.get("constraints"), MAX_CONSTRAINTS, where)
     for index, item in enumerate(items):
         place = f"{where}[{index}]"
         known_only(given, item, _CONSTRAINT_FIELDS, place)
@@ -231,8 +231,8 @@ def names_of(given: Given, value: t.Any, where: str) -> list[str]:
     names = [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise given.error(where, "must be a list of names")
-    if len(names) > MOST_REQUESTS:
-        raise given.error(where, f"{len(names)} entries; the API allows {MOST_REQUESTS}")
+    if len(names) > MAX_REQUESTS:
+        raise given.error(where, f"{len(names)} entries; the API allows {MAX_REQUESTS}")
     return names
 
 

@@ -305,7 +305,7 @@ class DraView:
                 kept.append(pod)
                 room.update({key: room[key] - 1 for key in claims})
             else:
-                most = dra_writes.MOST_CONSUMERS
+                most = dra_writes.MAX_CONSUMERS
                 self._refuse(pod, f"a claim of the pod is reserved for {most} pods already")
         return Grant(tuple(kept), grant.node, grant.claims)
 

@@ -34,9 +34,9 @@ _SET_FIELDS = frozenset({"name", "counters"})
 _COUNTER_FIELDS = frozenset({"value"})
 _CONSUMPTION_FIELDS = frozenset({"counterSet", "counters"})
 # Source: the constants of resource.k8s.io/v1.
-_LONGEST_DRIVER, LONGEST_POOL, _LONGEST_DEVICE = 63, 253, 63
-_MOST_DEVICES, _MOST_DEVICES_WITH_MORE = 128, 64
-_MOST_SETS, _MOST_COUNTERS, _MOST_CONSUMPTIONS = 8, 32, 2
+_MAX_DRIVER_LENGTH, MAX_POOL_LENGTH, _MAX_DEVICE_LENGTH = 63, 253, 63
+_MAX_DEVICES, _MAX_DEVICES_WITH_MORE = 128, 64
+_MAX_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2
 # Fields that halve the number of devices of a slice; attributes that are lists do so too.
 _COSTLY_FIELDS = ("taints", "consumesCounters")
 
@@ -134,8 +134,8 @@ def identified(given: Given) -> Slice:
     """The slice with its pool, which a slice must name."""
     spec = mapping_of(given, given.manifest.get("spec"), "spec")
     pool = mapping_of(given, spec.get("pool"), "spec.pool")
-    driver = text_of(given, spec.get("driver"), "spec.driver", _LONGEST_DRIVER)
-    name = text_of(given, pool.get("name"), "spec.pool.name", LONGEST_POOL)
+    driver = text_of(given, spec.get("driver"), "spec.driver", _MAX_DRIVER_LENGTH)
+    name = text_of(given, pool.get("name"), "spec.pool.name", MAX_POOL_LENGTH)
     generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
     readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
     return Slice(given, spec, (driver, name), *readable)
@@ -186,8 +186,8 @@ def _check_fields(one: Slice) -> None:
 def _check_counters(given: Given, item: Json, known: frozenset[str], where: str) -> None:
     dra_values.refuse_unknown(given, item, known, where)
     counters = mapping_of(given, item.get("counters"), f"{where}.counters")
-    if len(counters) > _MOST_COUNTERS:
-        raise given.error(f"{where}.counters", f"more than {_MOST_COUNTERS} counters")
+    if len(counters) > _MAX_COUNTERS:
+        raise given.error(f"{where}.counters", f"more than {_MAX_COUNTERS} counters")
     for name, amount in counters.items():
         place = f"{where}.counters.{name}"
         body = mapping_of(given, amount, place)
@@ -205,13 +205,13 @@ def _check_devices(one: Slice) -> None:
         any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
         for device in devices
     )
-    most = _MOST_DEVICES_WITH_MORE if costly else _MOST_DEVICES
+    most = _MAX_DEVICES_WITH_MORE if costly else _MAX_DEVICES
     if len(devices) > most:
         raise given.error(
             "spec.devices", f"{len(devices)} devices in a slice; the API allows {most}"
         )
     for index, device in enumerate(devices):
-        text_of(given, device.get("name"), f"spec.devices[{index}].name", _LONGEST_DEVICE)
+        text_of(given, device.get("name"), f"spec.devices[{index}].name", _MAX_DEVICE_LENGTH)
 
 
 def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
@@ -231,10 +231,10 @@ def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
     """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
     given, where = one.given, "spec.sharedCounters"
     items = items_of(given, one.spec.get("sharedCounters"), where)
-    if len(items) > _MOST_SETS:
-        raise given.error(where, f"more than {_MOST_SETS} counter sets")
+    if len(items) > _MAX_SETS:
+        raise given.error(where, f"more than {_MAX_SETS} counter sets")
     for index, item in enumerate(items):
-        name = text_of(given, item.get("name"), f"{where}[{index}].name", _LONGEST_DEVICE)
+        name = text_of(given, item.get("name"), f"{where}[{index}].name", _MAX_DEVICE_LENGTH)
         if name in sets:
             raise given.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
         sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
@@ -246,10 +246,10 @@ def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None
     for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
         place = f"spec.devices[{index}].consumesCounters"
         consumed = items_of(given, device.get("consumesCounters"), place)
-        if len(consumed) > _MOST_CONSUMPTIONS:
-            raise given.error(place, f"more than {_MOST_CONSUMPTIONS} counter sets")
+        if len(consumed) > _MAX_CONSUMPTIONS:
+            raise given.error(place, f"more than {_MAX_CONSUMPTIONS} counter sets")
         drawn = [
-            text_of(given, part.get("counterSet"), place, _LONGEST_DEVICE) for part in consumed
+            text_of(given, part.get("counterSet"), place, _MAX_DEVICE_LENGTH) for part in consumed
         ]
         if len(set(drawn)) < len(drawn):
             raise given.error(place, "a counter set is listed twice")

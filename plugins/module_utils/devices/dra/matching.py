@@ -26,7 +26,7 @@ from ..model.usage import could_ever_satisfy
 from . import values as dra_values
 from .slices import Slices
 
-MOST_SELECTORS = MOST_CONFIGS = 32
+MAX_SELECTORS = MAX_CONFIGS = 32
 _CONFIG_FIELDS = frozenset({"opaque"})
 _CLASS_FIELDS = frozenset({"selectors", "config", "extendedResourceName"})
 _RULE_FIELDS = frozenset({"deviceSelector", "taint"})
@@ -230,8 +230,8 @@ class DeviceClasses:
     def selectors(self, given: Given, value: t.Any, where: str) -> tuple[Selector, ...]:
         """The selectors of a class or request. Raises InvalidInput."""
         items = items_of(given, value, where)
-        if len(items) > MOST_SELECTORS:
-            raise given.error(where, f"more than {MOST_SELECTORS} selectors")
+        if len(items) > MAX_SELECTORS:
+            raise given.error(where, f"more than {MAX_SELECTORS} selectors")
         found: list[Selector] = []
         for index, item in enumerate(items):
             place = f"{where}[{index}]"
@@ -252,8 +252,8 @@ def configurations_of(
 ) -> t.Sequence[Json]:
     """Configurations of a class, or of a claim with ``more`` fields. Raises Defect."""
     items = items_of(given, value, where)
-    if len(items) > MOST_CONFIGS:
-        raise given.error(where, f"{len(items)} entries; the API allows {MOST_CONFIGS}")
+    if len(items) > MAX_CONFIGS:
+        raise given.error(where, f"{len(items)} entries; the API allows {MAX_CONFIGS}")
     for index, item in enumerate(items):
         dra_values.refuse_unknown(given, item, _CONFIG_FIELDS | more, f"{where}[{index}]")
     return items

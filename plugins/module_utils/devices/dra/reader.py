@@ -10,7 +10,7 @@ import typing as t
 from ...base.boundary import shown
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MOST_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
 from ..model.findings import Finding, Findings, Given, guarded
 from ..model.model import Claim, Held, Instance, Node, Unit
 from ..model.node_selector import selected
@@ -181,7 +181,7 @@ class _Reader:
         spec = mapping_of(given, given.manifest.get("spec"), "spec")
         where = "spec.resourceClaims"
         named = items_of(given, spec.get("resourceClaims"), where)
-        items = [*at_most(given, named, MOST_CLAIMS, "claims", where)]
+        items = [*at_most(given, named, MAX_CLAIMS, "claims", where)]
         # A pod on a node has its devices already.
         extended = [] if spec.get("nodeName") else self._extended.requests(given)
         if extended and extended_claim(given):

@@ -26,7 +26,7 @@ from ..model.model import Counter, Device, Node
 from ..model.node_selector import selected
 from . import values as dra_values
 from .generations import (
-    LONGEST_POOL,
+    MAX_POOL_LENGTH,
     Generation,
     PoolKey,
     Slice,
@@ -39,7 +39,7 @@ from .generations import (
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
 
-_MOST_CONDITIONS = 4
+_MAX_CONDITIONS = 4
 # By positions of slices: the nodes that see just these; None for all.
 _Views = dict[tuple[int, ...], t.Optional[frozenset[str]]]
 
@@ -249,7 +249,7 @@ class Slices:
         name, selector = item.get("nodeName"), item.get("nodeSelector")
         if name:
             return _Reach(
-                frozenset([text_of(given, name, f"{where}.nodeName", LONGEST_POOL)]), True
+                frozenset([text_of(given, name, f"{where}.nodeName", MAX_POOL_LENGTH)]), True
             )
         if selector:
             nodes = selected(given, selector, f"{where}.nodeSelector", self.nodes)
@@ -296,8 +296,8 @@ def _has_binding_conditions(slices: t.Sequence[Slice]) -> bool:
 def _device_fields(given: Given, driver: str, item: Json, where: str) -> dict[str, t.Any]:
     attributes = dra_values.attributes_of(given, item.get("attributes"), where, driver)
     capacities = dra_values.capacities_of(given, item.get("capacity"), where)
-    if len(attributes) + len(capacities) > dra_values.MOST_VALUES:
-        most = dra_values.MOST_VALUES
+    if len(attributes) + len(capacities) > dra_values.MAX_VALUES:
+        most = dra_values.MAX_VALUES
         raise given.error(where, f"more than {most} attributes and capacities")
     return {
         "attributes": attributes,
@@ -319,9 +319,9 @@ def _truth(given: Given, item: Json, key: str, where: str) -> bool:
 def _conditions(given: Given, item: Json, key: str, where: str) -> tuple[str, ...]:
     value = item.get(key) or []
     place = f"{where}.{key}"
-    if not isinstance(value, list) or len(value) > _MOST_CONDITIONS:
-        raise given.error(place, f"must be a list of up to {_MOST_CONDITIONS} conditions")
-    return tuple(text_of(given, name, place, LONGEST_POOL + 64) for name in value)
+    if not isinstance(value, list) or len(value) > _MAX_CONDITIONS:
+        raise given.error(place, f"must be a list of up to {_MAX_CONDITIONS} conditions")
+    return tuple(text_of(given, name, place, MAX_POOL_LENGTH + 64) for name in value)
 
 
 def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:

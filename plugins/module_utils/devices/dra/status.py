@@ -19,7 +19,7 @@ from .claims import Asked
 from .slices import Slices
 
 # The API allows one term for each selector of devices; products of several end here.
-_MOST_TERMS = 32
+_MAX_TERMS = 32
 _RESULTS = "status.allocation.devices.results"
 _NAMES = ("driver", "pool", "device")
 
@@ -178,7 +178,7 @@ class Results:
             if published.selector and published.selector not in selectors:
                 selectors.append(published.selector)
         terms = [selector["nodeSelectorTerms"] for selector in selectors]
-        if math.prod(map(len, terms)) > _MOST_TERMS:
+        if math.prod(map(len, terms)) > _MAX_TERMS:
             return _only(allocation.node)
         merged = [_all_of(combination) for combination in itertools.product(*terms)]
         return {"nodeSelectorTerms": merged} if selectors else None

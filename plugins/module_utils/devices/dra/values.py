@@ -32,11 +32,11 @@ _TAINT_FIELDS = frozenset({"key", "value", "effect", "timeAdded"})
 _TOLERATION_FIELDS = frozenset("key operator value effect tolerationSeconds".split())
 
 # Source: the constants of resource.k8s.io/v1.
-MOST_VALUES, MOST_LISTED, LONGEST_VALUE = 32, 48, 64
-_LONGEST_IDENTIFIER, _LONGEST_DOMAIN = 32, 63
-_MOST_VALID_VALUES, _MOST_TAINTS = 10, 16
+MAX_VALUES, MAX_LISTED, MAX_VALUE_LENGTH = 32, 48, 64
+_MAX_IDENTIFIER_LENGTH, _MAX_DOMAIN_LENGTH = 32, 63
+_MAX_VALID_VALUES, _MAX_TAINTS = 10, 16
 # Length of a name in a message; the name is arbitrary input.
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
 
 def qualified(name: str, driver: str) -> str:
@@ -49,11 +49,11 @@ def attributes_of(given: Given, value: t.Any, where: str, driver: str) -> dict[s
     found: dict[str, Attribute] = {}
     values = 0
     for name, item in mapping_of(given, value, f"{where}.attributes").items():
-        place = f"{where}.attributes.{shown_text(str(name), _LONGEST_NAME)}"
+        place = f"{where}.attributes.{shown_text(str(name), _MAX_NAME_LENGTH)}"
         found[qualified(_name(given, name, place), driver)] = read = _attribute(given, item, place)
         values += len(read) if isinstance(read, tuple) else 1
-    if values > MOST_LISTED:
-        raise given.error(f"{where}.attributes", f"{values} values; a device has {MOST_LISTED}")
+    if values > MAX_LISTED:
+        raise given.error(f"{where}.attributes", f"{values} values; a device has {MAX_LISTED}")
     return found
 
 
@@ -67,7 +67,7 @@ def capacities_of(given: Given, value: t.Any, where: str) -> dict[str, Capacity]
     """The capacities of a device; a claim requests one by its published name."""
     found: dict[str, Capacity] = {}
     for name, item in mapping_of(given, value, f"{where}.capacity").items():
-        place = f"{where}.capacity.{shown_text(str(name), _LONGEST_NAME)}"
+        place = f"{where}.capacity.{shown_text(str(name), _MAX_NAME_LENGTH)}"
         found[_name(given, name, place)] = _capacity(given, item, place)
     return found
 
@@ -77,13 +77,13 @@ def _name(given: Given, name: t.Any, where: str) -> str:
     identifier, domain = parts[-1:] or [""], parts[:-1]
     if (
         len(parts) not in (1, 2)
-        or not 0 < len(identifier[0]) <= _LONGEST_IDENTIFIER
-        or any(not 0 < len(part) <= _LONGEST_DOMAIN for part in domain)
+        or not 0 < len(identifier[0]) <= _MAX_IDENTIFIER_LENGTH
+        or any(not 0 < len(part) <= _MAX_DOMAIN_LENGTH for part in domain)
     ):
         raise given.error(
             where,
-            f"is not a name of up to {_LONGEST_IDENTIFIER} characters, with a domain of up to "
-            f"{_LONGEST_DOMAIN} before a slash",
+            f"is not a name of up to {_MAX_IDENTIFIER_LENGTH} characters, with a domain of up to "
+            f"{_MAX_DOMAIN_LENGTH} before a slash",
         )
     return "/".join(parts)
 
@@ -97,20 +97,20 @@ def _attribute(given: Given, value: t.Any, where: str) -> Attribute:
     [kind] = kinds
     if kind in _LISTS:
         listed = body[kind]
-        if not isinstance(listed, list) or not 0 < len(listed) <= MOST_LISTED:
-            raise given.error(f"{where}.{kind}", f"must be a list of up to {MOST_LISTED} values")
+        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
+            raise given.error(f"{where}.{kind}", f"must be a list of up to {MAX_LISTED} values")
         return tuple(_scalar(given, item, _LISTS[kind], where) for item in listed)
     return _scalar(given, body[kind], kind, where)
 
 
 def _scalar(given: Given, value: t.Any, kind: str, where: str) -> Scalar:
-    place = f"{where}.{shown_text(str(kind), _LONGEST_NAME)}"
+    place = f"{where}.{shown_text(str(kind), _MAX_NAME_LENGTH)}"
     if kind not in _SCALARS:
         raise given.error(place, "unsupported type of attribute")
     if not is_of(value, _SCALARS[kind]):
         raise given.error(place, f"{shown(value)} is not of this type")
-    if isinstance(value, str) and not is_short_text(value, LONGEST_VALUE):
-        raise given.error(place, f"{shown(value)} is not a text of up to {LONGEST_VALUE} bytes")
+    if isinstance(value, str) and not is_short_text(value, MAX_VALUE_LENGTH):
+        raise given.error(place, f"{shown(value)} is not a text of up to {MAX_VALUE_LENGTH} bytes")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise given.error(place, f"{shown(value)} is beyond 64 bits")
     return parse_version(value, place) if kind == "version" else t.cast(Scalar, value)
@@ -129,8 +129,8 @@ def _capacity(given: Given, value: t.Any, where: str) -> Capacity:
     default = demand_of(policy["default"], place) if "default" in policy else None
     if policy.get("validValues"):
         listed = policy["validValues"]
-        if not isinstance(listed, list) or len(listed) > _MOST_VALID_VALUES:
-            problem = f"must be a list of up to {_MOST_VALID_VALUES} values"
+        if not isinstance(listed, list) or len(listed) > _MAX_VALID_VALUES:
+            problem = f"must be a list of up to {_MAX_VALID_VALUES} values"
             raise given.error(f"{place}.validValues", problem)
         return Capacity(amount, default, tuple(sorted(demand_of(item, place) for item in listed)))
     limits = mapping_of(given, policy.get("validRange"), f"{place}.validRange")
@@ -146,14 +146,14 @@ def refuse_unknown(
     """Refuse an unknown field by name, because its meaning is unknown."""
     unknown = sorted(str(name) for name in body if name not in known)
     if unknown:
-        raise given.error(f"{where}.{shown_text(unknown[0], _LONGEST_NAME)}", "unsupported")
+        raise given.error(f"{where}.{shown_text(unknown[0], _MAX_NAME_LENGTH)}", "unsupported")
 
 
 def taints_of(given: Given, value: t.Any, where: str) -> tuple[Taint, ...]:
     """The taints of a device. Raises InvalidInput."""
     items = items_of(given, value, where)
-    if len(items) > _MOST_TAINTS:
-        raise given.error(where, f"more than {_MOST_TAINTS} taints")
+    if len(items) > _MAX_TAINTS:
+        raise given.error(where, f"more than {_MAX_TAINTS} taints")
     return tuple(taint_of(given, item, where) for item in items)
 
 

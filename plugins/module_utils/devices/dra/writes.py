@@ -28,7 +28,7 @@ from .status import allocation_of, held_devices, results_of
 
 # The controller deallocates only claims with this finalizer.
 FINALIZER = "resource.kubernetes.io/delete-protection"
-MOST_CONSUMERS = 256
+MAX_CONSUMERS = 256
 # A device without its conditions is given back after this time. Source: the default of
 # kube-scheduler's DynamicResourcesArgs.bindingTimeout.
 BINDING_TIMEOUT = datetime.timedelta(seconds=600)
@@ -78,7 +78,7 @@ def is_used_only_by(claim: Given, uids: t.Collection[str]) -> bool:
 
 def room_for_consumers(claim: Given) -> int:
     """How many more pods may be written into ``reservedFor``."""
-    return MOST_CONSUMERS - len(consumers(claim))
+    return MAX_CONSUMERS - len(consumers(claim))
 
 
 def finalizer_patch(claim: Given) -> Json | None:

@@ -26,11 +26,11 @@ _DETAIL_FIELDS = frozenset(
 )
 _CLAIM_FIELDS = _DETAIL_FIELDS | {"claims", "oneOf", "allOf"}
 _COUNT_NAMES = ("count", "devices")
-_MOST_DEVICES = 10_000
+_MAX_DEVICES = 10_000
 # Several times what the samples have. Whoever makes a claim decides its size, and the work for all.
-_MOST_REQUESTS, _MOST_ALTERNATIVES, _MOST_AMOUNTS, _MOST_ATTRIBUTES = 64, 16, 64, 32
+_MAX_REQUESTS, _MAX_ALTERNATIVES, _MAX_AMOUNTS, _MAX_ATTRIBUTES = 64, 16, 64, 32
 # In thousandths: shares are whole numbers of the solver, which has 64 bits.
-_LARGEST_SHARE = 64 * 2**40 * THOUSANDTHS
+_MAX_SHARE = 64 * 2**40 * THOUSANDTHS
 
 
 Asked = tuple[Json, t.Optional[DeviceClass]]
@@ -55,7 +55,7 @@ class ClaimReader:
         privileged = given.kind == "DevicePrivilegedClaim"
         check_selectors(given, spec, "constraints")
         parts = at_most(
-            given, list(_instances(given, spec, self.findings)), _MOST_REQUESTS, "requests", "spec"
+            given, list(_instances(given, spec, self.findings)), _MAX_REQUESTS, "requests", "spec"
         )
         self.findings.unknown_fields(given, spec, _CLAIM_FIELDS, "spec")
         requests: list[Request] = []
@@ -110,7 +110,7 @@ class ClaimReader:
         admin = privileged or bool(detail.get("adminAccess") or base.get("adminAccess"))
         per_device = bool(totals) and _is_per_device(detail)
         for name, amount in totals.items() if shared and not per_device else ():
-            if amount > _LARGEST_SHARE:
+            if amount > _MAX_SHARE:
                 problem = f"{quantity_text(amount)} is too large; a share has up to 64Ti"
                 raise given.error(f"{where}.requests.{name}", problem)
         return Alternative(
@@ -190,7 +190,7 @@ def _instance(
             continue
         details = items_of(given, item[key], f"{where}.{key}")
         if key == "oneOf":
-            at_most(given, details, _MOST_ALTERNATIVES, "alternatives", f"{where}.{key}")
+            at_most(given, details, _MAX_ALTERNATIVES, "alternatives", f"{where}.{key}")
         places = [(f"{where}.{key}[{index}]", detail) for index, detail in enumerate(details)]
         if key == "oneOf":
             yield label, where, places
@@ -232,8 +232,8 @@ def _counts(
 def _count(given: Given, value: t.Any, where: str) -> int:
     if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_DEVICES:
-        raise given.error(where, f"{shown(value)} is not a number from 1 to {_MOST_DEVICES}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_DEVICES:
+        raise given.error(where, f"{shown(value)} is not a number from 1 to {_MAX_DEVICES}")
     return value
 
 
@@ -242,7 +242,7 @@ def _requested(given: Given, detail: Json, where: str) -> tuple[dict[str, int], 
     place = f"{where}.requests"
     if not isinstance(detail.get("requests"), list):
         wanted = amounts_of(given, detail.get("requests"), place)
-        at_most(given, wanted, _MOST_AMOUNTS, "amounts", place)
+        at_most(given, wanted, _MAX_AMOUNTS, "amounts", place)
         return {
             name: demand_of(amount, f"{place}.{name}")
             for name, amount in wanted.items()
@@ -251,7 +251,7 @@ def _requested(given: Given, detail: Json, where: str) -> tuple[dict[str, int], 
     amounts: dict[str, int] = {}
     access: dict[str, str] = {}
     items = at_most(
-        given, items_of(given, detail["requests"], place), _MOST_AMOUNTS, "amounts", place
+        given, items_of(given, detail["requests"], place), _MAX_AMOUNTS, "amounts", place
     )
     for index, item in enumerate(items):
         kinds = [key for key in ("counter", "quantity", "accessMode") if key in item]
@@ -278,7 +278,7 @@ def _is_per_device(detail: Json) -> bool:
 
 def _limits(given: Given, detail: Json, where: str) -> dict[str, int]:
     limits = mapping_of(given, detail.get("limits"), f"{where}.limits")
-    at_most(given, limits, _MOST_AMOUNTS, "amounts", f"{where}.limits")
+    at_most(given, limits, _MAX_AMOUNTS, "amounts", f"{where}.limits")
     return {
         name: demand_of(amount, f"{where}.limits.{name}")
         for name, amount in limits.items()
@@ -299,7 +299,7 @@ def _of_kinds(
         names = spec.get(key) or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise given.error(f"{where}.{key}", "must be a list of the names of attributes")
-        at_most(given, names, _MOST_ATTRIBUTES, "attributes", f"{where}.{key}")
+        at_most(given, names, _MAX_ATTRIBUTES, "attributes", f"{where}.{key}")
         for name in names:
             # Two samples write the attribute in the form of a selector.
             plain = name[len("device.") :] if name.startswith("device.") else name

@@ -38,11 +38,11 @@ _DEVICE_FIELDS = frozenset(
 )
 _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block accessMode".split())
 # Far more than any node has; a typo in a count must not exhaust the memory.
-_MOST_DEVICES = 10_000
+_MAX_DEVICES = 10_000
 # cel/selector.py bounds evaluations by these.
-_MOST_ATTRIBUTES, _LONGEST_TEXT = 64, 256
+_MAX_ATTRIBUTES, _MAX_TEXT_LENGTH = 64, 256
 # Resources of a pool or a device; an A100 has 15.
-_MOST_RESOURCES = 256
+_MAX_RESOURCES = 256
 
 
 @dataclass
@@ -133,14 +133,14 @@ def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
     if listed is None:
         # Upstream's encoder leaves a count of zero out.
         count = 0 if count is None else count
-        if isinstance(count, bool) or not isinstance(count, int) or count > _MOST_DEVICES:
+        if isinstance(count, bool) or not isinstance(count, int) or count > _MAX_DEVICES:
             raise given.error(
-                "spec.count", f"{shown(count)} is not a number of devices up to {_MOST_DEVICES}"
+                "spec.count", f"{shown(count)} is not a number of devices up to {_MAX_DEVICES}"
             )
         pools.counted.add(given.name)
         return [{"name": str(number)} for number in range(max(0, count))]
-    if not isinstance(listed, list) or len(listed) > _MOST_DEVICES:
-        raise given.error("spec.devices", f"must be a list of up to {_MOST_DEVICES} devices")
+    if not isinstance(listed, list) or len(listed) > _MAX_DEVICES:
+        raise given.error("spec.devices", f"must be a list of up to {_MAX_DEVICES} devices")
     if count is not None and count != len(listed):
         problem = f"it is {shown(count)}, but {len(listed)} devices are listed"
         raise given.error("spec.count", problem)
@@ -189,11 +189,11 @@ def attributes_of(given: Given, value: t.Any, where: str) -> dict[str, Attribute
     """Attributes by name, from a list of names with typed values. Raises InvalidInput."""
     found: dict[str, Attribute] = {}
     items = items_of(given, value, where)
-    if len(items) > _MOST_ATTRIBUTES:
-        raise given.error(where, f"{len(items)} attributes; the limit is {_MOST_ATTRIBUTES}")
+    if len(items) > _MAX_ATTRIBUTES:
+        raise given.error(where, f"{len(items)} attributes; the limit is {_MAX_ATTRIBUTES}")
     for index, item in enumerate(items):
         name = item.get("name")
-        if not isinstance(name, str) or not name or not is_short_text(name, _LONGEST_TEXT):
+        if not isinstance(name, str) or not name or not is_short_text(name, _MAX_TEXT_LENGTH):
             raise given.error(f"{where}[{index}].name", "the name is missing or too long")
         found[name] = _attribute(given, item, f"{where}[{index}]")
     return found
@@ -210,8 +210,8 @@ def _attribute(given: Given, item: Json, where: str) -> Attribute:
     if kind in simple:
         if not is_of(value, simple[kind]):
             raise given.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
-        if isinstance(value, str) and not is_short_text(value, _LONGEST_TEXT):
-            problem = f"{shown(value)} is not a text of up to {_LONGEST_TEXT} bytes"
+        if isinstance(value, str) and not is_short_text(value, _MAX_TEXT_LENGTH):
+            problem = f"{shown(value)} is not a text of up to {_MAX_TEXT_LENGTH} bytes"
             raise given.error(f"{where}.{kind}", problem)
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise given.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
@@ -266,7 +266,7 @@ def _resources(
         findings.add(given, where, "is a mapping", "a list of name and capacity", serious=False)
         value = [{"name": name, "capacity": amount} for name, amount in value.items()]
     names: set[str] = set()
-    items = at_most(given, items_of(given, value, where), _MOST_RESOURCES, "resources", where)
+    items = at_most(given, items_of(given, value, where), _MAX_RESOURCES, "resources", where)
     for index, item in enumerate(items):
         findings.unknown_fields(given, item, _RESOURCE_FIELDS, f"{where}[{index}]")
         findings.refuse_if_serious(given)

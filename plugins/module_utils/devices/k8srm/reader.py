@@ -10,7 +10,7 @@ import typing as t
 from ...base.loose_json import member
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MOST_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
 from ..model.findings import Findings, Given
 from ..model.model import Claim, Held, Instance, Node, Unit
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
@@ -202,4 +202,4 @@ def _device_claims(given: Given, spec: Json) -> t.Sequence[Json]:
     """The pod's claims; the successor's first sample has a mapping of devices instead."""
     value = spec.get("deviceClaims")
     items = items_of(given, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
-    return at_most(given, items, MOST_CLAIMS, "claims", "spec.deviceClaims")
+    return at_most(given, items, MAX_CLAIMS, "claims", "spec.deviceClaims")

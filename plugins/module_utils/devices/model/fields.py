@@ -11,9 +11,9 @@ from .findings import Given
 
 Json = t.Mapping[str, t.Any]
 # Claims of a pod, which are allocated together.
-MOST_CLAIMS = 128
+MAX_CLAIMS = 128
 # Characters of the selectors of a claim.
-_LONGEST_SELECTORS = 64 * 1024
+_MAX_SELECTORS_LENGTH = 64 * 1024
 _Sized = t.TypeVar("_Sized", bound=t.Sized)
 
 
@@ -61,9 +61,9 @@ def check_selectors(given: Given, spec: Json, key: str) -> None:
             waiting += value.values()
             if isinstance(value.get(key), str):
                 found += len(value[key])
-    if found > _LONGEST_SELECTORS:
+    if found > _MAX_SELECTORS_LENGTH:
         raise given.error(
             "spec",
             f"unsupported: too many selectors, {found} characters in all; at most "
-            f"{_LONGEST_SELECTORS}",
+            f"{_MAX_SELECTORS_LENGTH}",
         )

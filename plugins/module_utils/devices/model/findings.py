@@ -17,7 +17,7 @@ from ...base.manifests import Manifest, identity, read_manifests
 T = t.TypeVar("T")
 
 # Comparing names takes time that is quadratic in their lengths.
-_LONGEST_LIKELY_NAME = 64
+_MAX_LIKELY_NAME_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Findings:
 
 def likely_name(name: str, known: t.Collection[str]) -> str:
     """The most similar known name, also with its words in another order."""
-    if not isinstance(name, str) or len(name) > _LONGEST_LIKELY_NAME:
+    if not isinstance(name, str) or len(name) > _MAX_LIKELY_NAME_LENGTH:
         return ""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     if close:

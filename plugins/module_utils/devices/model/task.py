@@ -16,7 +16,7 @@ from .node_selector import selected
 Json = t.Mapping[str, t.Any]
 T = t.TypeVar("T")
 
-_LONGEST_LABEL = 63
+_MAX_LABEL_LENGTH = 63
 _REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -161,7 +161,7 @@ def labels_of(node: Given, findings: Findings) -> dict[str, str]:
     labels = {
         name: value
         for name, value in listed
-        if isinstance(name, str) and isinstance(value, str) and len(value) <= _LONGEST_LABEL
+        if isinstance(name, str) and isinstance(value, str) and len(value) <= _MAX_LABEL_LENGTH
     }
     if not isinstance(given, dict) or len(labels) < len(given):
         findings.add(node, "metadata.labels", "has an invalid label, which is ignored")

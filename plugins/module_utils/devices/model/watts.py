@@ -14,7 +14,7 @@ from .findings import Given
 from .model import Device, Instance
 
 # Limit for one device; a larger value is not plausible as watts.
-_MOST_MILLIWATTS = 10**9
+_MAX_MILLIWATTS = 10**9
 
 Curves = t.Mapping[str, t.Mapping[str, t.Any]]
 
@@ -62,5 +62,5 @@ def milliwatts_of(device: Device, name: str) -> int:
         elif known in device.capacities:
             milliwatts = device.capacities[known].amount
         if milliwatts is not None:
-            return milliwatts if 0 <= milliwatts <= _MOST_MILLIWATTS else 0
+            return milliwatts if 0 <= milliwatts <= _MAX_MILLIWATTS else 0
     return 0

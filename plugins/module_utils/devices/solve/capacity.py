@@ -22,8 +22,8 @@ from .node_solver import solve_node
 from .search import Candidates, shape_of
 
 # Limits of the vectors tried in one component, and of their sums over components.
-_MOST_OF_A_CELL = 500
-_MOST_SUMS = 2_000_000
+_MAX_OF_A_CELL = 500
+_MAX_SUMS = 2_000_000
 
 # Units of each group.
 Numbers = tuple[int, ...]
@@ -76,7 +76,7 @@ class Capacity:
             largest = _Cell(self._instance, self._groups, kind, limits).largest()
             for _component in kind.components:
                 sums += len(found) * len(largest)
-                if sums > _MOST_SUMS:
+                if sums > _MAX_SUMS:
                     raise TooMany
                 found = {
                     tuple(map(min, self._asked, map(int.__add__, one, more)))
@@ -107,7 +107,7 @@ class _Cell:
             for group in self._kind.groups:
                 more = _one_more(numbers, group)
                 if more not in fits:
-                    if len(fits) > _MOST_OF_A_CELL:
+                    if len(fits) > _MAX_OF_A_CELL:
                         raise TooMany
                     fits[more] = more[group] <= len(self._groups[group].units) and self._fits(more)
                     if fits[more]:

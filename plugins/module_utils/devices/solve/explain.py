@@ -26,7 +26,7 @@ from .search import Candidates
 NO_DEVICES = "no available devices"
 MATCH_FAILED = "claim MatchAttributes constraint failed"
 # Limit of sets of pools, which grow exponentially.
-_MOST_SETS = 64
+_MAX_SETS = 64
 
 Json = dict[str, t.Any]
 Pool = tuple[str, str]
@@ -160,9 +160,9 @@ class Explainer:
         answer = self._used(allocation)
         sets: list[Json] = []
         for size in range(1, len(offers) + 1):
-            combinations = itertools.islice(itertools.combinations(offers, size), _MOST_SETS)
+            combinations = itertools.islice(itertools.combinations(offers, size), _MAX_SETS)
             sets += [self._evaluate(claim, chosen, required, answer) for chosen in combinations]
-            if any(one["score"] for one in sets) or len(sets) >= _MOST_SETS:
+            if any(one["score"] for one in sets) or len(sets) >= _MAX_SETS:
                 break
         if answer and not any(one["score"] for one in sets):
             pools = [_pool_result(name, count) for (_driver, name), count in answer.items()]

@@ -27,9 +27,9 @@ from .plain_fleet import solve_plain
 from .search import Candidates, first_failing, shape_of
 
 # Limit of pairs of a device and a claim that may use it, for one model of everything.
-_MOST_OF_A_MODEL = 20_000
+_MAX_OF_A_MODEL = 20_000
 # Limit of pairs of a unit and a node that are solved alone, to find infeasible ones.
-_MOST_ALONE = 2_000
+_MAX_ALONE = 2_000
 
 Claims = list[t.Optional[ClaimAllocation]]
 Options = list[tuple[Unit, tuple[str, ...]]]
@@ -94,7 +94,7 @@ class _Optimal:
         """The nodes on which each unit could be if it were alone."""
         usage = Usage(self.instance)
         shapes = {shape_of(self.instance, unit): unit for unit in self.instance.units}
-        exact = len(shapes) * len(self.instance.nodes) <= _MOST_ALONE
+        exact = len(shapes) * len(self.instance.nodes) <= _MAX_ALONE
         nodes_of: dict[t.Hashable, tuple[str, ...]] = {}
         for shape, unit in shapes.items():
             nodes_of[shape] = tuple(
@@ -182,7 +182,7 @@ class _Optimal:
         for unit, nodes in options:
             for node in nodes:
                 size += self._size(unit, node)
-                if size > _MOST_OF_A_MODEL:
+                if size > _MAX_OF_A_MODEL:
                     return False
         return True
 

@@ -25,7 +25,7 @@ from .matching import Matching, is_plain
 from .unit_commitment import Demand, Kind, nodes_to_wake
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
-_LARGEST = 2**62
+_MAX = 2**62
 
 Claims = list[t.Optional[ClaimAllocation]]
 # Groups with the rank of a device to each, and the position of the node where several can use it.
@@ -245,7 +245,7 @@ class _Costs:
             name = max(self.names.values(), default=0) + len(everywhere) if by_name else 0
             self.watt = claims * name + 1
             self.rank = self.watt * (claims * watts + 1)
-            if (self.rank * ranks + self.watt * watts + name) * nodes < _LARGEST:
+            if (self.rank * ranks + self.watt * watts + name) * nodes < _MAX:
                 break
 
     def pair(self, rank: int, node: int) -> int:

@@ -13,7 +13,7 @@ import math
 import typing as t
 
 # Well below 2^63, because the solver adds such sums.
-_LARGEST_SUM = 1 << 58
+_MAX_SUM = 1 << 58
 _DIGIT = 1 << 40
 
 
@@ -39,7 +39,7 @@ def add_at_most(model: t.Any, parts: t.Iterable[Part], limit: int) -> None:
     divisor = math.gcd(*(part.amount for part in counted))
     counted = [part._replace(amount=part.amount // divisor) for part in counted]
     limit //= divisor
-    if _sum(counted) <= _LARGEST_SUM:
+    if _sum(counted) <= _MAX_SUM:
         model.add(sum(part.amount * part.times for part in counted) <= limit)
         return
     high, low, most = _digits(counted)
@@ -60,7 +60,7 @@ def add_at_least(model: t.Any, parts: t.Iterable[Part], amount: int, taken: t.An
     amount = -(-amount // divisor)
     # A part is capped at the requested amount, because a multiple of that suffices as well.
     counted = [part._replace(amount=min(amount, part.amount // divisor)) for part in counted]
-    if max(amount, _sum(counted)) <= _LARGEST_SUM:
+    if max(amount, _sum(counted)) <= _MAX_SUM:
         model.add(sum(part.amount * part.times for part in counted) >= amount * taken)
         return
     high, low, most = _digits(counted)

@@ -39,7 +39,7 @@ TIMEOUT_SECONDS = 60.0
 _LOOKS_AT_LEASE_SECONDS = (1.0, 3.0)
 _JITTER = (0.9, 1.1)
 _AFTER_ERROR_SECONDS = (5.0, 15.0)
-_LONGEST_LINE = 2000
+_MAX_LINE_LENGTH = 2000
 
 
 class _Stopped(Exception):
@@ -110,7 +110,7 @@ class _Log:
     def say(self, sentence: str) -> None:
         for secret in filter(None, list(self._secrets)):
             sentence = sentence.replace(secret, "********")
-        line = f"{format_time(utc_now())} {shown_text(sentence, _LONGEST_LINE)}\n"
+        line = f"{format_time(utc_now())} {shown_text(sentence, _MAX_LINE_LENGTH)}\n"
         sys.stdout.write(line)
         sys.stdout.flush()
 

@@ -16,7 +16,7 @@ Object = dict[str, t.Any]
 # In the image of operator/Dockerfile.
 PROGRAM = "host-agent"
 AGENT_LABEL = "bpa.akraino.org/agents-of"
-MOST_PODS = 1000
+MAX_PODS = 1000
 # The environment of the agents.
 NAME_VARIABLE, NAMESPACE_VARIABLE = "PROVISIONING_NAME", "PROVISIONING_NAMESPACE"
 HOST_NAMESPACES_VARIABLE = "HOST_NAMESPACES"
@@ -34,7 +34,7 @@ _RESOURCES = {
     # Logs and the volume.
     "limits": {"memory": "256Mi", "ephemeral-storage": "256Mi"},
 }
-_LONGEST_VALUE = 63
+_MAX_VALUE_LENGTH = 63
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -45,10 +45,10 @@ def deployment_name(name: str) -> str:
 
 def selector(name: str) -> dict[str, str]:
     """The labels of the agents. Values have 63 characters at most, names of resources more."""
-    if len(name) > _LONGEST_VALUE:
+    if len(name) > _MAX_VALUE_LENGTH:
         # Another long name may have the same beginning.
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        name = f"{name[: _LONGEST_VALUE - len(digest) - 1]}-{digest}"
+        name = f"{name[: _MAX_VALUE_LENGTH - len(digest) - 1]}-{digest}"
     return {AGENT_LABEL: name}
 
 
@@ -113,4 +113,4 @@ def agent_names(pods: t.Sequence[t.Any]) -> list[str]:
         if member(pod, "status", "phase") not in _ENDED
         and not member(pod, "metadata", "deletionTimestamp")
     ]
-    return sorted(filter(None, names))[:MOST_PODS]
+    return sorted(filter(None, names))[:MAX_PODS]

@@ -23,7 +23,7 @@ OUTCOMES: tuple[Outcome, ...] = t.get_args(Outcome)
 INPUTS_ANNOTATION = "bpa.akraino.org/inputs"
 # A new value in this annotation of a Provisioning makes a failed installer run again.
 RETRY_ANNOTATION = "bpa.akraino.org/retry"
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE_LENGTH = 1000
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
     inputs, outcome = text(member(found, "inputs")), member(found, "outcome")
     if not inputs or outcome not in OUTCOMES:
         return None
-    return Installation(inputs, outcome, text(member(found, "message"), _LONGEST_MESSAGE))
+    return Installation(inputs, outcome, text(member(found, "message"), _MAX_MESSAGE_LENGTH))
 
 
 def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Installation:
@@ -73,7 +73,7 @@ def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Inst
     inputs = text(member(job, "metadata", "annotations", INPUTS_ANNOTATION))
     status = member(job, "status")
     over = {
-        each.get("type"): text(each.get("message"), _LONGEST_MESSAGE)
+        each.get("type"): text(each.get("message"), _MAX_MESSAGE_LENGTH)
         for each in objects(member(status, "conditions"))
         if each.get("status") == "True"
     }
@@ -93,7 +93,7 @@ def _last_words(pods: t.Sequence[t.Any]) -> str:
         given = member(ended, "message")
         lines = given.strip().splitlines() if isinstance(given, str) else []
         if lines:
-            return told_text(lines[-1][:_LONGEST_MESSAGE])
+            return told_text(lines[-1][:_MAX_MESSAGE_LENGTH])
         if member(ended, "reason"):
             return told_text(f"{text(member(ended, 'reason'))} {whole(member(ended, 'exitCode'))}")
     return ""
@@ -104,7 +104,7 @@ def _waiting(pods: t.Sequence[t.Any]) -> str:
     for status in _containers(pods):
         waiting = member(status, "state", "waiting")
         if member(waiting, "message"):
-            return text(member(waiting, "message"), _LONGEST_MESSAGE)
+            return text(member(waiting, "message"), _MAX_MESSAGE_LENGTH)
     return ""
 
 

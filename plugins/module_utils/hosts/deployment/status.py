@@ -17,7 +17,7 @@ from .installation import Installation
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
-MOST_UNASSIGNED = 100
+MAX_UNASSIGNED = 100
 _RESERVING = ("masters", "workers", "assignments")
 _KEPT = ("masters", "workers", "assignments", "unassigned", "installation", "podAgents")
 _SAME = ("role", "label", "host", "namespace", "ip", "ip6", "mac")
@@ -96,7 +96,7 @@ def _hosts(answer: Answer, stored: Object) -> Status:
         "workers": roles.count("worker"),
         "unassigned": [
             {"host": each.host.name, "namespace": each.host.namespace, "reason": told_text(reason)}
-            for each in answer.unassigned[:MOST_UNASSIGNED]
+            for each in answer.unassigned[:MAX_UNASSIGNED]
             for reason in [each.reason]
         ],
     }

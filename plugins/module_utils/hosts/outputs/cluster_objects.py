@@ -19,7 +19,7 @@ from .ssh import SECRET_KEY, SSH_ARGUMENTS
 Object = dict[str, t.Any]
 
 # "kud-" before the name and "-configmap" behind it; a label's value and a Job have 63 characters.
-_LONGEST_CLUSTER = 50
+_MAX_CLUSTER_LENGTH = 50
 _ROLE_VALUES = {"master": "control-plane", "worker": "worker"}
 _HOSTS_FILE, _KNOWN_HOSTS_FILE = "hosts.ini", "known_hosts"
 _KEY_FILE = "id_rsa"
@@ -28,10 +28,10 @@ _FOLDER, _SSH = "/opt/kud/multi-cluster", "/.ssh"
 
 def cluster_name(value: t.Any, path: str) -> str:
     """A name that objects of the cluster and labels may have. Raises InvalidField."""
-    if not is_subdomain(value) or "." in value or len(value) > _LONGEST_CLUSTER:
+    if not is_subdomain(value) or "." in value or len(value) > _MAX_CLUSTER_LENGTH:
         raise InvalidField(
             path,
-            f"{shown(value)} cannot be the name of a cluster; write at most {_LONGEST_CLUSTER} "
+            f"{shown(value)} cannot be the name of a cluster; write at most {_MAX_CLUSTER_LENGTH} "
             "lower-case letters, digits and hyphens",
         )
     return str(value)

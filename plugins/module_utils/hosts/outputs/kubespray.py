@@ -34,7 +34,7 @@ _VARIABLES = {"PodSubnet": "kube_pods_subnet", "ServiceSubnet": "kube_service_ad
 # kubespray's kube_network_node_prefix and kube_network_node_prefix_ipv6.
 NODE_PREFIXES = {4: 24, 6: 120}
 # kubeadm's limit of bits between the subnet of pods and a node's part of it.
-_MOST_NODE_BITS = 16
+_MAX_NODE_BITS = 16
 
 Access = t.Mapping[str, SshAccess]
 
@@ -129,9 +129,9 @@ def _networks(request: Request, assignments: t.Sequence[Assigned]) -> dict[str, 
     if (
         pods is not None
         and pods.version == 6
-        and pods.prefixlen + _MOST_NODE_BITS < NODE_PREFIXES[6]
+        and pods.prefixlen + _MAX_NODE_BITS < NODE_PREFIXES[6]
     ):
-        variables["kube_network_node_prefix_ipv6"] = pods.prefixlen + _MOST_NODE_BITS
+        variables["kube_network_node_prefix_ipv6"] = pods.prefixlen + _MAX_NODE_BITS
     return variables
 
 

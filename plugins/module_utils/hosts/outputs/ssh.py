@@ -36,9 +36,9 @@ _KEY_TYPES = frozenset(
         "sk-ecdsa-sha2-nistp256@openssh.com",
     )
 )
-_LONGEST_KEY = 8192
-_LONGEST_FILE = 1024 * 1024
-_LONGEST_USER_DATA = 64 * 1024
+_MAX_KEY_LENGTH = 8192
+_MAX_FILE_LENGTH = 1024 * 1024
+_MAX_USER_DATA_LENGTH = 64 * 1024
 _CLOUD_CONFIG = "#cloud-config"
 # The keys of cloud-init's ssh_keys for current types; ssh-dss is obsolete.
 _PUBLIC_KEYS = ("ecdsa_public", "ed25519_public", "rsa_public")
@@ -84,7 +84,7 @@ def access_of(request: SshRequest, *sources: SshAccess) -> SshAccess:
 
 def public_key(value: t.Any, path: str) -> str:
     """A public key without its comment, normalised. Raises InvalidField for anything else."""
-    words = value.split() if isinstance(value, str) and len(value) <= _LONGEST_KEY else []
+    words = value.split() if isinstance(value, str) and len(value) <= _MAX_KEY_LENGTH else []
     problem = f"{shown(value)} is not a public key; write one such as ssh-ed25519 AAAA…"
     if len(words) < 2 or words[0] not in _KEY_TYPES:
         raise InvalidField(path, problem)
@@ -140,7 +140,7 @@ def access_of_user_data(content: t.Any, path: str) -> SshAccess:
     Anything other than a ``#cloud-config`` gives nothing. Raises InvalidField.
     """
     given = text(content, path)
-    if len(given) > _LONGEST_USER_DATA or not given.startswith(_CLOUD_CONFIG):
+    if len(given) > _MAX_USER_DATA_LENGTH or not given.startswith(_CLOUD_CONFIG):
         return SshAccess()
     config = mapping(read_document(given, path), path)
     users = config.get("users")
@@ -197,7 +197,7 @@ def keys_in_known_hosts(content: str, address: str, port: int) -> tuple[str, ...
     """
     name = known_name(address, port)
     found = []
-    for line in content[:_LONGEST_FILE].splitlines():
+    for line in content[:_MAX_FILE_LENGTH].splitlines():
         words = line.split()
         if len(words) < 3 or words[0].startswith(("#", "@")):
             continue

@@ -15,8 +15,8 @@ from ...base.texts import shown_text
 from ..host import Host
 
 # Bounds for cel/selector.py's estimate of an expression's cost.
-_LONGEST_TEXT = 256
-_MOST_MEMBERS = 512
+_MAX_TEXT_LENGTH = 256
+_MAX_MEMBERS = 512
 
 
 def variables_of(host: Host) -> dict[str, t.Any]:
@@ -38,7 +38,7 @@ def variables_of(host: Host) -> dict[str, t.Any]:
                         "count": processors.count,
                         "model": processors.model,
                         "architecture": processors.architecture,
-                        "flags": None if flags is None else sorted(flags)[:_MOST_MEMBERS],
+                        "flags": None if flags is None else sorted(flags)[:_MAX_MEMBERS],
                     }
                 ),
                 "memory": _known({"mebibytes": hardware.memory_mib}),
@@ -71,7 +71,7 @@ def _nics(host: Host) -> list[dict[str, t.Any]]:
                 "sriov": port.can_sriov,
             }
         )
-        for port in host.hardware.network_interfaces[:_MOST_MEMBERS]
+        for port in host.hardware.network_interfaces[:_MAX_MEMBERS]
     ]
 
 
@@ -80,7 +80,7 @@ def _disks(host: Host) -> list[dict[str, t.Any]] | None:
         return None
     return [
         _known({"name": disk.name, "bytes": disk.size_bytes, "kind": disk.kind})
-        for disk in host.hardware.disks[:_MOST_MEMBERS]
+        for disk in host.hardware.disks[:_MAX_MEMBERS]
     ]
 
 
@@ -88,20 +88,20 @@ def _pci_devices(host: Host) -> list[dict[str, t.Any]] | None:
     if host.hardware.pci_devices is None:
         return None
     return [
-        {"pciId": device.pci_id, "name": shown_text(device.name, _LONGEST_TEXT)}
-        for device in host.hardware.pci_devices[:_MOST_MEMBERS]
+        {"pciId": device.pci_id, "name": shown_text(device.name, _MAX_TEXT_LENGTH)}
+        for device in host.hardware.pci_devices[:_MAX_MEMBERS]
     ]
 
 
 def _texts(given: t.Mapping[str, str]) -> dict[str, str]:
     """At most 512 labels or annotations, without those with long texts."""
-    short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _LONGEST_TEXT)
-    return dict(list(short)[:_MOST_MEMBERS])
+    short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _MAX_TEXT_LENGTH)
+    return dict(list(short)[:_MAX_MEMBERS])
 
 
 def _known(facts: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {
-        name: shown_text(value, _LONGEST_TEXT) if isinstance(value, str) else value
+        name: shown_text(value, _MAX_TEXT_LENGTH) if isinstance(value, str) else value
         for name, value in facts.items()
         if value is not None
     }

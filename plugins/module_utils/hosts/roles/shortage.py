@@ -16,8 +16,8 @@ from .assignment_model import shortages
 from .instance import Group, Instance
 from .requirements import MEBIBYTE, is_met, size_text
 
-_MOST_TOLD = 3
-_MOST_CHANGES = 10
+_MAX_TOLD = 3
+_MAX_CHANGES = 10
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def explain(instance: Instance, lacking: t.Sequence[int], limits: Limits) -> Exp
         *_more(instance, limits),
     ]
     changes.sort(key=lambda change: change.size)
-    return Explanation(short, tuple(changes[:_MOST_CHANGES]), _message(instance, short, changes))
+    return Explanation(short, tuple(changes[:_MAX_CHANGES]), _message(instance, short, changes))
 
 
 def _shortage(instance: Instance, group: Group, missing: int) -> Shortage:
@@ -103,7 +103,7 @@ def _shortage(instance: Instance, group: Group, missing: int) -> Shortage:
 
 
 def _message(instance: Instance, short: t.Sequence[Shortage], changes: t.Sequence[Change]) -> str:
-    parts = [_sentence(each, len(instance.free)) for each in short[:_MOST_TOLD]]
+    parts = [_sentence(each, len(instance.free)) for each in short[:_MAX_TOLD]]
     refused = Counter(each.reason for each in instance.refusals if each is not None)
     if refused:
         told = ", ".join(f"{reason}: {count}" for reason, count in sorted(refused.items()))

@@ -16,9 +16,9 @@ from ...base.errors import InvalidInput
 from ...base.manifests import read_file_content
 from ...base.object_shapes import mapping, mappings, required_text
 
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 # The API server accepts objects of up to 1.5 MiB.
-_LONGEST_DASHBOARD = 1_000_000
+_MAX_DASHBOARD_LENGTH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def read_dashboards(paths: t.Sequence[str]) -> list[DashboardFile]:
 
 def _name_of(path: str) -> str:
     name = re.sub("[^a-z0-9]+", "-", PurePath(path).stem.lower()).strip("-")
-    if not name or len(name) > _LONGEST_NAME:
+    if not name or len(name) > _MAX_NAME_LENGTH:
         raise InvalidInput(f"{shown(path)} does not name an object; rename the file")
     return name
 
@@ -87,6 +87,6 @@ def _dashboard(path: str) -> str:
     required_text(content.get("title"), f"{path}: title")
     mappings(content.get("panels"), f"{path}: panels")
     text = strict_json.format_compact(content)
-    if len(text) > _LONGEST_DASHBOARD:
-        raise InvalidField(path, f"it has more than {_LONGEST_DASHBOARD} characters; divide it")
+    if len(text) > _MAX_DASHBOARD_LENGTH:
+        raise InvalidField(path, f"it has more than {_MAX_DASHBOARD_LENGTH} characters; divide it")
     return text

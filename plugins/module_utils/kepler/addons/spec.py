@@ -19,14 +19,14 @@ Object = t.Mapping[str, t.Any]
 
 # Durations that both Prometheus and cert-manager accept.
 _DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)
-_SHORTEST_SCRAPE, _LONGEST_SCRAPE = 1.0, 3600.0
+_MIN_SCRAPE, _MAX_SCRAPE = 1.0, 3600.0
 # cert-manager refuses shorter ones.
-_SHORTEST_CERTIFICATE, _LONGEST_CERTIFICATE = 3600.0, 10 * 365 * 86_400.0
-_SHORTEST_RENEWAL = 300.0
-_SHORTEST_KEY, _LONGEST_KEY = 2048, 8192
+_MIN_CERTIFICATE, _MAX_CERTIFICATE_LENGTH = 3600.0, 10 * 365 * 86_400.0
+_MIN_RENEWAL = 300.0
+_MIN_KEY, _MAX_KEY_LENGTH = 2048, 8192
 # SPIFFE identities without their scheme, as in Istio.
 _PRINCIPAL = re.compile(r"[0-9A-Za-z*._-]{1,253}(/[0-9A-Za-z*._-]{1,253}){0,8}")
-_LONGEST_NAME = 40
+_MAX_NAME_LENGTH = 40
 _DAY = 86_400.0
 
 
@@ -137,7 +137,7 @@ def read_addons(namespace: str, name: str, given: Object) -> Addons:
     return Addons(
         namespace=namespace,
         name=name,
-        system=fields.dns_label(spec["system"], "system", _LONGEST_NAME),
+        system=fields.dns_label(spec["system"], "system", _MAX_NAME_LENGTH),
         security=_security(spec["security"]),
         prometheus=_read(spec, "prometheus", _prometheus),
         grafana=_read(spec, "grafana", _grafana),
@@ -190,8 +190,8 @@ def _security(given: Object) -> Security:
 
 def _prometheus(given: Object) -> Prometheus:
     where = "prometheus"
-    interval = _duration(given, "interval", where, _SHORTEST_SCRAPE, _LONGEST_SCRAPE)
-    timeout = _duration(given, "scrape_timeout", where, 0.001, _LONGEST_SCRAPE)
+    interval = _duration(given, "interval", where, _MIN_SCRAPE, _MAX_SCRAPE)
+    timeout = _duration(given, "scrape_timeout", where, 0.001, _MAX_SCRAPE)
     if timeout > interval:
         problem = (
             f"{given['scrape_timeout']} is longer than the interval of {given['interval']}, "
@@ -259,8 +259,8 @@ def _logging(given: Object) -> Logging:
 
 def _certificates(given: Object, namespace: str) -> Certificates:
     where = "certificates"
-    ends = _duration(given, "duration", where, _SHORTEST_CERTIFICATE, _LONGEST_CERTIFICATE)
-    before = _duration(given, "renew_before", where, _SHORTEST_RENEWAL, _LONGEST_CERTIFICATE)
+    ends = _duration(given, "duration", where, _MIN_CERTIFICATE, _MAX_CERTIFICATE_LENGTH)
+    before = _duration(given, "renew_before", where, _MIN_RENEWAL, _MAX_CERTIFICATE_LENGTH)
     if before >= ends:
         problem = f"{given['renew_before']} is not shorter than the duration {given['duration']}"
         raise InvalidField("certificates.renew_before", problem)
@@ -283,7 +283,7 @@ def _certificates(given: Object, namespace: str) -> Certificates:
         duration=given["duration"],
         renew_before=given["renew_before"],
         key_bits=whole_number(
-            given["key_bits"], "certificates.key_bits", _SHORTEST_KEY, _LONGEST_KEY
+            given["key_bits"], "certificates.key_bits", _MIN_KEY, _MAX_KEY_LENGTH
         ),
         authority_namespace=authority_namespace,
     )

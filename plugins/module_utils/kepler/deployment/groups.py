@@ -21,7 +21,7 @@ from .nodes import ARCHITECTURE_LABEL, JudgedNode
 from .system import Collector, System
 
 # An affinity of more terms is unreadable, and names are better.
-MOST_TERMS = 32
+MAX_TERMS = 32
 
 Key = tuple[str, str, str]
 Term = dict[str, t.Any]
@@ -95,7 +95,7 @@ def _alternatives(
         is_apart = any(wanted.get(key, value) != value for key, value in selector.items())
         if each.name != pool and not is_apart:
             lacking.append([item for item in sorted(selector.items()) if item[0] not in wanted])
-    if math.prod(map(len, lacking)) > MOST_TERMS:
+    if math.prod(map(len, lacking)) > MAX_TERMS:
         return []
     present = tuple(Requirement(key, "In", frozenset({value})) for key, value in wanted.items())
     return [

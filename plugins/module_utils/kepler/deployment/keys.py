@@ -22,8 +22,8 @@ from .options import LOG_LEVELS, METRIC_LEVELS, POD_INFORMERS
 
 # Releases with new keys. The last one stands for the future release after 0.11.4.
 _REWRITE, _REDFISH, _HWMON, _PREFERRED = (0, 10, 0), (0, 11, 0), (0, 11, 4), (0, 11, 5)
-_LARGEST_COUNT = 1_000_000
-_LONGEST_TEXT = 1024
+_MAX_COUNT = 1_000_000
+_MAX_TEXT_LENGTH = 1024
 _ZONES = ("package", "core", "uncore", "dram", "psys")
 # The kernel names packages of several dies so, and Kepler keeps these names.
 _DIE = re.compile(r"package-[0-9]{1,4}-die-[0-9]{1,4}", re.ASCII)
@@ -227,15 +227,15 @@ def _flag(value: t.Any, place: str) -> None:
 
 
 def _integer(value: t.Any, place: str) -> None:
-    whole_number(value, place, -1, _LARGEST_COUNT)
+    whole_number(value, place, -1, _MAX_COUNT)
 
 
 def _count(value: t.Any, place: str) -> None:
-    whole_number(value, place, 0, _LARGEST_COUNT)
+    whole_number(value, place, 0, _MAX_COUNT)
 
 
 def _text(value: t.Any, place: str) -> None:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not value.isprintable():
+    if not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH or not value.isprintable():
         raise InvalidField(place, f"{shown(value)} is not a printable text; put it in quotes")
 
 

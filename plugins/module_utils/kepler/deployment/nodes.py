@@ -25,7 +25,7 @@ ARCHITECTURE_LABEL = "kubernetes.io/arch"
 _PUBLISHED = ("amd64", "arm64")
 _OLD_PUBLISHED = (*_PUBLISHED, "s390x")
 _ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
-_LONGEST_REASON = 300
+_MAX_REASON_LENGTH = 300
 # Kepler leaves out the number of a package, but keeps those of a package and its die.
 _NUMBERED = re.compile(r"([^-]+)-[0-9]+")
 
@@ -81,7 +81,7 @@ def _judge(system: System, node: t.Any) -> JudgedNode | None:
     if verdict.supported:
         found = dataclasses.replace(found, meter=verdict.meter)
         return _with_zones(found, pool.collector, node)
-    text = shown_text("; ".join(verdict.reasons), _LONGEST_REASON)
+    text = shown_text("; ".join(verdict.reasons), _MAX_REASON_LENGTH)
     return dataclasses.replace(found, reason=text)
 
 
@@ -98,8 +98,8 @@ def _with_zones(found: JudgedNode, collector: Collector, node: Object) -> Judged
     told = f"rapl.zones names {', '.join(lacking)}, but the node has only {', '.join(names)}"
     if len(lacking) == len(wanted):
         # Kepler exits without a zone.
-        return dataclasses.replace(found, meter="", reason=shown_text(told, _LONGEST_REASON))
-    remark = shown_text(told, _LONGEST_REASON) if lacking else ""
+        return dataclasses.replace(found, meter="", reason=shown_text(told, _MAX_REASON_LENGTH))
+    remark = shown_text(told, _MAX_REASON_LENGTH) if lacking else ""
     return dataclasses.replace(found, remark=remark)
 
 

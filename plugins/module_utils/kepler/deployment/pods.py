@@ -14,8 +14,8 @@ from ...base.loose_json import member, objects
 from . import names
 
 CRASHING, WAITING = "crashing", "waiting"
-_LONGEST_MESSAGE = 400
-_LONGEST_REASON = 60
+_MAX_MESSAGE_LENGTH = 400
+_MAX_REASON_LENGTH = 60
 # Transient reasons of a waiting container.
 _COMING = ("ContainerCreating", "PodInitializing", "")
 
@@ -59,7 +59,7 @@ def _named(pod: t.Any, kind: str, message: str) -> Trouble:
         pod=subject_of(pod, "Pod").name,
         node=shown_text(node, 253) if isinstance(node, str) else "",
         kind=kind,
-        message=shown_text(" ".join(message.split()), _LONGEST_MESSAGE),
+        message=shown_text(" ".join(message.split()), _MAX_MESSAGE_LENGTH),
     )
 
 
@@ -72,7 +72,7 @@ def _of_container(status: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
         return CRASHING, _last_words(ended)
     if reason not in _COMING:
         told = member(status, "state", "waiting", "message") or ""
-        return WAITING, f"{shown_text(reason, _LONGEST_REASON)}: {told}"
+        return WAITING, f"{shown_text(reason, _MAX_REASON_LENGTH)}: {told}"
     return None
 
 
@@ -80,6 +80,6 @@ def _last_words(ended: t.Any) -> str:
     code = member(ended, "exitCode")
     words = str(member(ended, "message") or "").strip()
     # The error is at the end of a log, so the beginning is cut.
-    words = words[-_LONGEST_MESSAGE + 40 :]
+    words = words[-_MAX_MESSAGE_LENGTH + 40 :]
     exits = f"exit code {code}" if isinstance(code, int) else "unknown exit code"
     return f"{exits}: {words}" if words else f"{exits}, without a message"

@@ -19,7 +19,7 @@ Object = t.Mapping[str, t.Any]
 RIVAL_KINDS = ("PowerMonitor", "Kepler", "KeplerInternal")
 _COLLECTOR = re.compile(r"(^|/)kepler(-exporter)?([:@]|$)")
 _OPERATOR = re.compile(r"(^|/)kepler-operator([:@/]|$)")
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def rivals(
@@ -37,8 +37,8 @@ def rivals(
 
 def sentence(found: t.Sequence[str], takes_force: bool) -> str:
     """Why the system is not installed beside these; with ``takes_force`` it names the option."""
-    more = len(found) - _MOST_NAMED
-    named = ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(found) - _MAX_NAMED
+    named = ", ".join(found[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     return (
         f"Kepler runs in this cluster already ({named}), and two meters on a node count its energy "
         "twice; remove that installation, or give both node selectors without a common node"

@@ -24,7 +24,7 @@ from .system import System
 Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 CONDITIONS = ("Reconciled", "Available", "NodesMetered", "PodNames")
 _COUNTS = {
     "desired": "desiredNumberScheduled",
@@ -109,11 +109,11 @@ def _counts(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
         "groups": groups,
         "pools": _pools(seen, groups),
         "leftOut": [
-            {"node": node.name, "reason": told_text(node.reason)} for node in left_out[:MOST_LISTED]
+            {"node": node.name, "reason": told_text(node.reason)} for node in left_out[:MAX_LISTED]
         ],
         "failing": [
             {"node": each.node, "pod": each.pod, "message": told_text(each.message)}
-            for each in failing[:MOST_LISTED]
+            for each in failing[:MAX_LISTED]
         ],
     }
     return {name: part for name, part in found.items() if part}

@@ -23,12 +23,12 @@ from .remarks import remarks
 Object = t.Mapping[str, t.Any]
 
 PORT, OLD_PORT = 28282, 9102
-_LEAST_SAMPLE_SECONDS = 0.1
-_LONGEST_CONFIG = 16_384
-_LONGEST_POOL = 20
-_LARGEST_PORT = 65_535
-_MOST_POOLS = 32
-_LARGEST_COUNT = 1_000_000
+_MIN_SAMPLE_SECONDS = 0.1
+_MAX_CONFIG_LENGTH = 16_384
+_MAX_POOL_LENGTH = 20
+_MAX_PORT = 65_535
+_MAX_POOLS = 32
+_MAX_COUNT = 1_000_000
 
 # Names in Kubernetes, and names of the same in Linux.
 _ARCHITECTURES = (
@@ -249,7 +249,7 @@ def _pod_informer(given: Object, version: KeplerVersion) -> str:
 def _port(given: t.Any, version: KeplerVersion) -> int:
     if given is None:
         return OLD_PORT if version.uses_ebpf else PORT
-    return whole_number(given, "collector.port", 1024, _LARGEST_PORT)
+    return whole_number(given, "collector.port", 1024, _MAX_PORT)
 
 
 def _collector(
@@ -265,13 +265,13 @@ def _collector(
     return Collector(
         meter=meter,
         sample_rate=fields.duration(
-            given["sample_rate"], f"{where}.sample_rate", _LEAST_SAMPLE_SECONDS
+            given["sample_rate"], f"{where}.sample_rate", _MIN_SAMPLE_SECONDS
         ),
         staleness=fields.duration(given["staleness"], f"{where}.staleness"),
         metric_levels=_levels(levels, f"{where}.metric_levels"),
         log_level=fields.choice(given, "log_level", _COLLECTOR, where),
         max_terminated=whole_number(
-            given["max_terminated"], f"{where}.max_terminated", -1, _LARGEST_COUNT
+            given["max_terminated"], f"{where}.max_terminated", -1, _MAX_COUNT
         ),
         resources=fields.resources(given["resources"], f"{where}.resources"),
         tolerations=fields.tolerations(given["tolerations"], f"{where}.tolerations"),
@@ -297,19 +297,19 @@ def _additional(given: t.Any, where: str) -> Object:
     """The given mapping, which is YAML text in a KeplerSystem."""
     if not isinstance(given, str):
         return mapping(given, where)
-    if len(given) > _LONGEST_CONFIG:
-        raise InvalidField(where, f"it has more than {_LONGEST_CONFIG} characters")
+    if len(given) > _MAX_CONFIG_LENGTH:
+        raise InvalidField(where, f"it has more than {_MAX_CONFIG_LENGTH} characters")
     return mapping(read_document(given, where), where)
 
 
 def _pools(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[Pool]:
     given = mappings(spec["pools"], "pools")
-    if len(given) > _MOST_POOLS:
-        raise InvalidField("pools", f"there are {len(given)}; the limit is {_MOST_POOLS}")
+    if len(given) > _MAX_POOLS:
+        raise InvalidField("pools", f"there are {len(given)}; the limit is {_MAX_POOLS}")
     seen: dict[str, Object] = {}
     for index, item in enumerate(given):
         where, name = f"pools[{index}]", item["name"]
-        fields.dns_label(name, f"{where}.name", _LONGEST_POOL)
+        fields.dns_label(name, f"{where}.name", _MAX_POOL_LENGTH)
         selector = fields.labels(item["node_selector"], f"{where}.node_selector")
         if not selector:
             problem = "without labels the pool would select every node; name one label at least"

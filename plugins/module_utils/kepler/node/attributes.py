@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 
 from ...base.loose_json import text
-from ..facts import LONGEST_TEXT
+from ..facts import MAX_TEXT_LENGTH
 from .host_files import HostFiles
 
-LARGEST_COUNT = 2**64 - 1
+MAX_COUNT = 2**64 - 1
 _COUNT = re.compile(r"[0-9]{1,24}", re.ASCII)
 # Kepler reads this many bytes of a sensor.
-_LONGEST_COUNT = 128
+_MAX_COUNT_LENGTH = 128
 
 
 def word(files: HostFiles, path: str) -> tuple[str, str]:
     """The first line of a file, and the problem with it; one of the two is empty."""
     try:
-        value = text(files.line(path), LONGEST_TEXT)
+        value = text(files.line(path), MAX_TEXT_LENGTH)
     except OSError as error:
         return "", _reason(error)
     return value, "" if value else "the file is empty"
@@ -29,16 +29,16 @@ def word(files: HostFiles, path: str) -> tuple[str, str]:
 def count(files: HostFiles, path: str) -> tuple[int | None, str]:
     """The whole number of a file, and the problem without one: as Kepler, of 64 bits, unsigned."""
     try:
-        value = files.text(path, _LONGEST_COUNT).strip()
+        value = files.text(path, _MAX_COUNT_LENGTH).strip()
     except OSError as error:
         return None, _reason(error)
     if not value:
         return None, "the file is empty"
-    if not _COUNT.fullmatch(value) or int(value) > LARGEST_COUNT:
+    if not _COUNT.fullmatch(value) or int(value) > MAX_COUNT:
         negative = value.startswith("-") and _COUNT.fullmatch(value[1:])
         return None, f"it reads {value}" if negative else "the file holds no number of 64 bits"
     return int(value), ""
 
 
 def _reason(error: OSError) -> str:
-    return text((error.strerror or type(error).__name__).lower(), LONGEST_TEXT)
+    return text((error.strerror or type(error).__name__).lower(), MAX_TEXT_LENGTH)

@@ -15,13 +15,13 @@ import stat
 import typing as t
 from pathlib import Path
 
-_MOST_LINKS = 40  # the kernel's own limit
-_MOST_COMPONENTS = 256
-_MOST_ENTRIES = 4096
+_MAX_LINKS = 40  # the kernel's own limit
+_MAX_COMPONENTS = 256
+_MAX_ENTRIES = 4096
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-LONGEST_FILE = 64 * 1024
+MAX_FILE_LENGTH = 64 * 1024
 
 
 class HostFiles:
@@ -30,7 +30,7 @@ class HostFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def text(self, path: str, longest: int = LONGEST_FILE) -> str:
+    def text(self, path: str, longest: int = MAX_FILE_LENGTH) -> str:
         """The first bytes of a plain file, as a text; bytes that are not UTF-8 are replaced."""
         with os.fdopen(self._opened_file(path), "rb", buffering=0) as file:
             parts: list[bytes] = []
@@ -54,7 +54,7 @@ class HostFiles:
             with os.scandir(handle) as found:
                 for entry in found:
                     names.append(entry.name)
-                    if len(names) >= _MOST_ENTRIES:
+                    if len(names) >= _MAX_ENTRIES:
                         break
             return sorted(names)
         finally:
@@ -103,7 +103,7 @@ class HostFiles:
         while waiting:
             name = waiting.pop()
             steps += 1
-            if steps > _MOST_COMPONENTS or len(waiting) > _MOST_COMPONENTS:
+            if steps > _MAX_COMPONENTS or len(waiting) > _MAX_COMPONENTS:
                 raise OSError(errno.ENAMETOOLONG, "too many components", path)
             if name == "..":
                 if len(folders) > 1:
@@ -112,7 +112,7 @@ class HostFiles:
             target = _target(folders[-1], name)
             if target is not None:
                 links += 1
-                if links > _MOST_LINKS:
+                if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, "too many links", path)
                 if target.startswith("/"):
                     while len(folders) > 1:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..facts import MOST_ITEMS, HwmonSensor
+from ..facts import MAX_ITEMS, HwmonSensor
 from . import attributes
 from .host_files import HostFiles
 
@@ -24,7 +24,7 @@ _NO_ZONE_NAME = re.compile(r"[^a-z0-9:_]")
 _MACHINE_CHIP = "power_meter"
 
 # Largest power of one machine, as of a BMC's reading.
-_MOST_WATTS = 100_000
+_MAX_WATTS = 100_000
 # Firmware and drivers answer all ones, or the largest number of their type, without a reading; the
 # second unit is that of firmware, a thousand times the kernel's.
 _NO_READINGS = frozenset(
@@ -33,7 +33,7 @@ _NO_READINGS = frozenset(
     for factor in (1, 1000)
 )
 # A counter of µJ that large has counted 10 kW for 29 years.
-_MOST_MICROJOULES = 2**63
+_MAX_MICROJOULES = 2**63
 
 # Voltages and currents that Kepler pairs on known chips, by number. Other chips, and those of these
 # that have no such pair, pair equal numbers.
@@ -63,9 +63,9 @@ def hwmon_sensors(files: HostFiles) -> tuple[HwmonSensor, ...] | None:
         return () if files.is_folder("sys/class") else None
     found: list[HwmonSensor] = []
     for chip in chips:
-        if _CHIP.fullmatch(chip) and len(found) < MOST_ITEMS:
+        if _CHIP.fullmatch(chip) and len(found) < MAX_ITEMS:
             found += _Chip(files, chip).sensors()
-    return tuple(found[:MOST_ITEMS])
+    return tuple(found[:MAX_ITEMS])
 
 
 class _Chip:
@@ -91,12 +91,12 @@ class _Chip:
                 name = next((given[what] for what in names if what in given), None)
                 if name is not None:
                     found.append(self._sensor(kind, number, name))
-        return [*found, *self._pairs()][:MOST_ITEMS]
+        return [*found, *self._pairs()][:MAX_ITEMS]
 
     def _enabled(self, kind: str) -> list[tuple[int, dict[str, str]]]:
         return [
             (number, given)
-            for number, given in sorted(self._by_type.get(kind, {}).items())[:MOST_ITEMS]
+            for number, given in sorted(self._by_type.get(kind, {}).items())[:MAX_ITEMS]
             if self._word(f"{kind}{number}_enable") != "0"
         ]
 
@@ -182,8 +182,8 @@ def _zone_name(label: str) -> str:
 def _power_problem(microwatts: int) -> str:
     if microwatts in _NO_READINGS:
         return _no_reading(microwatts)
-    if microwatts > _MOST_WATTS * 10**6:
-        return f"it reads {microwatts / 1e6:g} W, more than {_MOST_WATTS} W"
+    if microwatts > _MAX_WATTS * 10**6:
+        return f"it reads {microwatts / 1e6:g} W, more than {_MAX_WATTS} W"
     return ""
 
 
@@ -191,7 +191,7 @@ def _energy_problem(microjoules: int) -> str:
     if microjoules == 0:
         # Kepler takes such a counter for a sensor of power, and fails.
         return "it has counted no energy"
-    if microjoules in _NO_READINGS or microjoules >= _MOST_MICROJOULES:
+    if microjoules in _NO_READINGS or microjoules >= _MAX_MICROJOULES:
         return _no_reading(microjoules)
     return ""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ..facts import MOST_ITEMS, UNKNOWN, Gpu
+from ..facts import MAX_ITEMS, UNKNOWN, Gpu
 from .host_files import HostFiles
 
 _CGROUPS = "sys/fs/cgroup"
@@ -97,7 +97,7 @@ def gpus(files: HostFiles) -> tuple[Gpu, ...] | None:
     except OSError:
         return () if files.is_folder("sys/bus") else None
     found = (_gpu(files, name) for name in addresses if _PCI_ADDRESS.fullmatch(name))
-    return tuple(gpu for gpu in found if gpu is not None)[:MOST_ITEMS]
+    return tuple(gpu for gpu in found if gpu is not None)[:MAX_ITEMS]
 
 
 def _gpu(files: HostFiles, address: str) -> Gpu | None:

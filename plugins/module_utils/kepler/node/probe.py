@@ -13,7 +13,7 @@ from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput
 from ...base.loose_json import text
-from ..facts import LONGEST_TEXT, NodeFacts
+from ..facts import MAX_TEXT_LENGTH, NodeFacts
 from ..verdict import KeplerVersion, judge
 from . import kernel
 from .host_files import HostFiles
@@ -84,5 +84,5 @@ def _problems(files: HostFiles) -> tuple[str, ...]:
             if error.errno == errno.ENOENT and files.is_folder(str(Path(path).parent)):
                 continue
             reason = (error.strerror or type(error).__name__).lower()
-            found.append(text(f"/{path} cannot be read: {reason}", LONGEST_TEXT))
+            found.append(text(f"/{path} cannot be read: {reason}", MAX_TEXT_LENGTH))
     return tuple(found)

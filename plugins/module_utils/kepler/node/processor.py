@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.loose_json import text
-from ..facts import LONGEST_TEXT, UNKNOWN
+from ..facts import MAX_TEXT_LENGTH, UNKNOWN
 
 # Names of `uname -m` and of Kubernetes.
 _ARCHITECTURES = {
@@ -109,7 +109,7 @@ class Processor:
 
 def architecture_of(machine: str) -> str:
     """Kubernetes' name of an architecture of ``uname -m``."""
-    return _ARCHITECTURES.get(machine, machine[:LONGEST_TEXT] or UNKNOWN)
+    return _ARCHITECTURES.get(machine, machine[:MAX_TEXT_LENGTH] or UNKNOWN)
 
 
 def processor(cpuinfo: str, machine: str) -> Processor:
@@ -190,4 +190,4 @@ def _number(value: str | None) -> int | None:
 
 
 def _shown(value: str) -> str:
-    return text(" ".join(value.split()), LONGEST_TEXT) or UNKNOWN
+    return text(" ".join(value.split()), MAX_TEXT_LENGTH) or UNKNOWN

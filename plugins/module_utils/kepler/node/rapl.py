@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..facts import MOST_ITEMS, RaplZone
+from ..facts import MAX_ITEMS, RaplZone
 from . import attributes
 from .host_files import HostFiles
 
@@ -26,7 +26,7 @@ def rapl_zones(files: HostFiles) -> tuple[RaplZone, ...] | None:
     except OSError:
         # A kernel without powercap still has /sys/class.
         return () if files.is_folder("sys/class") else None
-    return tuple(_zone(files, name) for name in names if _ZONE.fullmatch(name))[:MOST_ITEMS]
+    return tuple(_zone(files, name) for name in names if _ZONE.fullmatch(name))[:MAX_ITEMS]
 
 
 def _zone(files: HostFiles, folder: str) -> RaplZone:

@@ -38,8 +38,8 @@ _READY_POLL_SECONDS = 0.2
 _AWAITED = frozenset({"CustomResourceDefinition", "Namespace"})
 _GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
 _RETURNING_SECONDS = 10.0
-_MOST_CONFLICTS = 3
-_LONGEST_ERROR = 2000  # the message of the server quotes the refused value
+_MAX_CONFLICTS = 3
+_MAX_ERROR_LENGTH = 2000  # the message of the server quotes the refused value
 
 
 @dataclass
@@ -71,7 +71,7 @@ class ApplyRun:
             except UnknownKind as error:
                 change = Change(this, "failed", None, None, str(error))
             except WattwiseError as error:
-                text = shown_text(str(error), _LONGEST_ERROR)
+                text = shown_text(str(error), _MAX_ERROR_LENGTH)
                 before = current.get(this)
                 change = Change(this, "failed", before, None, text, is_refusal=is_refusal(error))
             except Exception as error:  # noqa: BLE001 - the boundary: no object stops the others
@@ -199,7 +199,7 @@ class ApplyRun:
                 if sentence:
                     raise WattwiseError(sentence) from error
                 conflicts += 1
-                if conflicts == _MOST_CONFLICTS:
+                if conflicts == _MAX_CONFLICTS:
                     raise
 
     def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from .values import (
-    LONGEST_TEXT,
+    MAX_TEXT_LENGTH,
     Refusal,
     Value,
     as_flag,
@@ -94,7 +94,7 @@ def _trunc(length: int, text: str) -> str:
 
 
 def _repeat(count: int, text: str) -> str:
-    if count < 0 or count * len(text) > LONGEST_TEXT:
+    if count < 0 or count * len(text) > MAX_TEXT_LENGTH:
         raise Refusal(f"cannot repeat {describe(text)} {count} times")
     return text * count
 
@@ -197,14 +197,14 @@ def _less_or_equal(left: Value, right: Value) -> bool:
 
 def _bounded(value: Value) -> Value:
     """Check the length of an argument, because annotations may have 256 KiB."""
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        raise Refusal(f"takes texts of at most {LONGEST_TEXT} characters, not {len(value)}")
+    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+        raise Refusal(f"takes texts of at most {MAX_TEXT_LENGTH} characters, not {len(value)}")
     return value
 
 
 def _replace(old: str, new: str, text: str) -> str:
-    if text.count(old) * len(new) > LONGEST_TEXT:
-        raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters")
+    if text.count(old) * len(new) > MAX_TEXT_LENGTH:
+        raise Refusal(f"makes a text of more than {MAX_TEXT_LENGTH} characters")
     return text.replace(old, new)
 
 
@@ -226,8 +226,8 @@ class Function:
         kinds += kinds[-1:] * (len(arguments) - len(kinds))
         given = (_KINDS[kind.rstrip("*")](each) for kind, each in zip(kinds, arguments))
         result = self.run(*map(_bounded, given))
-        if isinstance(result, str) and len(result) > LONGEST_TEXT:
-            raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters")
+        if isinstance(result, str) and len(result) > MAX_TEXT_LENGTH:
+            raise Refusal(f"makes a text of more than {MAX_TEXT_LENGTH} characters")
         if isinstance(result, int) and not -(2**63) <= result < 2**63:
             raise Refusal("gives a number that 64 bits cannot hold")
         return result

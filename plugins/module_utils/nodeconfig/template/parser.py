@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from .functions import FUNCTIONS
 from .tree import Action, Call, Literal, Member, Misfit, Node, Template, Written, invalid
-from .values import LONGEST_TEXT
+from .values import MAX_TEXT_LENGTH
 
 # Limit of calls and parentheses in one action, which protects the stack.
-MOST_STEPS = 50
+MAX_STEPS = 50
 
 _KEYWORDS = frozenset("if else end range with define template block break continue nil".split())
 _SPACE = " \t\r\n"
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 # Longer texts are no numbers of 64 bits, and patterns would be slow on them.
-_LONGEST_NUMBER = 64
+_MAX_NUMBER_LENGTH = 64
 _WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"(?=.*[.eE])[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
@@ -70,8 +70,8 @@ class Token:
 def parse(text: str) -> Template:
     """Parse the template in ``text``. Raises InvalidInput, which names the column."""
     try:
-        if len(text) > LONGEST_TEXT:
-            raise Misfit(LONGEST_TEXT, f"it is longer than {LONGEST_TEXT} characters")
+        if len(text) > MAX_TEXT_LENGTH:
+            raise Misfit(MAX_TEXT_LENGTH, f"it is longer than {MAX_TEXT_LENGTH} characters")
         return Template(text, tuple(_parts(text)))
     except Misfit as misfit:
         raise invalid(text, misfit) from misfit
@@ -156,8 +156,8 @@ class _Parser:
 
     def _step(self, offset: int) -> None:
         self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise Misfit(offset, f"more than {MOST_STEPS} calls and parentheses in one action")
+        if self._steps > MAX_STEPS:
+            raise Misfit(offset, f"more than {MAX_STEPS} calls and parentheses in one action")
 
     def _pipeline(self) -> Node:
         node = self._command(None)
@@ -230,7 +230,7 @@ class _Parser:
 
 
 def _number(token: Token) -> int | float:
-    if len(token.text) > _LONGEST_NUMBER:
+    if len(token.text) > _MAX_NUMBER_LENGTH:
         raise Misfit(token.offset, f"{token.text[:20]}… is not a number of 64 bits")
     if _WHOLE.fullmatch(token.text):
         whole = int(token.text, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...base.errors import InvalidInput
 from .functions import FUNCTIONS
-from .values import LONGEST_TEXT, Refusal, Value, describe, show
+from .values import MAX_TEXT_LENGTH, Refusal, Value, describe, show
 
 
 class Struct(dict[str, Value]):
@@ -146,8 +146,10 @@ class Template:
         for part in self.parts:
             piece = Piece(part, True, 0) if isinstance(part, str) else part.piece(variables)
             length += len(piece.text)
-            if length > LONGEST_TEXT:
-                raise Misfit(piece.offset, f"the text gets longer than {LONGEST_TEXT} characters")
+            if length > MAX_TEXT_LENGTH:
+                raise Misfit(
+                    piece.offset, f"the text gets longer than {MAX_TEXT_LENGTH} characters"
+                )
             yield piece
 
     def mentions(self, *path: str) -> bool:

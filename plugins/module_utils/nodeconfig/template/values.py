@@ -12,7 +12,7 @@ from decimal import Decimal
 Value = t.Any  # str, int, float, bool, None, a list or a dict with text keys
 
 # Limit of a value, because nested calls of replace or repeat could exhaust the memory.
-LONGEST_TEXT = 4096
+MAX_TEXT_LENGTH = 4096
 
 _VERB = re.compile(r"%([-+ 0]*)([0-9]*)(?:\.([0-9]*))?(.?)", re.DOTALL)
 _ESCAPES = {
@@ -121,8 +121,10 @@ def printf(layout: str, *values: Value) -> str:
             return "%"
         if verb not in tuple("sdvqxXt") or (precision is not None and verb != "s"):
             raise Refusal(f"has no verb {match.group()[:20]}; write %s, %d, %x, %X, %q, %t or %v")
-        if len(width) > 4 or int(width or 0) > LONGEST_TEXT or len(precision or "") > 4:
-            raise Refusal(f"makes a text of more than {LONGEST_TEXT} characters with {width[:20]}")
+        if len(width) > 4 or int(width or 0) > MAX_TEXT_LENGTH or len(precision or "") > 4:
+            raise Refusal(
+                f"makes a text of more than {MAX_TEXT_LENGTH} characters with {width[:20]}"
+            )
         if not rest:
             raise Refusal(f"has no argument for {match.group()[:20]}")
         return _formatted(rest.pop(0), verb, flags, int(width or 0), precision)

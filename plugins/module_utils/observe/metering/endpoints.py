@@ -37,8 +37,8 @@ _OF_KEPLER = Budget(requests=10, size=8 * 2**20)
 # Two series for each of 100,000 pods.
 _OF_PROMETHEUS = Budget(requests=20, size=128 * 2**20, members=4_000_000)
 # Largest number of answers in memory at once.
-_MOST_AT_ONCE = 16
-_MOST_ERRORS_OF_SERIES = 100
+_MAX_AT_ONCE = 16
+_MAX_ERRORS_OF_SERIES = 100
 
 
 @dataclass
@@ -80,7 +80,7 @@ def _polled(
     shared = {
         **options,
         "min_success": 0.0,
-        "concurrency": min(options["concurrency"], _MOST_AT_ONCE),
+        "concurrency": min(options["concurrency"], _MAX_AT_ONCE),
     }
     return poll(jobs, shared, context, kube, budget=budget).results
 
@@ -358,7 +358,7 @@ class _Reader:
     def _fail(self, node: str, failure: TargetFailure) -> None:
         if self.nodes is not None and node and node not in self.nodes:
             return
-        if len(self.found.errors) < _MOST_ERRORS_OF_SERIES:
+        if len(self.found.errors) < _MAX_ERRORS_OF_SERIES:
             name = text(node, 253) or "prometheus"
             self.found.errors.append(TargetError(name, self.url, failure.reason, failure.detail))
 

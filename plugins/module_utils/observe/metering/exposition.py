@@ -14,11 +14,11 @@ import typing as t
 from ...base.errors import TargetFailure
 from ...base.texts import shown
 
-MOST_SAMPLES = 50_000
+MAX_SAMPLES = 50_000
 # Largest power of one machine, with all of its devices, far above any real one.
-MOST_WATTS = 100_000.0
-_MOST_LABELS = 64
-_LONGEST_NUMBER = 64
+MAX_WATTS = 100_000.0
+_MAX_LABELS = 64
+_MAX_NUMBER_LENGTH = 64
 
 _LINE = re.compile(r"^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)([^\n]*)", re.ASCII | re.MULTILINE)
 _PAIR = re.compile(
@@ -65,10 +65,10 @@ def parse(text: str, families: t.Container[str]) -> list[Sample]:
             )
         known.add(series)
         samples.append(sample)
-        if len(samples) > MOST_SAMPLES:
+        if len(samples) > MAX_SAMPLES:
             raise TargetFailure(
                 "malformed",
-                f"its metrics have more than {MOST_SAMPLES} samples of pods and containers; check "
+                f"its metrics have more than {MAX_SAMPLES} samples of pods and containers; check "
                 "that the endpoint is Kepler's",
             )
     return samples
@@ -76,7 +76,7 @@ def parse(text: str, families: t.Container[str]) -> list[Sample]:
 
 def amount(text: str) -> float:
     """A finite number of 0 or more. Raises ValueError."""
-    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+    if len(text) > _MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(text):
         raise ValueError(f"has {shown(text)}, which is not a finite number")
     value = float(text)
     if not 0 <= value < float("inf"):
@@ -103,7 +103,7 @@ def _read_labels(text: str, labels: dict[str, str]) -> int:
     position = _after_blanks(text, 1)
     while text[position : position + 1] != "}":
         pair = _PAIR.match(text, position)
-        if pair is None or pair["name"] in labels or len(labels) >= _MOST_LABELS:
+        if pair is None or pair["name"] in labels or len(labels) >= _MAX_LABELS:
             raise ValueError("has labels that cannot be read")
         labels[pair["name"]] = _ESCAPED.sub(_unescaped, pair["value"])
         position = pair.end()

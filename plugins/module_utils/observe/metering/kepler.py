@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from ...base.errors import TargetFailure
 from ...base.texts import shown
 from . import exposition
-from .exposition import MOST_WATTS, Sample
+from .exposition import MAX_WATTS, Sample
 
 ZONES = ("package", "dram")
 # Names of zones in Kepler 0.10 and later; also an expression of Prometheus.
 ADDED_ZONES = "(package|dram)(-[0-9]+)?(-die-[0-9]+)?"
 _ADDED = re.compile(ADDED_ZONES, re.ASCII)
-MOST_CORES = 10_000.0
+MAX_CORES = 10_000.0
 _SHOWN_ZONES = 4
 # Amounts by zone, in W or J.
 Zones = dict[str, float]
@@ -130,7 +130,7 @@ def checked(given: Amounts) -> Amounts:
     )
     for zones in (found.node, *found.pods.values()):
         for value in zones.values():
-            if value == float("inf") or (value > MOST_WATTS and not found.are_joules):
+            if value == float("inf") or (value > MAX_WATTS and not found.are_joules):
                 raise _implausible(value)
     return found
 
@@ -183,7 +183,7 @@ def pod_name(labels: t.Mapping[str, str]) -> PodName:
 
 def plausible_cores(cores: float) -> float:
     """The cores. Raises TargetFailure for more than any machine has."""
-    if cores > MOST_CORES:
+    if cores > MAX_CORES:
         raise TargetFailure(
             "implausible", f"its metrics have {cores:g} CPUs in use; check Kepler's log"
         )
@@ -192,17 +192,17 @@ def plausible_cores(cores: float) -> float:
 
 def plausible(watts: float) -> float:
     """The watts. Raises TargetFailure for more than any machine draws."""
-    if watts > MOST_WATTS:
+    if watts > MAX_WATTS:
         raise _implausible(watts)
     return watts
 
 
 def plausible_joules(joules: float, seconds: float) -> float:
     """The joules of these seconds. Raises TargetFailure for more than any machine draws."""
-    if joules > MOST_WATTS * seconds:
+    if joules > MAX_WATTS * seconds:
         raise TargetFailure(
             "implausible",
-            f"its metrics have {joules:g} J in {seconds:.0f} s, more than {MOST_WATTS:g} W; look "
+            f"its metrics have {joules:g} J in {seconds:.0f} s, more than {MAX_WATTS:g} W; look "
             "at Kepler's meter",
         )
     return joules
@@ -211,7 +211,7 @@ def plausible_joules(joules: float, seconds: float) -> float:
 def _implausible(value: float) -> TargetFailure:
     return TargetFailure(
         "implausible",
-        f"its metrics have {value:g} W, more than {MOST_WATTS:g} W; check Kepler's meter",
+        f"its metrics have {value:g} W, more than {MAX_WATTS:g} W; check Kepler's meter",
     )
 
 

@@ -32,13 +32,13 @@ from .pods import Pod, Pods
 from .queries import DAY_SECONDS, queries
 
 # Time between two counts of joules from which watts are computed.
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 3600.0
+_MIN_SECONDS, _MAX_SECONDS = 1.0, 3600.0
 # Allowed age of a counter at its reading, because Kepler samples at its own interval.
-_LONGEST_SAMPLE_SECONDS = 60.0
+_MAX_SAMPLE_SECONDS = 60.0
 # Allowed periods of counted energy.
-SHORTEST_PERIOD, LONGEST_PERIOD = 3600.0, 31 * DAY_SECONDS
+MIN_PERIOD, MAX_PERIOD = 3600.0, 31 * DAY_SECONDS
 # Number of namespaces with a separate metric; the others share one.
-MOST_NAMESPACES = 200
+MAX_NAMESPACES = 200
 # Names of namespaces have no underscore.
 OTHERS = "_others"
 
@@ -93,10 +93,10 @@ def check_options(options: Parameters) -> None:
         )
     queries(options["labels"])
     period = options["energy_period_seconds"]
-    if not SHORTEST_PERIOD <= period <= LONGEST_PERIOD:
+    if not MIN_PERIOD <= period <= MAX_PERIOD:
         raise InvalidInput(
-            f"meter: energy_period_seconds: {period:g} is not between {SHORTEST_PERIOD:g} (an hour) "
-            f"and {LONGEST_PERIOD:g} (31 days)"
+            f"meter: energy_period_seconds: {period:g} is not between {MIN_PERIOD:g} (an hour) "
+            f"and {MAX_PERIOD:g} (31 days)"
         )
     if not is_subdomain(options["namespace"]):
         raise InvalidInput(
@@ -193,7 +193,7 @@ class Metering:
         for pod, zones in self.pods.items():
             sums[pod.namespace] = sums.get(pod.namespace, 0.0) + _sum(zones)
         ordered = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
-        shown, rest = ordered[:MOST_NAMESPACES], ordered[MOST_NAMESPACES:]
+        shown, rest = ordered[:MAX_NAMESPACES], ordered[MAX_NAMESPACES:]
         others = [(OTHERS, math.fsum(watts for _name, watts in rest))] if rest else []
         return [*sorted(shown), *others]
 
@@ -369,7 +369,7 @@ def _count(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.A
         for pod, joules in counted.items()
         if pod.uid
     }
-    kepler.plausible_joules(math.fsum(grown.values()), seconds + _LONGEST_SAMPLE_SECONDS)
+    kepler.plausible_joules(math.fsum(grown.values()), seconds + _MAX_SAMPLE_SECONDS)
     found.since.append(parse_time(before["time"]))
     for pod, joules in grown.items():
         energy.add(found.grown, {_workload(pod): joules})
@@ -417,7 +417,7 @@ def _watts_since(
 
 def _seconds_since(before: t.Any, now: datetime.datetime) -> float | None:
     seconds = _seconds_between(before, now)
-    fits = seconds is not None and _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS
+    fits = seconds is not None and _MIN_SECONDS <= seconds <= _MAX_SECONDS
     return seconds if fits else None
 
 

@@ -27,7 +27,7 @@ SCORE_ERROR = 2**63 - 1
 SCORE_MAX = SCORE_ERROR >> 1
 MINIMIZE_POWER_BASE_SCORE = 20
 _PEAKS_STEPS_PER_WATT = 1e15
-_LARGEST_PEAKS_SCORE = float(2**63 - 1024)
+_MAX_PEAKS_SCORE = float(2**63 - 1024)
 _MICROCORES_PER_MILLICORE = 1000
 
 
@@ -136,7 +136,7 @@ def peaks_score(model: Exponential, before: float, after: float) -> int:
     """The raw score of a node whose utilisation goes from one percentage to another."""
     watts = model.scale * (math.exp(model.rate * after) - math.exp(model.rate * before))
     scaled = watts * _PEAKS_STEPS_PER_WATT
-    return int(min(max(scaled, -_LARGEST_PEAKS_SCORE), _LARGEST_PEAKS_SCORE))
+    return int(min(max(scaled, -_MAX_PEAKS_SCORE), _MAX_PEAKS_SCORE))
 
 
 def normalized_peaks(scores: Integers) -> Integers:

@@ -29,8 +29,8 @@ _NEVER = 1 << 60
 # Curves are read with floating-point numbers.
 _ROUNDING_MICROWATTS = 1
 # Of the recursion: additions, and sums that are kept for all nodes.
-_MOST_ADDITIONS = 2_000_000_000
-_MOST_KEPT = 6_000_000
+_MAX_ADDITIONS = 2_000_000_000
+_MAX_KEPT = 6_000_000
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Recursion:
             return _NEVER, [0] * len(self._nodes)
         sizes = [len(self._nodes[node].loads) for node in self._order]
         additions = sum(size * width for size, width in zip(sizes, widths))
-        if additions > _MOST_ADDITIONS or sum(widths) > _MOST_KEPT:
+        if additions > _MAX_ADDITIONS or sum(widths) > _MAX_KEPT:
             return None
         layers = [numpy.zeros(1, dtype=numpy.int64)]
         for index, node in enumerate(self._order):

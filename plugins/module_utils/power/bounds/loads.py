@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 
 
 # Tables of all nodes together have at most so many entries.
-_MOST_ENTRIES = 2_000_000
+_MAX_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def loads_of(problem: Problem) -> Loads | None:
         return None
     units = problem.use // step
     most = _most_steps(problem, units)
-    if (most + 1).sum() > _MOST_ENTRIES:
+    if (most + 1).sum() > _MAX_ENTRIES:
         return None
     return Loads(problem, step, units, numpy.maximum(most, 0))
 

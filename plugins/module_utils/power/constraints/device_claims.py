@@ -35,7 +35,7 @@ _TOLD_ELSEWHERE = ("Pod", "Node")
 TOO_MANY = "claims for so many devices that several nodes can use"
 # Pairs of a pod and a device up to which all nodes together are one task: each of hundreds that a
 # search poses takes milliseconds then.
-_MOST_PAIRS = 2_500
+_MAX_PAIRS = 2_500
 _IN_NAMESPACES = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClaim", "DevicePrivilegedClaim")
 
 Key = tuple[str, str]
@@ -301,7 +301,7 @@ def _divide(task: ClaimTask) -> list[str]:
     ):
         if (
             task.joint_feasibility.pairs(unit for key in fleet for unit in task.units[key])
-            <= _MOST_PAIRS
+            <= _MAX_PAIRS
         ):
             task.fleets.append(fleet)
         else:

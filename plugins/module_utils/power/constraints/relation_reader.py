@@ -38,7 +38,7 @@ from ...scheduling.peers import (
     read_selector,
 )
 from ...scheduling.pod_fields import POD_GROUP_LABEL, PODSPREAD_ANNOTATIONS
-from ...scheduling.pod_reader import LARGEST_WEIGHT, controller_of, identity, is_finished, labels_of
+from ...scheduling.pod_reader import MAX_WEIGHT, controller_of, identity, is_finished, labels_of
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -52,9 +52,9 @@ TOO_MUCH_WORK = "too many rules about other pods"
 OUT_OF_TIME = "rules about other pods that time_limit left unread"
 
 # The work of rules that is never too much, for each waiting pod and for all together.
-_BUDGET_PER_POD, _LEAST_BUDGET = 8, 300
+_BUDGET_PER_POD, _MIN_BUDGET = 8, 300
 # The part of it that may be about pods of other namespaces.
-_BUDGET_ABROAD, _LEAST_BUDGET_ABROAD = 2, 100
+_BUDGET_ABROAD, _MIN_BUDGET_ABROAD = 2, 100
 
 # What a pod demands, and paths of its fields that cannot be understood here.
 Rules = tuple[PodRelations, tuple[str, ...]]
@@ -166,8 +166,8 @@ class RelationReader:
             for index, rules in accepted.items()
             if rules
         }
-        left = _BUDGET_PER_POD * len(facts) + _LEAST_BUDGET
-        left_abroad = _BUDGET_ABROAD * len(facts) + _LEAST_BUDGET_ABROAD
+        left = _BUDGET_PER_POD * len(facts) + _MIN_BUDGET
+        left_abroad = _BUDGET_ABROAD * len(facts) + _MIN_BUDGET_ABROAD
         kept: set[_Rule] = set()
         for index in self._by_turns(needed):
             own, _name = identity(self._waiting[index])
@@ -359,9 +359,7 @@ class _PodReader:
         path = f"spec.affinity.{part}.{_PREFERRED}"
         for index, preferred_term in enumerate(mappings(terms, path)):
             place = f"{path}[{index}]"
-            weight = whole_number(
-                preferred_term.get("weight"), f"{place}.weight", 1, LARGEST_WEIGHT
-            )
+            weight = whole_number(preferred_term.get("weight"), f"{place}.weight", 1, MAX_WEIGHT)
             term = mapping(preferred_term.get("podAffinityTerm"), f"{place}.podAffinityTerm")
             found = self._selection(term, part, f"{place}.podAffinityTerm")
             if found is not None:

@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 # The group and the node of a pod that comes first of those that want to be near each other.
 Seed = tuple[int, int]
 
-_MOST_CHOICES_OF_SEEDS = 60
+_MAX_CHOICES_OF_SEEDS = 60
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Reach:
         for part in relations.parts:
             # Of one rule with one key any choice is as good as any.
             keys = [key for rule in part.affinity_rules for key in rule.keys]
-            self._choices = _MOST_CHOICES_OF_SEEDS if len(keys) > 1 else 1
+            self._choices = _MAX_CHOICES_OF_SEEDS if len(keys) > 1 else 1
             self._choose(part, self.bound, self.seeds)
 
     @property

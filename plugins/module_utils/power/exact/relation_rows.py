@@ -21,7 +21,7 @@ from ..constraints.soft_caps import Company, SoftCap
 _Sum = tuple[list[tuple[int, float]], int]
 
 # The highest decide where all pods find a node; few enough to keep the model small.
-_MOST_HEIGHTS = 10
+_MAX_HEIGHTS = 10
 
 
 class RelationRows:
@@ -142,7 +142,7 @@ class RelationRows:
         first = min(rule.redundancy - rule.running, int(self._most(everyone)))
         there = [sums[area] for area in sorted(areas)]
         levels = list(_filled_up([base for _terms, base in there], first))
-        for height, filled in levels[-_MOST_HEIGHTS:]:
+        for height, filled in levels[-_MAX_HEIGHTS:]:
             below = [(self._below(each, height), 1.0) for each in there if each[1] < height]
             self._at_least_lesser(below, everyone, min(filled, first))
 

@@ -28,13 +28,13 @@ Moves = tuple[Move, ...]
 _ALIKE = (1, 2, 3)
 # Limits of nodes of a group, and of its moves in all.
 _ENDS_OF_A_GROUP = 4
-_MOST_ALIKE = 32
+_MAX_ALIKE = 32
 # Limits of emptied nodes, and of filled nodes.
-_MOST_EMPTIED = 16
-_MOST_FILLED = 8
+_MAX_EMPTIED = 16
+_MAX_FILLED = 8
 # Limit of entries of a table of exchanges.
 _EXCHANGE_TABLE = 400_000
-_MOST_EXCHANGES = 16
+_MAX_EXCHANGES = 16
 
 
 def neighbours(assignment: Assignment, max_moves: int) -> list[Moves]:
@@ -123,7 +123,7 @@ class _Neighbourhood:
             found += self._pairs(departure, arrival, number)
             if number == 1 and self._assignment.related is not None:
                 found += self._pairs(departure, self._open_by_rules(arrival), number)
-        for _cost, number, move in sorted(found)[:_MOST_ALIKE]:
+        for _cost, number, move in sorted(found)[:_MAX_ALIKE]:
             yield (move,) * number
 
     def _pairs(
@@ -165,7 +165,7 @@ class _Neighbourhood:
         promise = (self._emptied + spent) / numpy.maximum(assignment.pods, 1)
         few = (assignment.pods > 0) & (assignment.pods <= self._max_moves)
         nodes = (few & numpy.isfinite(promise)).nonzero()[0]
-        for node in nodes[numpy.argsort(promise[nodes], kind="stable")][:_MOST_EMPTIED].tolist():
+        for node in nodes[numpy.argsort(promise[nodes], kind="stable")][:_MAX_EMPTIED].tolist():
             moves = self._away_from(node)
             if moves:
                 yield moves
@@ -207,8 +207,8 @@ class _Neighbourhood:
         asleep = costs.sleeper & (self._assignment.workload == 0)
         per_core = costs.heights[:, -1] / numpy.maximum(costs.knots[:, -1], 1.0)
         order = numpy.lexsort((per_core, ~asleep))
-        if len(order) > _MOST_FILLED:
-            order = order[asleep[order]][:_MOST_FILLED]
+        if len(order) > _MAX_FILLED:
+            order = order[asleep[order]][:_MAX_FILLED]
         return [int(node) for node in order if costs.priced[node]]
 
     def _poured(self, target: int) -> t.Iterator[Moves]:
@@ -288,7 +288,7 @@ class _Neighbourhood:
             if number >= self._max_moves:
                 return
             found = Exchanges(assignment, numpy.sort(groups[largest]), number).steps()
-            for step in sorted(found)[:_MOST_EXCHANGES]:
+            for step in sorted(found)[:_MAX_EXCHANGES]:
                 there = Move(step.group, step.source, step.target)
                 back = Move(step.back, step.target, step.source)
                 yield (there, *[back] * number)

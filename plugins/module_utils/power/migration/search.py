@@ -23,13 +23,13 @@ if t.TYPE_CHECKING:
 
 # Beam width, by the limit of groups times nodes of a fleet.
 _WIDTHS = ((400, 5), (4000, 3))
-_LEAST_WIDTH = 2
+_MIN_WIDTH = 2
 # Limit of groups of moves tried for each of these states if rules forbid some.
 _TRIED = 4
 # Limit of consecutive groups of moves without an improvement.
 _PATIENCE = 2
-_MOST_FOUND = 8
-_LEAST_GAIN_WATTS = 1e-9
+_MAX_FOUND = 8
+_MIN_GAIN_WATTS = 1e-9
 
 
 class _State(t.NamedTuple):
@@ -65,7 +65,7 @@ class _Search:
     def __init__(self, task: Migration) -> None:
         self._task = task
         size = task.home.size
-        self._width = next((width for most, width in _WIDTHS if size <= most), _LEAST_WIDTH)
+        self._width = next((width for most, width in _WIDTHS if size <= most), _MIN_WIDTH)
         self._seen = {task.home.tobytes()}
 
     def run(self) -> list[_State]:
@@ -73,8 +73,8 @@ class _Search:
         best: list[_State] = []
         while heads:
             found = [state for head in heads for state in self._beyond(head)]
-            paying = [state for state in found if state.value > _LEAST_GAIN_WATTS]
-            best = heapq.nlargest(_MOST_FOUND, best + paying, key=_quality)
+            paying = [state for state in found if state.value > _MIN_GAIN_WATTS]
+            best = heapq.nlargest(_MAX_FOUND, best + paying, key=_quality)
             heads = self._chosen(found)
         return best
 
@@ -135,7 +135,7 @@ class _Search:
         if counts.tobytes() in self._seen:
             return None
         value = self._task.value(assignment)
-        ago = 0 if value > head.peak + _LEAST_GAIN_WATTS else head.ago + 1
+        ago = 0 if value > head.peak + _MIN_GAIN_WATTS else head.ago + 1
         if value == -math.inf or ago > _PATIENCE:
             return None
         self._seen.add(counts.tobytes())
@@ -150,7 +150,7 @@ class _Search:
         left = self._task.max_moves - head.moved
         for value, moves in worth:
             nodes = {node for move in moves for node in (move.source, move.target)}
-            pays = value > _LEAST_GAIN_WATTS and len(moves) <= left
+            pays = value > _MIN_GAIN_WATTS and len(moves) <= left
             if pays and not nodes & touched and carry_out(assignment, moves):
                 touched |= nodes
                 left -= len(moves)

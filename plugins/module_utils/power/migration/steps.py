@@ -21,8 +21,8 @@ if t.TYPE_CHECKING:
 
 
 # Limits of sets of nodes tried as a step, and of moves tried in search of an order.
-_MOST_SETS = 128
-_MOST_TRIED = 300
+_MAX_SETS = 128
+_MAX_TRIED = 300
 _ROUNDING_WATTS = 1e-9
 
 
@@ -66,7 +66,7 @@ class _Division:
             return single
         sources = sorted({move.source for move in options})
         sets = (itertools.combinations(sources, number) for number in range(1, len(sources) + 1))
-        left = _MOST_SETS
+        left = _MAX_SETS
         for of_one_size in sets:
             tried = list(itertools.islice(of_one_size, left))
             left -= len(tried)
@@ -135,7 +135,7 @@ class _OrderSearch:
         self._assignment = assignment
         self._choices = choices
         self._number = number
-        self._left = _MOST_TRIED
+        self._left = _MAX_TRIED
 
     def extend(self, made: list[Move], options: list[Move] | None = None) -> bool:
         """Make moves until there are enough; nothing is changed if no order is found."""

@@ -27,8 +27,8 @@ if t.TYPE_CHECKING:
 Step = tuple[int, int, int]
 
 # Limits of pods that are tried in other orders, and of visited states.
-_MOST_PODS_TO_REORDER = 40
-_MOST_STATES = 500
+_MAX_PODS_TO_REORDER = 40
+_MAX_STATES = 500
 
 
 def binding_order(problem: Problem, counts: Integers) -> list[Step]:
@@ -114,13 +114,13 @@ class _Binding:
         """Search an order of all pods of a part; without one nothing changes."""
         straight = [step for step in self.steps if step[0] in groups]
         left = self._left[groups].sum()
-        if not left or len(straight) + left > _MOST_PODS_TO_REORDER:
+        if not left or len(straight) + left > _MAX_PODS_TO_REORDER:
             return
         for group, node, _one in straight:
             self._take_back(group, node)
         seen: set[bytes] = set()
         if not self._extend(groups, seen):
-            self.is_hopeless = self.is_hopeless or len(seen) < _MOST_STATES
+            self.is_hopeless = self.is_hopeless or len(seen) < _MAX_STATES
             for group, node, _one in straight:
                 self._bind(group, node)
 
@@ -130,7 +130,7 @@ class _Binding:
         if not left.any():
             return True
         state = left.tobytes()
-        if state in seen or len(seen) >= _MOST_STATES:
+        if state in seen or len(seen) >= _MAX_STATES:
             return False
         seen.add(state)
         for row, node in zip(*left.nonzero()):

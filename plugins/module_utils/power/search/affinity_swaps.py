@@ -14,7 +14,7 @@ import typing as t
 
 from ...base.libraries import numpy
 from ..model.assignment import Assignment
-from .move_gains import LEAST_GAIN_WATTS, Step
+from .move_gains import MIN_GAIN_WATTS, Step
 from .preference_gains import PreferredTermGains
 
 if t.TYPE_CHECKING:
@@ -53,10 +53,10 @@ class AffinitySwaps:
     def _steps_of(self, row: int, group: int) -> t.Iterator[Step]:
         assignment = self._assignment
         leaving, entering = self._preferred.departure[row], self._preferred.arrival[row]
-        unmet = (assignment.counts[group] > 0) & (leaving < -LEAST_GAIN_WATTS)
+        unmet = (assignment.counts[group] > 0) & (leaving < -MIN_GAIN_WATTS)
         if not unmet.any():
             return
-        better = entering < -float(leaving[unmet].min()) - LEAST_GAIN_WATTS
+        better = entering < -float(leaving[unmet].min()) - MIN_GAIN_WATTS
         sources = self._some(unmet.nonzero()[0])
         targets = self._some(better.nonzero()[0])
         partners = self._partners(group, targets)
@@ -67,7 +67,7 @@ class AffinitySwaps:
         enter = self._costs(alike, partners, targets)
         total = leave.min(axis=1) + enter.min(axis=1)
         for index in numpy.argsort(total, kind="stable")[:_STEPS].tolist():
-            if total[index] < -LEAST_GAIN_WATTS:
+            if total[index] < -MIN_GAIN_WATTS:
                 order = [
                     nodes[numpy.argsort(costs[index], kind="stable")[:_STEPS]].tolist()
                     for nodes, costs in ((sources, leave), (targets, enter))

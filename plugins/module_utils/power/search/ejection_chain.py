@@ -21,9 +21,9 @@ from .infeasible_space_tabu_search import InfeasibleSpaceTabuSearch
 # there is no room.
 _STEPS_FOR_A_POD = 200
 # For the first pod of each group, however many others failed before.
-_FEWEST = 10
+_MIN = 10
 # At the most for all together.
-_MOST_STEPS = 5000
+_MAX_STEPS = 5000
 
 
 class _Unit(t.NamedTuple):
@@ -61,7 +61,7 @@ class _EjectionChain:
         self._waiting: list[_Unit] = []
         self._known: set[tuple[int, ...]] = set()
         self._join(assignment.left().nonzero()[0].tolist())
-        self._steps_left = _MOST_STEPS
+        self._steps_left = _MAX_STEPS
 
     def _join(self, groups: t.Iterable[int]) -> None:
         """Queue waiting pods of these groups that have an open node."""
@@ -88,7 +88,7 @@ class _EjectionChain:
             if not any(map(self._search.left, unit.groups)):
                 continue
             before = self._steps_left
-            changes = self._place(unit.groups, steps if unit.failures else max(steps, _FEWEST))
+            changes = self._place(unit.groups, steps if unit.failures else max(steps, _MIN))
             if changes:
                 steps = _STEPS_FOR_A_POD
             elif self._steps_left < before:

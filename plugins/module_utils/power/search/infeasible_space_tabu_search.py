@@ -22,9 +22,9 @@ if t.TYPE_CHECKING:
 
 
 # Of more nodes a random part is looked at in each step.
-_MOST_NODES = 60
+_MAX_NODES = 60
 # To ask all rules between pods in each step takes long: in larger fleets pods with rules stay.
-_MOST_NODES_WITH_RULES = 150
+_MAX_NODES_WITH_RULES = 150
 # What is still lacking where no change helps weighs so many times as much from then on.
 _HEAVIER = 1.3
 # A pod does not come back for so many steps, at the least and at the most.
@@ -168,8 +168,8 @@ class InfeasibleSpaceTabuSearch:
 
     def _some_nodes(self, node: int) -> Integers:
         every = self._assignment.all_nodes
-        if len(every) > _MOST_NODES:
-            every = numpy.array(self._random.sample(range(len(every)), _MOST_NODES))
+        if len(every) > _MAX_NODES:
+            every = numpy.array(self._random.sample(range(len(every)), _MAX_NODES))
         return t.cast("Integers", every[every != node])
 
     def _open(self, nodes: Integers) -> tuple[Booleans, Booleans]:
@@ -179,7 +179,7 @@ class InfeasibleSpaceTabuSearch:
         enter = assignment.problem.limit[:, nodes] > counts
         enter &= self._barred[:, nodes] <= self._step
         leave = counts > 0
-        if state is None or len(assignment.all_nodes) > _MOST_NODES_WITH_RULES:
+        if state is None or len(assignment.all_nodes) > _MAX_NODES_WITH_RULES:
             enter[self._ruled] = leave[self._ruled] = False
             return enter, leave
         for group in self._ruled:

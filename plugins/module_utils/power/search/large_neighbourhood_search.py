@@ -30,7 +30,7 @@ _NODES = 4
 _NEIGHBOURHOODS_PER_SECOND = 5
 _BRANCHING_NODES = 30
 # Smaller gains cost more time than they are worth.
-_LEAST_GAIN_WATTS = 0.02
+_MIN_GAIN_WATTS = 0.02
 
 
 def search_neighbourhoods(
@@ -57,7 +57,7 @@ def search_neighbourhoods(
         if counts is None:
             continue
         found = Assignment(problem, counts)
-        if cost_of(found) < cost - _LEAST_GAIN_WATTS and found.is_feasible():
+        if cost_of(found) < cost - _MIN_GAIN_WATTS and found.is_feasible():
             best, cost = found, cost_of(found)
     return best
 
@@ -91,7 +91,7 @@ def _placed_anew(
     for group in pods.nonzero()[0].tolist():
         model.model.at_least(model.placed_in([group]), int(pods[group]))
     model.minimize_cost()
-    solution = model.solve(limits, _BRANCHING_NODES, _LEAST_GAIN_WATTS)
+    solution = model.solve(limits, _BRANCHING_NODES, _MIN_GAIN_WATTS)
     if not solution.values:
         return None
     counts = best.counts.copy()

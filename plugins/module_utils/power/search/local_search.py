@@ -15,7 +15,7 @@ from ...base.libraries import numpy
 from ...solving.limits import Limits
 from ..model.assignment import Assignment, Change
 from .affinity_swaps import AffinitySwaps
-from .move_gains import LEAST_GAIN_WATTS, Exchanges, Moves, Step, related_groups
+from .move_gains import MIN_GAIN_WATTS, Exchanges, Moves, Step, related_groups
 
 if t.TYPE_CHECKING:
     from ...solving.arrays import Integers
@@ -93,7 +93,7 @@ class _Search:
             changes.append((step.back, step.target, -step.number))
             changes.append((step.back, step.source, step.number))
         if self._related[step.group] or (step.back >= 0 and self._related[step.back]):
-            return self._assignment.try_changes(changes, LEAST_GAIN_WATTS)
+            return self._assignment.try_changes(changes, MIN_GAIN_WATTS)
         for change in changes:
             self._assignment.place(*change)
         return True

@@ -19,9 +19,9 @@ if t.TYPE_CHECKING:
     from ...solving.arrays import Booleans, Floats, Integers
 
 
-LEAST_GAIN_WATTS = 1e-6
+MIN_GAIN_WATTS = 1e-6
 # Exchanges are told apart less finely, since their tables are large.
-_LEAST_EXCHANGE_GAIN_WATTS = 1e-3
+_MIN_EXCHANGE_GAIN_WATTS = 1e-3
 # So many departures of a group are paired with as many arrivals.
 _MOVES_OF_A_GROUP = 16
 # Entries that are computed at once.
@@ -93,7 +93,7 @@ class Moves:
         width = min(sources.shape[1], targets.shape[1])
         sources, targets = sources[:, :width], targets[:, :width]
         cost = leaving[:, :width] + entering[:, :width]
-        groups, ranks = ((cost < -LEAST_GAIN_WATTS) & (sources != targets)).nonzero()
+        groups, ranks = ((cost < -MIN_GAIN_WATTS) & (sources != targets)).nonzero()
         return [
             Step(*each)
             for each in zip(
@@ -193,7 +193,7 @@ class Exchanges:
         if len(self._groups) < 2:
             return []
         cheapest = self._leave.min(axis=2) + self._enter.min(axis=2)
-        promising = cheapest < -_LEAST_EXCHANGE_GAIN_WATTS
+        promising = cheapest < -_MIN_EXCHANGE_GAIN_WATTS
         if self._number == 1:
             promising = numpy.triu(promising, k=1)
         groups, others = promising.nonzero()
@@ -209,7 +209,7 @@ class Exchanges:
         for source in self._two_cheapest(leave):
             for target in self._two_cheapest(enter):
                 cost = float(leave[source]) + float(enter[target])
-                if source != target and cost < -_LEAST_EXCHANGE_GAIN_WATTS:
+                if source != target and cost < -_MIN_EXCHANGE_GAIN_WATTS:
                     steps.append(Step(cost, group, source, target, other, self._number))
         return steps
 

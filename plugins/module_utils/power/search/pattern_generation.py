@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
     from ...solving.arrays import Floats, Integers
 
 
-_MOST_ROUNDS = 10
+_MAX_ROUNDS = 10
 # The first patterns are the best ones at the given prices, and at some prices around them.
 _FIRST_PRICES = 4
 _SPREAD_OF_PRICES = 0.02
@@ -55,7 +55,7 @@ def deal_out_anew(
         noise = random.normal(0.0, _SPREAD_OF_PRICES if number else 0.0, len(pod_price))
         pool.add_best(pod_price * (1.0 + noise))
     found = None
-    for _round in range(_MOST_ROUNDS):
+    for _round in range(_MAX_ROUNDS):
         optimum = pool.model.solve(limits)
         if optimum is None:
             break

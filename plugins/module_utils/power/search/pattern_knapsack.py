@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 
 
 # The largest node's scarce resource is cut into at most so many cells.
-_MOST_CELLS = 8192
+_MAX_CELLS = 8192
 # Prices of a core that are looked at, and how many of them a node tries.
 _CORE_PRICES = 40
 _WIDE_PRICES = 8
@@ -51,7 +51,7 @@ class PatternKnapsack:
         self._nodes: Integers = numpy.arange(len(fleet.free))
         request = fleet.request[:, scarce]
         free = numpy.maximum(fleet.free[:, scarce], 0)
-        cell = max(int(numpy.gcd.reduce(request)), -(-int(free.max(initial=0)) // _MOST_CELLS), 1)
+        cell = max(int(numpy.gcd.reduce(request)), -(-int(free.max(initial=0)) // _MAX_CELLS), 1)
         # A pod that asks for nothing takes a cell: otherwise a pattern could have any number.
         self._size: Integers = numpy.maximum(-(-request // cell), 1)
         self._room: Integers = free // cell

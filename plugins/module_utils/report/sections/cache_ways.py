@@ -13,7 +13,7 @@ from ..numbers import counted, listed, moment, number
 from ..parts import Mark, Part, colour, letter, picture
 from ..section import Column, Data, Detail, Section, note, table
 
-_MOST_DRAWN = 24
+_MAX_DRAWN = 24
 _POOLS = {"guaranteed": "guaranteed", "besteffort": "best effort", "shared": "shared"}
 _LETTERS = {"guaranteed": "G", "besteffort": "B", "shared": "S", "os": "O"}
 
@@ -79,7 +79,7 @@ def _order(node: Data) -> tuple[bool, int]:
 
 
 def _render(data: Data, detail: Detail) -> Markup:
-    drawn = (data["nodes"] or data["idle"])[:_MOST_DRAWN]
+    drawn = (data["nodes"] or data["idle"])[:_MAX_DRAWN]
     parts = [element("p", _words(data), class_="lead"), _legend(drawn)]
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
@@ -103,8 +103,8 @@ def _words(data: Data) -> str:
     split = [node["node"] for node in nodes if _is_split(node)]
     if split:
         words.append(f"Free ways are not contiguous on {listed(split)}.")
-    if used > _MOST_DRAWN:
-        words.append(f"{number(_MOST_DRAWN)} are drawn, the table has them all.")
+    if used > _MAX_DRAWN:
+        words.append(f"{number(_MAX_DRAWN)} are drawn, the table has them all.")
     if data["silent"]:
         words.append(f"No answer from {listed(data['silent'])}.")
     return " ".join(words)

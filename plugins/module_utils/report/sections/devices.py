@@ -16,8 +16,8 @@ from ..numbers import counted, listed, moment, number
 from ..parts import Part, colour, letter, picture
 from ..section import Column, Data, Detail, Section, note, table
 
-_MOST_DRAWN = 24
-_MOST_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
+_MAX_DRAWN = 24
+_MAX_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
 # Width of a divided device, in units.
 _WIDTH = 16.0
 _SEVERAL_NODES = "devices that several nodes reach"
@@ -88,7 +88,7 @@ def _is_partly_used(divided: Data) -> bool:
 
 def _render(data: Data, detail: Detail) -> Markup:
     nodes = data["nodes"]
-    drawn = nodes[:_MOST_DRAWN]
+    drawn = nodes[:_MAX_DRAWN]
     parts: list[Child] = [element("p", _words(data), class_="lead"), _driver_table(data)]
     if drawn:
         parts += [_legend(drawn), element("div", map(_card, drawn), class_="cards")]
@@ -106,8 +106,8 @@ def _words(data: Data) -> str:
     words = f"{number(used)} of {counted(there, 'device')} in use."
     if not used:
         words = f"{counted(there, 'device')}, none of them in use."
-    if len(data["nodes"]) > _MOST_DRAWN:
-        words += f" {number(_MOST_DRAWN)} nodes are drawn, the table has all that are in use."
+    if len(data["nodes"]) > _MAX_DRAWN:
+        words += f" {number(_MAX_DRAWN)} nodes are drawn, the table has all that are in use."
     return words
 
 
@@ -178,7 +178,7 @@ def _card(node: Data) -> Markup:
 
 
 def _whole_figure(driver: str, devices: t.Sequence[Data], letters: t.Mapping[int, str]) -> Markup:
-    shown = devices[:_MOST_BOXES]
+    shown = devices[:_MAX_BOXES]
     rows = [
         shown[first : first + _BOXES_IN_A_ROW] for first in range(0, len(shown), _BOXES_IN_A_ROW)
     ]

@@ -14,7 +14,7 @@ from ..section import Column, Data, Detail, Section, note, table
 from .prediction_error import errors_of, pair
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
-_LEAST_CORES = 1e-6
+_MIN_CORES = 1e-6
 _NO_REASON = "its power model gave none, or nothing is known of it"
 # In the order of precedence.
 _SOURCES = {
@@ -137,7 +137,7 @@ def _evidence(nodes: list[Node]) -> dict[str, t.Any]:
 
 
 def _spared(nodes: list[Node]) -> bool:
-    return not any(node.added_cores > _LEAST_CORES for node in nodes)
+    return not any(node.added_cores > _MIN_CORES for node in nodes)
 
 
 def _most_changed(node: Node) -> float:
@@ -268,7 +268,7 @@ def _figures(group: Data, detail: Detail) -> list[Child]:
 
 def _figure(node: Data, group: Data) -> Markup:
     added = (node["cpu_after"] or 0) - (node["cpu_before"] or 0)
-    changed = added > _LEAST_CORES
+    changed = added > _MIN_CORES
     caption: list[Child] = [element("b", node["node"])]
     if not node["cpu"]:
         picture = element("p", "no power curve", class_="none")

@@ -12,7 +12,7 @@ from ..markup import Markup, element, join
 from ..numbers import listed, number, quantity, watts
 from ..section import Column, Data, Detail, Section, meter, note, table
 
-_LEAST_CORES = 1e-6
+_MIN_CORES = 1e-6
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -28,7 +28,7 @@ def _collect(fleet: Fleet) -> Data | None:
 def _order(entry: Data) -> tuple[bool, float]:
     """Types with load first, then by watts per core, those without a price last."""
     price = entry["watts_per_core"]
-    return entry["cores_added"] <= _LEAST_CORES, float("inf") if price is None else price
+    return entry["cores_added"] <= _MIN_CORES, float("inf") if price is None else price
 
 
 def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
@@ -38,9 +38,9 @@ def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
     paid_for = sum(node.added_cores for node in priced)
     best = [price for price in map(_best_price, nodes) if price is not None]
     price = None
-    if paid_for > _LEAST_CORES:
+    if paid_for > _MIN_CORES:
         price = added / paid_for
-    elif best and cores <= _LEAST_CORES:
+    elif best and cores <= _MIN_CORES:
         price = sum(best) / len(best)
     return {
         "server_type": name,
@@ -62,14 +62,14 @@ def _best_price(node: Node) -> float | None:
     prices = [
         (watt - start) / (cpu - node.cpu_before)
         for cpu, watt in zip(node.cpu, node.watts)
-        if cpu - node.cpu_before > _LEAST_CORES
+        if cpu - node.cpu_before > _MIN_CORES
     ]
     return min(prices, default=None)
 
 
 def why(data: Data) -> str:
     """Reason for the placement in one or two sentences; empty without placed pods."""
-    used = [entry for entry in data["types"] if entry["cores_added"] > _LEAST_CORES]
+    used = [entry for entry in data["types"] if entry["cores_added"] > _MIN_CORES]
     spared = [entry for entry in data["types"] if entry not in used and not entry["pods"]]
     if not used:
         return ""
@@ -122,7 +122,7 @@ def _render(data: Data, detail: Detail) -> Markup:
 
 
 def _row(entry: Data, dearest: float, most: float) -> list[Markup | str]:
-    is_used = entry["cores_added"] > _LEAST_CORES
+    is_used = entry["cores_added"] > _MIN_CORES
     kind = "ours" if is_used else "base"
     price, cores = entry["watts_per_core"], entry["cores_added"]
     given = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"

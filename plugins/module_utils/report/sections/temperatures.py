@@ -18,7 +18,7 @@ _ENDS = (18, 20, 22, 24, 27, 32)
 
 
 # From this number of nodes on, the map shows only temperatures; names are titles.
-_MOST_NAMED = 200
+_MAX_NAMED = 200
 
 
 def collect(fleet: Fleet) -> Data | None:
@@ -77,7 +77,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
         )
         for rack in data["racks"]
     ]
-    is_dense = sum(len(rack["nodes"]) for rack in data["racks"]) > _MOST_NAMED
+    is_dense = sum(len(rack["nodes"]) for rack in data["racks"]) > _MAX_NAMED
     positions = [cell["rack_unit"] for rack in data["racks"] for cell in rack["nodes"]]
     order = "Racks are drawn with the highest unit on top. " if None not in positions else ""
     return join(

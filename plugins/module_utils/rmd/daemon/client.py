@@ -22,8 +22,8 @@ from .workload import JsonObject, Stored, Wire, stored_of
 T = t.TypeVar("T")
 
 WORKLOADS = "/v1/workloads"
-_LONGEST_WORDS = 1000
-_MOST_WORKLOADS = 10_000
+_MAX_WORDS_LENGTH = 1000
+_MAX_WORKLOADS = 10_000
 _REASONS: dict[int, TargetReason] = {401: "unauthorized", 403: "forbidden", 404: "not_found"}
 # Message with status 400 of a daemon that requires a user name and a password.
 _NO_CREDENTIALS = "Malformed credentials"
@@ -38,7 +38,7 @@ class Refused(TargetFailure):
 
     def __init__(self, what: str, received: Received) -> None:
         self.status = received.status
-        self.text = shown_text(received.text[:_LONGEST_WORDS].strip(), _LONGEST_WORDS)
+        self.text = shown_text(received.text[:_MAX_WORDS_LENGTH].strip(), _MAX_WORDS_LENGTH)
         self._what = what
         reason = _REASONS.get(received.status, "refused")
         if self.text == _NO_CREDENTIALS:
@@ -69,7 +69,7 @@ class Rmd:
     async def workloads(self) -> list[Stored]:
         """All workloads in the daemon's database."""
         document = await self._get(WORKLOADS)
-        if not isinstance(document, list) or len(document) > _MOST_WORKLOADS:
+        if not isinstance(document, list) or len(document) > _MAX_WORKLOADS:
             raise TargetFailure(
                 "malformed",
                 f"the answer to GET {WORKLOADS} is not a list of workloads of one machine",

@@ -12,11 +12,11 @@ from ...base.boundary import InvalidField, shown
 
 _TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _GROUP = re.compile(r"[0-9a-f]{1,8}")
-LARGEST_CPU = 65_535
-_MOST_CPUS_NAMED = 4 * LARGEST_CPU
+MAX_CPU = 65_535
+_MAX_CPUS_NAMED = 4 * MAX_CPU
 # Each CPU separately, with a trailing comma.
-_LONGEST_LIST = 512 * 1024
-_MOST_GROUPS = (LARGEST_CPU + 1) // 32
+_MAX_LIST_LENGTH = 512 * 1024
+_MAX_GROUPS = (MAX_CPU + 1) // 32
 
 
 def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> frozenset[int]:
@@ -27,14 +27,14 @@ def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> froz
     if not isinstance(core_ids, (list, tuple)):
         raise InvalidField(where, f"{shown(core_ids)} is not a list; write it like [0-3, 8]")
     texts = [str(item) for item in core_ids if isinstance(item, (str, int))]
-    if len(texts) < len(core_ids) or sum(map(len, texts)) > _LONGEST_LIST:
+    if len(texts) < len(core_ids) or sum(map(len, texts)) > _MAX_LIST_LENGTH:
         raise InvalidField(where, f"{shown(core_ids)} is too long, or holds other than CPUs")
     cpus: set[int] = set()
     named = 0
     for token in (token.strip() for item in texts for token in item.split(",")):
         first, last = _range(token, where)
         named += last - first + 1
-        if named > _MOST_CPUS_NAMED:
+        if named > _MAX_CPUS_NAMED:
             raise InvalidField(where, f"{shown(core_ids)} repeats CPUs too often")
         if token.startswith("^"):
             cpus.difference_update(range(first, last + 1))
@@ -51,15 +51,15 @@ def _range(token: str, where: str) -> tuple[int, int]:
     first, last = int(match.group(2)), int(match.group(3) or match.group(2))
     if last < first:
         raise InvalidField(where, f"the range {shown(token)} ends before it begins")
-    if last > LARGEST_CPU:
-        raise InvalidField(where, f"there is no CPU {last}; the largest is {LARGEST_CPU}")
+    if last > MAX_CPU:
+        raise InvalidField(where, f"there is no CPU {last}; the largest is {MAX_CPU}")
     return first, last
 
 
 def cpus_of_hex_mask(text: str) -> frozenset[int] | None:
     """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits per group); None if invalid."""
-    groups = text.split(",", _MOST_GROUPS)
-    if len(groups) > _MOST_GROUPS or not all(map(_GROUP.fullmatch, groups)):
+    groups = text.split(",", _MAX_GROUPS)
+    if len(groups) > _MAX_GROUPS or not all(map(_GROUP.fullmatch, groups)):
         return None
     return frozenset(
         32 * place + bit

@@ -15,7 +15,7 @@ from .workload import Stored, Wire
 
 _POOL_NAMES = {"guarantee": "guaranteed"}
 # Longer than a mask of all possible CPUs.
-_LONGEST_TEXT = 32 * 1024
+_MAX_TEXT_LENGTH = 32 * 1024
 _MEANINGS: tuple[tuple[str, str], ...] = (
     (
         r"not enough CLOS on host, (\d+) used|No free CLOS",
@@ -50,7 +50,7 @@ _MEANINGS: tuple[tuple[str, str], ...] = (
 
 def explained(text: str, wire: Wire, stored: t.Sequence[Stored], caches: t.Sequence[Cache]) -> str:
     """The daemon's text followed by its meaning, if known."""
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT_LENGTH:
         return text
     meaning = (
         _of_overlap(text, wire, stored)

@@ -20,11 +20,11 @@ DEFAULT_NAMESPACE = "default"
 SUCCESSFUL = "Successful"
 REST = "REST"
 # v0.3's stored value without a requested bandwidth.
-_MOST_ITEMS = 5000
+_MAX_ITEMS = 5000
 _ALL_PERCENT = 100
 _ALL_MBPS = 4294967290
-_LARGEST_NUMBER = 2**32 - 1  # RMD's numbers have 32 bits
-_LONGEST_TEXT = 1000
+_MAX_NUMBER = 2**32 - 1  # RMD's numbers have 32 bits
+_MAX_TEXT_LENGTH = 1000
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _members(given: t.Mapping[str, t.Any], key: str, where: str) -> t.Mapping[st
 
 
 def _text(value: t.Any, where: str) -> str | None:
-    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_TEXT):
+    if value is not None and (not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH):
         raise InvalidField(where, f"{shown(value)} is not a text, or too long")
     return value
 
@@ -185,7 +185,7 @@ def _given_number(given: t.Mapping[str, t.Any], key: str, where: str) -> int | N
     value = given.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_NUMBER:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_NUMBER:
         raise InvalidField(f"{where}.{key}", f"{shown(value)} is not a whole number of 32 bits")
     return value
 
@@ -324,7 +324,7 @@ def _cpus(core_ids: tuple[str, ...]) -> frozenset[int] | None:
 
 def _texts(value: t.Any) -> tuple[str, ...]:
     given = value if isinstance(value, list) else ()
-    if len(given) > _MOST_ITEMS:
+    if len(given) > _MAX_ITEMS:
         raise TargetFailure("malformed", "the daemon's workload has more CPUs or tasks than any")
     return tuple(text(item if isinstance(item, str) else shown(item)) for item in given)
 

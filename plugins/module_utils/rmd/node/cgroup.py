@@ -37,7 +37,7 @@ _MONITOR = "conmon"
 _INNER_GROUP = "container"
 # Newest first: v2 leaves cpuset.cpus empty if the CPUs are those of the parent group.
 _FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus")
-_LONGEST_FILE = 64 * 1024
+_MAX_FILE_LENGTH = 64 * 1024
 # Runtimes use ids of 64 digits; a short one would match names of other groups.
 _CONTAINER_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{11,127}")
 
@@ -137,7 +137,7 @@ def _folders(parent: Path) -> list[Path]:
 def _cpu_list(folder: Path) -> str:
     for name in _FILES:
         try:
-            text = str(read_bounded(folder / name, _LONGEST_FILE), "ascii", "replace").strip()
+            text = str(read_bounded(folder / name, _MAX_FILE_LENGTH), "ascii", "replace").strip()
         except FileNotFoundError:
             continue
         except OSError as error:

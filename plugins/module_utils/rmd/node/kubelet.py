@@ -24,8 +24,8 @@ from .node_files import read_bounded
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2
-_LONGEST_VARINT = 10  # bytes of 64 bits
-_LARGEST_CPU = 65_535
+_MAX_VARINT = 10  # bytes of 64 bits
+_MAX_CPU = 65_535
 # A node has at most a few hundred containers, of about 100 bytes each.
 _LIMITS = strict_json.JsonLimits(size=4 * 1024 * 1024, members=100_000)
 Message = dict[int, list[t.Any]]
@@ -102,7 +102,7 @@ def _container_cpus(answer: bytes) -> t.Iterator[tuple[tuple[str, str, str], tup
         name, namespace = _text(pod, 1), _text(pod, 2)
         for container in map(_decode, pod.get(3, ())):
             cpus = tuple(sorted(set(_integers(container.get(3, ())))))
-            if cpus and cpus[-1] > _LARGEST_CPU:
+            if cpus and cpus[-1] > _MAX_CPU:
                 raise TargetFailure("malformed", f"the answer names CPU {cpus[-1]}")
             yield (namespace, name, _text(container, 1)), cpus
 
@@ -149,7 +149,7 @@ def _decode(data: bytes) -> Message:
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
-    for _byte in range(_LONGEST_VARINT):
+    for _byte in range(_MAX_VARINT):
         if position >= len(data):
             raise TargetFailure("malformed", "the answer ends in the middle of a number")
         byte = data[position]

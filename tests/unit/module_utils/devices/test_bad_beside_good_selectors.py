@@ -23,7 +23,7 @@ from support.device_objects import dra_class, dra_device, exactly, resource_clai
 from support.examples import each_seed
 
 TEXT = "x" * 64
-LARGEST_DEVICE = {
+MAX_DEVICE = {
     "device.driver": "d" * 63,
     "device.attributes": {"a": {f"s{index}": TEXT for index in range(31)} | {"l": [TEXT] * 48}},
     "device.capacity": {"a": {"memory": {"kubernetes.Quantity": "1073741824"}}},
@@ -96,14 +96,14 @@ def test_what_explodes_is_refused(name: str) -> None:
 )
 def test_what_people_write_is_evaluated(source: str) -> None:
     selector = Compiler("dra").compile(source, "here")
-    assert isinstance(selector.evaluate(LARGEST_DEVICE), bool)
+    assert isinstance(selector.evaluate(MAX_DEVICE), bool)
 
 
 def test_an_amount_without_end_is_refused_before_any_number_is_built() -> None:
     for text in ("1e999999999", "1e-999999999", "9" * 5000):
         selector = Compiler("dra").compile(f'quantity("{text}").isInteger()', "here")
         with odd_values.bounded(1, 1 << 28):
-            assert isinstance(selector.evaluate(LARGEST_DEVICE), SelectorError)
+            assert isinstance(selector.evaluate(MAX_DEVICE), SelectorError)
 
 
 def test_a_selector_is_not_evaluated_for_devices_without_end(
@@ -113,7 +113,7 @@ def test_a_selector_is_not_evaluated_for_devices_without_end(
 
     selector = Compiler("dra").compile('device.driver == "a"', "here")
     monkeypatch.setattr(evaluation, "MAXIMAL_COST_OF_ALL", 3 * selector.cost)
-    devices = [{**LARGEST_DEVICE, "device.driver": f"a{number}"} for number in range(5)]
+    devices = [{**MAX_DEVICE, "device.driver": f"a{number}"} for number in range(5)]
     answers = evaluation.Evaluations(devices).of(selector)
     assert answers[:3] == [False] * 3
     assert all("too many steps" in str(answer) for answer in answers[3:])
@@ -214,7 +214,7 @@ def test_any_expression_ends_soon_or_is_refused(seed: int) -> None:
         selector = compiled(source)
         if selector is not None:
             assert selector.cost <= MAXIMAL_COST
-            assert isinstance(selector.evaluate(LARGEST_DEVICE), (bool, SelectorError))
+            assert isinstance(selector.evaluate(MAX_DEVICE), (bool, SelectorError))
 
 
 def test_some_random_expressions_are_evaluated_and_some_refused() -> None:

@@ -38,7 +38,7 @@ from support.examples import examples
 from support.random_devices import tasks
 
 Json = dict[str, t.Any]
-MOST_ANSWERS = 5_000
+MAX_ANSWERS = 5_000
 NUMA = "gpu.example.com/numa"
 
 
@@ -46,7 +46,7 @@ NUMA = "gpu.example.com/numa"
 def no_model_of_everything() -> t.Iterator[None]:
     """Small tasks use the code path of large ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimal, "_MOST_OF_A_MODEL", -1)
+        patch.setattr(optimal, "_MAX_OF_A_MODEL", -1)
         patch.setattr(optimal, "solve_plain", lambda *_args, **_more: None)
         yield
 
@@ -58,8 +58,8 @@ def less_is_better(level: str, value: float) -> float:
 @examples(40)
 @given(instances() | plain_instances())
 def test_no_answer_is_better_than_the_bounds(instance: Instance) -> None:
-    everything = answers(instance, MOST_ANSWERS)
-    assume(len(everything) <= MOST_ANSWERS)
+    everything = answers(instance, MAX_ANSWERS)
+    assume(len(everything) <= MAX_ANSWERS)
     found = solve(instance, Limits(60))
     answer = answer_of(found.claims)
     assert answer in everything

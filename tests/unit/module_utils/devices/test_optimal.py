@@ -35,7 +35,7 @@ from support.random_devices import tasks
 Json = dict[str, t.Any]
 DRIVER = "gpu.example.com"
 GPU = dra_class("gpu", f"device.driver == '{DRIVER}'")
-MOST_ANSWERS = 20_000
+MAX_ANSWERS = 20_000
 
 
 def less_is_better(level: str, value: float) -> float:
@@ -47,8 +47,8 @@ def less_is_better(level: str, value: float) -> float:
 def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
     plain = solve_plain(instance, Objective(instance), Limits(60))
     event("plain" if plain else "by a model")
-    everything = answers(instance, MOST_ANSWERS)
-    assume(len(everything) <= MOST_ANSWERS)
+    everything = answers(instance, MAX_ANSWERS)
+    assume(len(everything) <= MAX_ANSWERS)
     found = solve(instance, Limits(60))
     best = min(levels(instance, answer) for answer in everything)
     answer = answer_of(found.claims)
@@ -65,8 +65,8 @@ def test_it_is_the_best_of_all_answers(instance: Instance) -> None:
 @given(plain_instances(wake=(0, 150, 500, 1000), network=False))
 def test_the_fewest_watts_are_woken_for_plain_claims(instance: Instance) -> None:
     """The code path of large fleets, where names have only a bound."""
-    everything = answers(instance, MOST_ANSWERS)
-    assume(len(everything) <= MOST_ANSWERS)
+    everything = answers(instance, MAX_ANSWERS)
+    assume(len(everything) <= MAX_ANSWERS)
     objective = Objective(instance)
     found = solve_plain(instance, objective, Limits(60), may_wake=True)
     assert found is not None

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.groups import (
-    MOST_TERMS,
+    MAX_TERMS,
     group,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.nodes import judge_all
@@ -207,7 +207,7 @@ def test_many_pools_of_several_labels_are_told_apart_by_names() -> None:
     for count, name in ((5, "amd64-rapl"), (6, "amd64-rapl.named")):
         _nodes, groups = judged(system(pools=pools[:count]), [node("a", labels=labels_of("rapl"))])
         assert [(each.name, len(each.terms)) for each in groups] == [
-            (name, 1 if count == 6 else MOST_TERMS)
+            (name, 1 if count == 6 else MAX_TERMS)
         ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import InvalidField
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import (
-    MOST_ITEMS,
+    MAX_ITEMS,
     HwmonSensor,
     NodeFacts,
     RaplZone,
@@ -216,7 +216,7 @@ def test_facts_of_a_result_are_read_and_its_other_members_are_not() -> None:
         ({"btf": 1}, "btf"),
         ({"rapl_zones": {}}, "rapl_zones"),
         ({"rapl_zones": [{}]}, "rapl_zones[0].path"),
-        ({"rapl_zones": FACTS["rapl_zones"] * (MOST_ITEMS + 1)}, "rapl_zones"),
+        ({"rapl_zones": FACTS["rapl_zones"] * (MAX_ITEMS + 1)}, "rapl_zones"),
         ({"problems": ["a\x1b[2J"]}, "problems[0]"),
         ({"gpus": [None]}, "gpus[0]"),
     ],

@@ -111,7 +111,7 @@ def test_metrics_that_are_broken_impossible_or_twice_there_are_an_error(text: st
 
 
 def test_no_more_samples_are_kept_than_a_node_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "MOST_SAMPLES", 5)
+    monkeypatch.setattr(exposition, "MAX_SAMPLES", 5)
     lines = [POD.replace('"u"', f'"u{number}"') + " 1" for number in range(6)]
     assert len(of_text("\n".join(lines[:5])).pods) == 5
     with pytest.raises(TargetFailure, match="more than 5 samples"):

@@ -434,7 +434,7 @@ class _AnyQuery(dict[str, t.Any]):
 
 
 def test_metrics_have_few_namespaces_and_the_rest_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metering, "MOST_NAMESPACES", 2)
+    monkeypatch.setattr(metering, "MAX_NAMESPACES", 2)
     loads = tuple(Load(f"u{number}", f"ns{number}", "p", float(number)) for number in range(4))
     with exporters(MeteredNode("n1", loads)) as targets:
         node = MeteredNode("n1", loads)

@@ -183,12 +183,12 @@ PARTS: dict[str, t.Callable[[int], Json]] = {
 
 
 def test_every_limit_is_tried() -> None:
-    assert PARTS.keys() == pod_fields.MOST.keys()
+    assert PARTS.keys() == pod_fields.MAX_PER_POD.keys()
 
 
 @pytest.mark.parametrize("what", PARTS)
 def test_a_pod_beyond_a_limit_waits_alone(what: str) -> None:
-    most = pod_fields.MOST[what]
+    most = pod_fields.MAX_PER_POD[what]
     odd = pod("odd", "team0", "odd")
     odd["spec"].update(PARTS[what](most + 1))
     result = result_of([odd, *good_pods()])
@@ -200,7 +200,7 @@ def test_a_pod_beyond_a_limit_waits_alone(what: str) -> None:
 @pytest.mark.parametrize("what", PARTS)
 def test_a_pod_at_a_limit_is_read(what: str) -> None:
     odd = pod("odd", "team0", "odd")
-    odd["spec"].update(PARTS[what](pod_fields.MOST[what]))
+    odd["spec"].update(PARTS[what](pod_fields.MAX_PER_POD[what]))
     result = result_of([odd])
     assert not any(
         "too many" in reason for each in result["unplaced"] for reason in each["reasons"]

@@ -118,8 +118,8 @@ def test_a_series_is_there_once(tmp_path: Path) -> None:
 def test_files_have_a_largest_size_each_and_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exposition, "LARGEST_FILE", 30)
-    monkeypatch.setattr(exposition, "LARGEST_TOTAL", 50)
+    monkeypatch.setattr(exposition, "MAX_FILE", 30)
+    monkeypatch.setattr(exposition, "MAX_TOTAL", 50)
     write(tmp_path, "a/1", "".join(f"one{number} 1\n" for number in range(9)))
     for number in range(2, 6):
         write(tmp_path, f"a/{number}", f"watts{number} 1\nmore{number} 1\n")

@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.report.numbers impor
     number,
     quantity,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.report.page import LARGEST_PAGE, page
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import MAX_PAGE, page
 from support.report_documents import STANDARD, Case, write
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&\u202ex\x00"
@@ -145,7 +145,7 @@ def test_an_old_baseline_is_shown_with_its_date_and_a_warning(tmp_path: Path) ->
 def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
     case = Case(nodes=1000, racks=25, pods=10_000, waiting=500, lacking=20)
     html = page_of(tmp_path, case)
-    assert len(html.encode()) < LARGEST_PAGE == 2_000_000
+    assert len(html.encode()) < MAX_PAGE == 2_000_000
     assert html.count("<figure") == 1000
     assert html.count("<li>shop/web-") == 10_000
 
@@ -154,7 +154,7 @@ def test_a_page_of_a_large_fleet_is_whole_and_small(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_left_out_and_the_page_says_so(tmp_path: Path) -> None:
     case = Case(nodes=400, racks=25, pods=6_000, waiting=6_000, suffix="-" + "x" * 200)
     html = page_of(tmp_path, case)
-    assert len(html.encode()) < LARGEST_PAGE
+    assert len(html.encode()) < MAX_PAGE
     [more] = re.findall(r"([\d,]+) more nodes of altra-max-128c", html)
     shown = len(re.findall(r"<figcaption><b>", html))
     assert int(more.replace(",", "")) > 0 and shown < 400

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
-from ansible_collections.wattwise.kube.plugins.module_utils.report.page import LARGEST_PAGE, page
+from ansible_collections.wattwise.kube.plugins.module_utils.report.page import MAX_PAGE, page
 from ansible_collections.wattwise.kube.plugins.module_utils.report.parts import colour, letter
 from support.report_documents import Case, write
 
@@ -121,7 +121,7 @@ def test_the_newest_snapshot_with_device_objects_counts(tmp_path: Path) -> None:
 def test_of_a_large_fleet_some_nodes_are_drawn_and_all_are_listed(tmp_path: Path) -> None:
     case = Case(nodes=1000, racks=25, pods=10_000, daemons=1000, devices=300)
     html = html_of(tmp_path, case)
-    assert len(html.encode()) <= LARGEST_PAGE
+    assert len(html.encode()) <= MAX_PAGE
     ways = section_of(html, "cache_ways")
     assert "24 are drawn, the table has them all" in ways
     assert (ways.count('<div class="card">'), ways.count("<tr>")) == (24, 1 + 666)

@@ -24,10 +24,10 @@ from .components import Group, Kind, groups_of, kinds_of
 from .pricing_problem import Costs, PricingProblem, TooLarge
 from .restricted_master import SCALE, Held, Master, Rest, fits
 
-_MOST_KINDS = 200
+_MAX_KINDS = 200
 # Limits of solutions of the linear program for one level, and for the integers of one level.
-_MOST_ROUNDS = 60
-_MOST_DIVES = 60
+_MAX_ROUNDS = 60
+_MAX_DIVES = 60
 _ROUNDS_OF_A_DIVE = 5
 # Factor by which the weight of fixed levels in a dive exceeds that in the linear program.
 _EMPHASIS = 1.5
@@ -59,7 +59,7 @@ def generate_columns(
     """
     groups = groups_of(instance)
     kinds = kinds_of(instance, objective, groups)
-    if kinds is None or len(kinds) > _MOST_KINDS:
+    if kinds is None or len(kinds) > _MAX_KINDS:
         return None
     try:
         models = [PricingProblem(instance, groups, kind) for kind in kinds]
@@ -184,7 +184,7 @@ class _ColumnGeneration:
         ``weights`` become the weights of all levels up to this one, by the prices.
         """
         only = self._master.only(level)
-        for _round in range(_MOST_ROUNDS):
+        for _round in range(_MAX_ROUNDS):
             model = self._master.model(only, rest, integer=False)
             solution = solve(model, self._work.limits)
             if not solution.duals or not solution.is_optimal or self._work.left <= 0:
@@ -217,7 +217,7 @@ class _ColumnGeneration:
         Levels are weighted and not fixed, because the rest seldom reaches them exactly.
         """
         held: Held = {}
-        for _dive in range(_MOST_DIVES):
+        for _dive in range(_MAX_DIVES):
             rest = self._master.rest(held, ())
             for _round in range(_ROUNDS_OF_A_DIVE):
                 model = self._master.model(weights, rest, integer=False)

@@ -30,7 +30,7 @@ SUMS = slice(-5, -1)
 # Deterministic time of CP-SAT, about seconds, for one solve of one component.
 _WORK_FOR_A_CELL = 0.5
 # Devices that requests may use, counted for each request, up to which a component has one model.
-_MOST_USES = 4_000
+_MAX_USES = 4_000
 _UNLIMITED = 10**9
 
 # Group of each unit, and its claims' devices by position within the component.
@@ -209,7 +209,7 @@ class _Builder:
             for request in claim.requests
             for one in request.alternatives
         )
-        if self._uses > _MOST_USES:
+        if self._uses > _MAX_USES:
             raise TooLarge
 
     def _is_countable(self, claim: Claim) -> bool:
