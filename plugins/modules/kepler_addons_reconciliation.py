@@ -446,8 +446,8 @@ pruned:
   sample: []
 """
 
+from ..module_utils.kepler.addons import reconciliation as kepler_addons
 from ..module_utils.module_runner import run_module
-from ..module_utils.reconcile import kepler_addons
 
 
 def main() -> None:

@@ -573,8 +573,8 @@ pruned:
   sample: []
 """
 
+from ..module_utils.kepler.deployment import reconciliation as kepler
 from ..module_utils.module_runner import run_module
-from ..module_utils.reconcile import kepler
 
 
 def main() -> None:

@@ -203,7 +203,7 @@ findings:
 """
 
 from ..module_utils.module_runner import run_module
-from ..module_utils.reconcile import node_configs
+from ..module_utils.nodeconfig import reconciliation as node_configs
 
 
 def main() -> None:

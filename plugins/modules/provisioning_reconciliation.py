@@ -362,8 +362,8 @@ results:
       namespace: metal3
 """
 
+from ..module_utils.hosts.deployment import reconciliation as provisioning
 from ..module_utils.module_runner import run_module
-from ..module_utils.reconcile import provisioning
 
 
 def main() -> None:

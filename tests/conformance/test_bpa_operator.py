@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.cluste
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
 from support.assignable_hosts import Json, bare_metal_host

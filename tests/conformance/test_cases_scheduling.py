@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.placement impo
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_reader import (
     held_requests,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.pods import trim_pod
 
 Json = dict[str, t.Any]
 

@@ -20,11 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
-    Node,
-    Pod,
-    Shape,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Node, Pod, Shape
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.peer_view import (
     PeerNode,
     PeerPod,

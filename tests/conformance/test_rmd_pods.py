@@ -10,7 +10,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (

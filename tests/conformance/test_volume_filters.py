@@ -26,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibili
     shortages,
     volume_obstacles,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
     Node,
 )

@@ -18,12 +18,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.reconciliation import (
+    reconcile,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.provisioning import reconcile
 from lab import bare_metal
 from lab.api import Api
 from lab.embedded import EmbeddedLab, embedded_lab

@@ -25,16 +25,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.kinds 
     OWN_KINDS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import ADDONS
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
-    of_manifest,
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.reconciliation import (
+    reconcile,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.kepler_addons import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.spec_options import (
+    of_manifest,
+)
 from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.foreign_definitions import foreign_definitions

@@ -22,22 +22,26 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     WattwiseError,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
+    reconciliation as kepler_addons,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.options import SYSTEM
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.reconciliation import (
+    reconcile,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import label_nodes
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
-    of_manifest,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import kepler_addons
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.kepler import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.spec_options import (
+    of_manifest,
+)
 from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node

@@ -18,14 +18,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.source import NOTHING
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.node_configs import (
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.reconciliation import (
     follow_templates,
     reconcile,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import NOTHING
 from support.custom_resources import remove_ours
 from support.wao import DEFINITIONS, Object, fake, template
 

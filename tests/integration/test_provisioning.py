@@ -20,12 +20,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.reconciliation import (
+    reconcile,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.provisioning import reconcile
 from lab import bare_metal
 from lab.api import Api
 from lab.machines import Machine, build_machines

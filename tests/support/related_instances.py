@@ -12,20 +12,22 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.instance import (
+    Instance,
+    Rules,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
     EvenStart,
     HostPort,
-    Instance,
     Node,
     PeerPreference,
     Pod,
     PodAffinity,
     PodAntiAffinity,
     PodRelations,
-    Rules,
     Shape,
     Spreading,
 )

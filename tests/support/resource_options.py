@@ -9,7 +9,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import camel
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.spec_options import camel
 
 Json = dict[str, t.Any]
 

@@ -10,7 +10,7 @@ import json
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import member
+from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.lenient import member
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource
 
 Json = dict[str, t.Any]

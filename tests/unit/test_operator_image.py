@@ -23,7 +23,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.units import (
     parse_quantity,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import agents
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.kubeconfig import (
+    read_kubeconfig,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import serving, watching
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.period import DEFAULT_SECONDS
 from lab import pki

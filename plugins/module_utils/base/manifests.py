@@ -16,6 +16,8 @@ from .yaml_text.reader import OPERATOR, read_documents
 
 Manifest = dict[str, t.Any]
 
+MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "wattwise.kube"
+
 _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ..base.boundary import Finding, InvalidField
-from ..kube.client import Kube, Object
+from ..base.json_types import MutableObject
+from ..kube.client import Kube
 from ..kube.pod_bulk import without_bulk
 from ..scheduling.feasibility import NOT_READY, UNSCHEDULABLE, obstacle, shortages
-from ..scheduling.instance import Node, Shape
 from ..scheduling.intake import Intake
+from ..scheduling.model import Node, Shape
 from ..scheduling.node_reader import Loads, Occupancy, occupancies, read_node
 from ..scheduling.nominated_pods import (
     ExistingAntiAffinity,
@@ -44,7 +45,7 @@ class OpenNode:
     anti_affinity: ExistingAntiAffinity
     pods: list[t.Mapping[str, t.Any]] = field(default_factory=list)
     # The last checked pod, so that check and binding parse it only once.
-    _last: tuple[Object, Shape] | None = None
+    _last: tuple[MutableObject, Shape] | None = None
 
     @classmethod
     def read(
@@ -74,9 +75,9 @@ class OpenNode:
     @classmethod
     def of(
         cls,
-        given: Object,
+        given: MutableObject,
         name: str,
-        pods: t.Sequence[Object],
+        pods: t.Sequence[MutableObject],
         nominated: t.Sequence[NominatedPod] = (),
     ) -> OpenNode:
         """The node with these pods on it, or nominated for it. Raises InvalidField."""
@@ -89,7 +90,7 @@ class OpenNode:
         anti_affinity = ExistingAntiAffinity(running, waiting, {name: node.labels}, Namespaces())
         return cls(node, anti_affinity, running)
 
-    def refusal(self, pod: Object) -> str | None:
+    def refusal(self, pod: MutableObject) -> str | None:
         """Reason why the node does not accept the pod now; None if it does."""
         shape, name = self._shape_of(pod), self.node.name
         node = self.node.seen_by(shape.priority)
@@ -103,7 +104,7 @@ class OpenNode:
         missing = shortages(shape.requests, node.free)
         return f"node {name} is full: {', '.join(missing)}" if missing else None
 
-    def take(self, pod: Object) -> None:
+    def take(self, pod: MutableObject) -> None:
         """Count the pod as bound to the node."""
         shape, free = self._shape_of(pod), dict(self.node.free)
         for name, amount in shape.requests:
@@ -113,7 +114,7 @@ class OpenNode:
         self.node = replace(self.node, free=free, ports=ports, disks=disks)
         self.pods.append({**pod, "spec": {**pod["spec"], "nodeName": self.node.name}})
 
-    def _shape_of(self, pod: Object) -> Shape:
+    def _shape_of(self, pod: MutableObject) -> Shape:
         """The pod in the form of a waiting one, even if it runs on another node."""
         if self._last is not None and self._last[0] is pod:
             return self._last[1]

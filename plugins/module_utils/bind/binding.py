@@ -15,8 +15,9 @@ from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
 from ..base.boundary import Finding, Subject, guarded, subject_of
 from ..base.context import Context, Parameters, Result, difference
 from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.object_shapes import object_name
-from ..kube.client import Guard, Kube, Object
+from ..base.fields.strict import object_name
+from ..base.json_types import MutableObject
+from ..kube.client import Guard, Kube
 from ..kube.lease import alone
 from ..kube.unschedulable import Unplaced, mark
 from ..scheduling.nominated_pods import NominatedPod
@@ -24,7 +25,7 @@ from ..scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION
 from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..scheduling.volumes.pod_claims import Unready
-from ..snapshot.snapshot import trim_pod
+from ..snapshot.pods import trim_pod
 from . import record as binding_record
 from .bind_time_check import OpenNode, nominated_pods
 from .volume_binding import VOLUME_TIMEOUT, Asked, VolumeBinding
@@ -196,7 +197,7 @@ def bind_all(
     return [outcomes[placement] for placement in placements]
 
 
-def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]:
+def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, MutableObject]:
     """Waiting pods of many placements by path, from one list.
 
     A Binding is valid only for the version of the pod that was read. A pod that changed after the
@@ -206,7 +207,7 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]
         return {}
     wanted = {placement.path for placement in placements}
 
-    def trim(pod: Object) -> Object:
+    def trim(pod: MutableObject) -> MutableObject:
         """The path and the pod; empty if it is not wanted or unreadable."""
         path = guarded(subject_of(pod, "Pod"), functools.partial(_path_of, pod))
         if isinstance(path, Finding) or path not in wanted:
@@ -220,7 +221,7 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Object]
     return {entry["path"]: entry["pod"] for entry in found if entry}
 
 
-def _path_of(pod: Object) -> str:
+def _path_of(pod: MutableObject) -> str:
     metadata = pod["metadata"]
     return Placement(metadata["namespace"], metadata["name"], "").path
 
@@ -265,7 +266,7 @@ def _without_volumes(outcome: Outcome) -> Unplaced:
     return Unplaced(placement.namespace, placement.pod, outcome.reason, placement.uid)
 
 
-def judge(placement: Placement, pod: Object | None) -> Outcome | None:
+def judge(placement: Placement, pod: MutableObject | None) -> Outcome | None:
     """Outcome by the state of the pod; None if it still waits for its node."""
     if pod is None:
         return _no_longer(placement, "the pod is gone")
@@ -302,7 +303,7 @@ def _no_longer(placement: Placement, reason: str) -> Outcome:
     return Outcome(placement, "skipped", reason, waits=False)
 
 
-def needs_devices(pod: Object) -> bool:
+def needs_devices(pod: MutableObject) -> bool:
     """Whether the pod has device claims; without devices its node does not start it."""
     annotations = pod["metadata"].get("annotations") or {}
     return bool(pod["spec"].get("resourceClaims")) or DEVICE_CLAIMS_ANNOTATION in annotations
@@ -317,7 +318,7 @@ class _Binder:
     placements: t.Sequence[Placement]
     have_devices: bool
     volume_timeout: float
-    listed: t.Mapping[str, Object]
+    listed: t.Mapping[str, MutableObject]
     nominated: t.Sequence[NominatedPod]
     _done: int = 0
     _failed: int = 0
@@ -328,10 +329,10 @@ class _Binder:
     def __post_init__(self) -> None:
         self._volumes = VolumeBinding(self.kube, self._waiting_pods, self.volume_timeout)
 
-    def _waiting_pods(self) -> list[tuple[Object, str]]:
+    def _waiting_pods(self) -> list[tuple[MutableObject, str]]:
         """The pods that still wait, with their nodes."""
 
-        def read(placement: Placement) -> Object | None:
+        def read(placement: Placement) -> MutableObject | None:
             return self.listed.get(placement.path) or self.kube.find(placement.path)
 
         pods = self.kube.in_parallel(read, self.placements)
@@ -407,17 +408,17 @@ class _Binder:
                 pod = pod or self.kube.find(placement.path)
                 outcome = judge(placement, pod)
                 if outcome is None:
-                    problem = self._try(placement, t.cast(Object, pod), node)
+                    problem = self._try(placement, t.cast(MutableObject, pod), node)
                 elif outcome.fate == "unchanged" and attempt > 0:
                     # The answer to the earlier, successful attempt was lost.
                     problem = ""
                 else:
                     return outcome
                 if not problem and node is not None:
-                    node.take(t.cast(Object, pod))
+                    node.take(t.cast(MutableObject, pod))
                     return Outcome(placement, "bound")
         except _NeedsVolumes:
-            t.cast(OpenNode, node).take(t.cast(Object, pod))
+            t.cast(OpenNode, node).take(t.cast(MutableObject, pod))
             return Outcome(placement, "waiting")
         except (_Refused, Unready) as refused:
             return Outcome(placement, "skipped", str(refused))
@@ -429,7 +430,7 @@ class _Binder:
                 return Outcome(placement, "skipped", problem)
         return Outcome(placement, "failed", problem)
 
-    def _try(self, placement: Placement, pod: Object, node: OpenNode | None) -> str:
+    def _try(self, placement: Placement, pod: MutableObject, node: OpenNode | None) -> str:
         """Send one Binding; returns an error that a new reading of the pod may explain."""
         if node is None:
             raise _Refused(f"node {placement.node} is gone")
@@ -449,7 +450,7 @@ class _Binder:
                 return str(error)
         return ""
 
-    def _prepare_volumes(self, placement: Placement, pod: Object, node: OpenNode) -> None:
+    def _prepare_volumes(self, placement: Placement, pod: MutableObject, node: OpenNode) -> None:
         """Raises _Refused if volumes exclude the node, and _NeedsVolumes if the pod must wait."""
         if placement in self._asked:
             return
@@ -495,7 +496,7 @@ class _Refused(Exception):
     """The node does not accept the pod; the text is the reason."""
 
 
-def _binding(placement: Placement, pod: Object) -> Object:
+def _binding(placement: Placement, pod: MutableObject) -> MutableObject:
     """A Binding for exactly this uid and resource version of the pod."""
     return {
         "apiVersion": "v1",

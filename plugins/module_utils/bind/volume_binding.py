@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import ApiError
-from ..kube.client import MERGE_CONTENT_TYPE, Kube, Object
+from ..base.json_types import MutableObject
+from ..kube.client import MERGE_CONTENT_TYPE, Kube
 from ..kube.pod_bulk import without_bulk
+from ..kube.source import read_source
 from ..scheduling.feasibility import (
     CLAIM_IN_USE,
     NO_VOLUME,
@@ -32,11 +34,11 @@ from ..scheduling.feasibility import (
     shortages,
     volume_obstacles,
 )
-from ..scheduling.instance import Constraints, Node
+from ..scheduling.model import Constraints, Node
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes, VolumeNeeds
 from ..scheduling.volumes.objects import SELECTED_NODE, Claim, Key, VolumeObjects, read_claim
 from ..scheduling.volumes.pod_claims import Unready, claim_names, ready_claims
-from ..snapshot.snapshot import SOURCES, read_part
+from ..snapshot.snapshot import SOURCES
 from .volume_choice import chosen_volumes
 
 VOLUME_TIMEOUT = 60.0
@@ -81,7 +83,7 @@ class VolumeBinding:
     def __init__(
         self,
         kube: Kube,
-        planned: t.Callable[[], t.Sequence[tuple[Object, str]]],
+        planned: t.Callable[[], t.Sequence[tuple[MutableObject, str]]],
         timeout: float = VOLUME_TIMEOUT,
         sleep: t.Callable[[float], None] = time.sleep,
         clock: t.Callable[[], float] = time.monotonic,
@@ -96,7 +98,7 @@ class VolumeBinding:
     def _state(self) -> _State:
         with self._lock:
             if self._known is None:
-                items, _findings = read_part(self._kube, SOURCES["volume_objects"], None)
+                items, _findings = read_source(self._kube, SOURCES["volume_objects"], None)
                 objects = VolumeObjects.read(items)
                 self._known = _State(
                     objects,
@@ -109,7 +111,7 @@ class VolumeBinding:
             return self._known
 
     def refusal(
-        self, pod: Object, node: Node, on_node: t.Iterable[t.Mapping[str, t.Any]]
+        self, pod: MutableObject, node: Node, on_node: t.Iterable[t.Mapping[str, t.Any]]
     ) -> str | None:
         """Why the pod's volumes exclude the node now, beside these pods; None if they do not.
 
@@ -135,7 +137,7 @@ class VolumeBinding:
                 return NO_VOLUME
         return CLAIM_IN_USE if self._is_in_use(state, pod, claims) else None
 
-    def _is_in_use(self, state: _State, pod: Object, claims: t.Iterable[Claim]) -> bool:
+    def _is_in_use(self, state: _State, pod: MutableObject, claims: t.Iterable[Claim]) -> bool:
         """Whether another pod has an exclusive claim of the pod; if not, the pod has it now."""
         exclusive = [claim for claim in claims if claim.is_exclusive]
         if not exclusive:
@@ -161,7 +163,7 @@ class VolumeBinding:
                 found[name.key] = pod["metadata"]["uid"]
         return found
 
-    def ask(self, pod: Object, node: str) -> list[Asked]:
+    def ask(self, pod: MutableObject, node: str) -> list[Asked]:
         """Assign volumes to the pod's claims, or request them; return the claims to wait for.
 
         Raises ApiError, and Unready if a claim or volume changed since it was read.
@@ -212,10 +214,10 @@ class VolumeBinding:
         path: str,
         version: str,
         annotations: t.Mapping[str, str | None],
-        spec: Object | None = None,
+        spec: MutableObject | None = None,
     ) -> None:
         """Change the object, conditionally on the version that was read."""
-        body: Object = {"metadata": {"resourceVersion": version, "annotations": annotations}}
+        body: MutableObject = {"metadata": {"resourceVersion": version, "annotations": annotations}}
         if spec is not None:
             body = {**body, "spec": spec}
         self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
@@ -247,7 +249,7 @@ class VolumeBinding:
             if any(each.claim.key in failed for each in all_of)
         }
 
-    def _read_claims(self, namespaces: t.Iterable[str]) -> dict[Key, Object]:
+    def _read_claims(self, namespaces: t.Iterable[str]) -> dict[Key, MutableObject]:
         return {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim
             for namespace in sorted(namespaces)
@@ -267,7 +269,7 @@ class VolumeBinding:
             f"node {asked.node} in {seconds}"
         )
 
-    def _give_back(self, asked: Asked, given: Object) -> None:
+    def _give_back(self, asked: Asked, given: MutableObject) -> None:
         """Undo the write of a claim, unless another client changed it meanwhile."""
         with contextlib.suppress(ApiError):
             if not asked.volume:
@@ -279,12 +281,12 @@ class VolumeBinding:
                 reference = volume["spec"].get("claimRef") or {}
                 if reference.get("uid") == asked.claim.uid:
                     version = volume["metadata"]["resourceVersion"]
-                    without: Object = {"claimRef": None}
+                    without: MutableObject = {"claimRef": None}
                     path = _path_of_volume(asked.volume)
                     self._patch(path, version, {_BOUND_BY_CONTROLLER: None}, without)
 
 
-def _problem(asked: Asked, given: Object | None) -> str | None:
+def _problem(asked: Asked, given: MutableObject | None) -> str | None:
     """Why a claim will not be bound; empty if it is, None if it may be yet."""
     if given is None or given["metadata"].get("uid") != asked.claim.uid:
         return f"binding volumes: claim {asked.name} is gone"
@@ -312,7 +314,7 @@ def _can_attach(cluster: ClusterVolumes, needs: VolumeNeeds, node: str) -> bool:
     return all(number <= left[driver] for driver, number in new.items())
 
 
-def _identity(item: Object) -> tuple[str, str, str]:
+def _identity(item: MutableObject) -> tuple[str, str, str]:
     metadata = item["metadata"]
     return item["kind"], metadata.get("namespace") or "", metadata["name"]
 

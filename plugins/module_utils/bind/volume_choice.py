@@ -14,10 +14,11 @@ import typing as t
 from collections import Counter
 
 from ..base.boundary import Finding, guarded, subject_of
-from ..base.object_shapes import text_mapping
-from ..kube.client import Kube, Object
+from ..base.fields.strict import text_mapping
+from ..base.json_types import MutableObject
+from ..kube.client import Kube
 from ..scheduling.feasibility import meets, volume_obstacles
-from ..scheduling.instance import Constraints, Node
+from ..scheduling.model import Constraints, Node
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes
 from ..scheduling.volumes.matching import matched
 from ..scheduling.volumes.objects import Claim, Key, VolumeObjects
@@ -36,7 +37,7 @@ class _Wanted(t.NamedTuple):
 
 
 def chosen_volumes(
-    kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
+    kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[MutableObject, str]]
 ) -> dict[Key, str]:
     """Like ``choose``, with nodes of the cluster. Raises ApiError."""
     claims = _claims_of(objects, planned)
@@ -45,7 +46,7 @@ def chosen_volumes(
 
 def choose(
     objects: VolumeObjects,
-    planned: t.Sequence[tuple[Object, str]],
+    planned: t.Sequence[tuple[MutableObject, str]],
     nodes: t.Mapping[str, Node],
 ) -> dict[Key, str]:
     """The volume of each unbound claim; empty for one to be provisioned, none for one without any.
@@ -63,7 +64,7 @@ def choose(
 
 
 def _claims_of(
-    objects: VolumeObjects, planned: t.Sequence[tuple[Object, str]]
+    objects: VolumeObjects, planned: t.Sequence[tuple[MutableObject, str]]
 ) -> list[tuple[Claim, str]]:
     """The unbound claims of pods, each once, with a node."""
     found: dict[Key, tuple[Claim, str]] = {}
@@ -74,7 +75,7 @@ def _claims_of(
     return list(found.values())
 
 
-def _unbound(pod: Object, objects: VolumeObjects) -> list[Claim]:
+def _unbound(pod: MutableObject, objects: VolumeObjects) -> list[Claim]:
     try:
         return [claim for _name, claim in ready_claims(pod, objects) if not claim.is_bound]
     except Unready:
@@ -92,7 +93,7 @@ def _nodes(kube: Kube, names: t.Sequence[str]) -> dict[str, Node]:
     return found
 
 
-def _labels(node: Object) -> t.Mapping[str, str]:
+def _labels(node: MutableObject) -> t.Mapping[str, str]:
     return text_mapping(node["metadata"].get("labels"), "metadata.labels")
 
 

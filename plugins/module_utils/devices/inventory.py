@@ -15,7 +15,7 @@ import typing as t
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ..base.loose_json import member, objects, text
+from ..base.fields.lenient import member, objects, text
 from ..cel.values import THOUSANDTHS, quantity_text
 from .dra import slices as dra_slices
 from .dra import status as dra_status

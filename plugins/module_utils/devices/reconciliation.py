@@ -15,11 +15,13 @@ from ..base import documents
 from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result, difference
+from ..base.json_types import MutableObject
 from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
-from ..kube.client import Guard, Kube, Object
+from ..kube.client import Guard, Kube
+from ..kube.common_sources import trim_node
 from ..kube.lease import alone
 from ..scheduling.scope import Scope
-from ..snapshot import snapshot
+from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
 from .adapter.cluster import Adapter, Change, Grant, GrantedClaim, Key, Pods, Problem, View
 from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
@@ -84,7 +86,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 def give_devices(
     kube: Kube,
-    plan: Object,
+    plan: MutableObject,
     options: Parameters,
     context: Context,
     scope: Scope | None = None,
@@ -126,10 +128,10 @@ def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) ->
     return {key: reasons.get(key, reason) for key, reason in waiting.items() if key not in sent}
 
 
-def trim_pod(pod: Object) -> Object:
+def trim_pod_with_devices(pod: MutableObject) -> MutableObject:
     """The pod as in a snapshot, with all fields about its devices."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    trimmed = snapshot.trim_pod(pod)
+    trimmed = trim_pod(pod)
     for part, kept, name in (
         ("spec", spec, "resourceClaims"),
         ("status", status, "resourceClaimStatuses"),
@@ -142,7 +144,7 @@ def trim_pod(pod: Object) -> Object:
 @dataclass
 class _Reconciliation:
     kube: Kube
-    plan: Object
+    plan: MutableObject
     options: Parameters
     context: Context
     scope: Scope | None = None
@@ -236,7 +238,7 @@ class _Reconciliation:
         others.pop(planned[key], None)
         return {**others, **reasons}
 
-    def _of_plan(self, part: str, pods: Pods) -> dict[Key, Object]:
+    def _of_plan(self, part: str, pods: Pods) -> dict[Key, MutableObject]:
         """A part of the plan by pods, without pods that were replaced meanwhile.
 
         Its reasons for ``unplaced`` pods are used here too, because the reasons of two modules
@@ -249,14 +251,14 @@ class _Reconciliation:
             if key in entries and entries[key].get("uid") in (None, "", pod["metadata"]["uid"])
         }
 
-    def _read_nodes(self) -> list[Object]:
-        return self.kube.list(
-            "/api/v1/nodes", trim=lambda node: trimmed(node, "Node", snapshot.trim_node)
-        )
+    def _read_nodes(self) -> list[MutableObject]:
+        return self.kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
 
     def _read_pods(self) -> Pods:
         query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-        found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
+        found = self.kube.list(
+            "/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod_with_devices)
+        )
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         options = self.options
         pods = Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
@@ -267,7 +269,7 @@ class _Reconciliation:
             scope = Scope(frozenset(planned.values()), frozenset(planned))
         return replace(pods, scope=scope, planned=planned)
 
-    def _task(self, view: View, nodes: t.Sequence[Object], room: Room) -> Task:
+    def _task(self, view: View, nodes: t.Sequence[MutableObject], room: Room) -> Task:
         objects = [*map(Given, nodes), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
         return replace(

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from ..base.boundary import Finding, Subject, guarded, subject_of
 from ..base.context import Context, Parameters
 from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.json_types import MutableObject
 from ..bind.bind_time_check import OpenNode, nominated_pods
 from ..bind.binding import Placement, bind_all, guarded_but_failures
-from ..kube.client import Kube, Object
+from ..kube.client import Kube
 from ..kube.lease import LeaseLost
 from ..kube.pod_bulk import without_bulk
 from ..power.rebalance import surely_movable
@@ -142,7 +143,7 @@ class Mover:
         """
         if not self._context.check_mode:
             self._prospect = _Prospect(self._kube)
-        pods: list[Object] = []
+        pods: list[MutableObject] = []
         for move in step.moves:
             try:
                 pods.append(self._look(move))
@@ -162,7 +163,7 @@ class Mover:
             raise error
         return Outcome(step.number, move, "stopped", str(error))
 
-    def _count_budgets(self, pods: t.Sequence[Object]) -> None:
+    def _count_budgets(self, pods: t.Sequence[MutableObject]) -> None:
         """Check that the last of these pods may be evicted after the others."""
         namespace = pods[-1]["metadata"]["namespace"]
         path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
@@ -191,7 +192,7 @@ class Mover:
         name = str(replacement["metadata"]["name"])
         return Outcome(step.number, move, "moved", replacement=name)
 
-    def _look(self, move: Move) -> Object:
+    def _look(self, move: Move) -> MutableObject:
         """The pod, if it is still the planned one."""
         pod = self._kube.find(move.path)
         if pod is None:
@@ -205,7 +206,7 @@ class Mover:
             raise _NotMade("skipped", reason)
         return pod
 
-    def _wait_for_room(self, move: Move, pod: Object) -> None:
+    def _wait_for_room(self, move: Move, pod: MutableObject) -> None:
         """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
         deadline = time.monotonic() + self._options["timeout"]
         while (reason := _Prospect(self._kube).refusal(move, pod)) is not None:
@@ -218,8 +219,8 @@ class Mover:
         found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
         return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
 
-    def _evict(self, move: Move, pod: Object, dry_run: bool = False) -> None:
-        options: Object = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+    def _evict(self, move: Move, pod: MutableObject, dry_run: bool = False) -> None:
+        options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
         if dry_run:
             options["dryRun"] = ["All"]
         body = {
@@ -241,10 +242,10 @@ class Mover:
         if not dry_run:
             self._note_leaving(move, pod)
 
-    def _note_leaving(self, move: Move, pod: Object) -> None:
+    def _note_leaving(self, move: Move, pod: MutableObject) -> None:
         self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
 
-    def _has_gone(self, move: Move, pod: Object, error: ApiError) -> bool:
+    def _has_gone(self, move: Move, pod: MutableObject, error: ApiError) -> bool:
         """Whether the eviction took effect despite its lost answer. Raises ApiError."""
         if error.status and error.status < 500:
             return False
@@ -255,7 +256,7 @@ class Mover:
         self._note_leaving(move, pod)
         return True
 
-    def _waiting(self, move: Move, pod: Object) -> list[Object]:
+    def _waiting(self, move: Move, pod: MutableObject) -> list[MutableObject]:
         """Pods of the same controller that wait for this scheduler."""
         controller = pod_facts(pod).controller
         listed = self._kube.list(
@@ -265,7 +266,7 @@ class Mover:
             refuse=lambda _finding: None,
         )
 
-        def is_wanted(item: Object) -> bool:
+        def is_wanted(item: MutableObject) -> bool:
             return pod_facts(item).controller == controller and is_pending(
                 item, self._options["scheduler_name"]
             )
@@ -277,7 +278,7 @@ class Mover:
             if guarded(subject_of(item, "Pod"), functools.partial(is_wanted, item)) is True
         ]
 
-    def _replacement(self, move: Move, pod: Object, before: set[str]) -> Object:
+    def _replacement(self, move: Move, pod: MutableObject, before: set[str]) -> MutableObject:
         deadline = time.monotonic() + self._options["timeout"]
         while True:
             try:
@@ -293,7 +294,7 @@ class Mover:
                 raise _NotMade("evicted", reason)
             time.sleep(_PAUSE_SECONDS)
 
-    def _bind(self, move: Move, replacement: Object) -> None:
+    def _bind(self, move: Move, replacement: MutableObject) -> None:
         """Bind the new pod; if that fails, the pod waits for the next plan."""
         metadata = replacement["metadata"]
         name, uid = metadata["name"], metadata["uid"]
@@ -312,10 +313,10 @@ class _Prospect:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._gone: set[str] = set()
-        self._arrived: dict[str, list[Object]] = {}
+        self._arrived: dict[str, list[MutableObject]] = {}
         self._nominated: list[NominatedPod] | None = None
 
-    def refusal(self, move: Move, pod: Object) -> str | None:
+    def refusal(self, move: Move, pod: MutableObject) -> str | None:
         """Why the target does not accept the pod; None if it does. Raises ApiError."""
         subject = Subject("Pod", move.pod, move.namespace)
         read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
@@ -323,7 +324,7 @@ class _Prospect:
             raise read
         return str(read) if isinstance(read, Finding) else read
 
-    def _refusal(self, move: Move, pod: Object) -> str | None:
+    def _refusal(self, move: Move, pod: MutableObject) -> str | None:
         if self._nominated is None:
             self._nominated = nominated_pods(self._kube)
         node = OpenNode.read(self._kube, move.target, self._nominated, without=self._gone)
@@ -333,7 +334,7 @@ class _Prospect:
             node.take(arrived)
         return node.refusal(pod)
 
-    def move(self, move: Move, pod: Object) -> None:
+    def move(self, move: Move, pod: MutableObject) -> None:
         """Simulate the move if the target accepts the pod."""
         reason = self.refusal(move, pod)
         if reason is not None:

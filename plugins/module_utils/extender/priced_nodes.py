@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ..base.libraries import numpy
+from ..power.constraints.instance import Rules
 from ..power.model.costs import NodeCosts
 from ..scheduling.curve import Curve
-from ..scheduling.instance import Node, Rules
+from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads
 from ..scheduling.pod_reader import assumed_use
 from .publication import Publication

@@ -16,18 +16,18 @@ from decimal import Decimal
 
 from ..base import compressed
 from ..base.boundary import Finding, InvalidField, Subject, guarded
-from ..base.loose_json import objects
-from ..base.object_shapes import mapping, number, required_text, text
+from ..base.fields.lenient import objects
+from ..base.fields.strict import mapping, number, required_text, text
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
+from ..power.constraints.instance import Rules
 from ..scheduling.curve import Curve, read_curve
-from ..scheduling.instance import Rules
 
 if t.TYPE_CHECKING:
     import datetime
 
     from ..scheduling.node_reader import UsageSource
 
-Object = t.Mapping[str, t.Any]
 PodKey = tuple[str, str]
 
 LABEL = "wattwise.github.io/extender"

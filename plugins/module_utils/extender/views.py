@@ -10,7 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.errors import InvalidInput
-from ..base.object_shapes import Object, mapping, text
+from ..base.fields.strict import mapping, text
+from ..base.json_types import Object
 from ..base.units import parse_duration, parse_time
 from ..scheduling.amounts import quantities
 from ..scheduling.node_reader import Occupancy, measured_use

@@ -14,7 +14,7 @@ import typing as t
 
 from ..base import strict_json
 from ..base.errors import InvalidInput
-from ..base.object_shapes import Object
+from ..base.json_types import Object
 
 # A pod has at most 1.5 MiB in etcd, and 10,000 names of nodes have 2.5 MB.
 MAX_BODY = 4 * 1024 * 1024

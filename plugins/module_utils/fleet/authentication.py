@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.errors import InvalidInput, TargetFailure
-from ..base.loose_json import whole
+from ..base.fields.lenient import whole
 from ..base.units import format_time, parse_time
 
 FIRST_WAIT = datetime.timedelta(minutes=5)

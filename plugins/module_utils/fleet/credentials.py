@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ..base.boundary import shown, shown_text
 from ..base.context import Context, Parameters, Result, Work
 from ..base.errors import ApiError, InvalidInput, TargetFailure
-from ..base.object_shapes import is_subdomain
+from ..base.fields.strict import is_subdomain
 from .visits import BearerToken, Credential
 
 DEFAULT_KEY = "default"

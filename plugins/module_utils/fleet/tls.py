@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..base.boundary import shown
 from ..base.errors import InvalidInput
-from ..kube.pem import certificates
+from ..kube.connection.pem import certificates
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MIN_RSA_BITS = 2048

@@ -13,7 +13,7 @@ import ipaddress
 import typing as t
 
 from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import is_subdomain
+from ..base.fields.strict import is_subdomain
 from ..nodeconfig.inventory_hosts import require_name_of_a_host
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]

@@ -16,18 +16,18 @@ import typing as t
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..base import object_shapes, strict_json
+from ..base import strict_json
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.fields import strict
+from ..base.json_types import Object
 from ..base.units import parse_time
 from ..fleet.urls import redacted
 from ..kube.client import Kube
-from . import facts, pci
-from .facts import Facts
+from ..redfish.hardware import facts, pci
+from ..redfish.hardware.facts import Facts
 from .host import Disk, Hardware, Host, NetworkInterface, Processors
 from .host_hardware import HostsTold, Told, completed
 from .labels import RACK_LABELS, rack_of, with_labels
-
-Object = t.Mapping[str, t.Any]
 
 KIND = "BareMetalHost"
 API_VERSION = "metal3.io/v1alpha1"
@@ -92,13 +92,13 @@ def host_of(
     obj: t.Any, rack_labels: t.Sequence[str] = RACK_LABELS, told: HostsTold = _NONE_TOLD
 ) -> Host:
     """One BareMetalHost as a host. Raises InvalidField for an object without a usable name."""
-    metadata = object_shapes.mapping(object_shapes.mapping(obj, "").get("metadata"), "metadata")
-    name = object_shapes.required_text(metadata.get("name"), "metadata.name")
-    if not object_shapes.is_subdomain(name):
+    metadata = strict.mapping(strict.mapping(obj, "").get("metadata"), "metadata")
+    name = strict.required_text(metadata.get("name"), "metadata.name")
+    if not strict.is_subdomain(name):
         raise InvalidField("metadata.name", f"{shown(name)} is not the name of a {KIND}")
     namespace = metadata.get("namespace") or ""
     if namespace:
-        namespace = object_shapes.object_name(namespace, "metadata.namespace")
+        namespace = strict.object_name(namespace, "metadata.namespace")
     found = Facts()
     spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
     labels, annotations = (_texts(metadata, part, found) for part in ("labels", "annotations"))
@@ -143,7 +143,7 @@ def _with_access(host: Host, spec: Object, found: Facts) -> Host:
     """The host with its BMC, its Secrets and all findings."""
     bmc, user_data = _part(found, spec, "bmc", "spec"), _part(found, spec, "userData", "spec")
     boot_mac = found.read(spec.get("bootMACAddress"), "spec.bootMACAddress", facts.mac_address)
-    credentials, object_name = bmc.get("credentialsName"), object_shapes.object_name
+    credentials, object_name = bmc.get("credentialsName"), strict.object_name
     return replace(
         host,
         boot_mac=boot_mac or _booting(host.hardware),
@@ -196,7 +196,7 @@ def _trimmed(obj: dict[str, t.Any]) -> dict[str, t.Any]:
 def _part(found: Facts, parent: Object, name: str, path: str = "") -> Object:
     """A member that must be a mapping; empty with a finding if it is broken."""
     place = f"{path}.{name}" if path else name
-    return found.read(parent.get(name), place, object_shapes.mapping) or {}
+    return found.read(parent.get(name), place, strict.mapping) or {}
 
 
 def _texts(metadata: Object, part: str, found: Facts) -> dict[str, str]:
@@ -204,7 +204,7 @@ def _texts(metadata: Object, part: str, found: Facts) -> dict[str, str]:
 
     Long annotations are left out as well, except the one with the hardware.
     """
-    given = found.read(metadata.get(part), f"metadata.{part}", object_shapes.mapping) or {}
+    given = found.read(metadata.get(part), f"metadata.{part}", strict.mapping) or {}
     result = {}
     for key, value in given.items():
         if not _is_text(key) or not _is_text(value):
@@ -236,7 +236,7 @@ def _hardware_details(status: Object, annotations: dict[str, str], found: Facts)
 
     def parse(value: t.Any, path: str) -> Object:
         try:
-            return object_shapes.mapping(strict_json.parse(value, _DETAILS), path)
+            return strict.mapping(strict_json.parse(value, _DETAILS), path)
         except ValueError as error:
             raise InvalidField(path, f"it is not JSON: {error}") from error
 
@@ -381,7 +381,7 @@ def _consumer(value: t.Any, found: Facts) -> str | None:
         return None
 
     def parse(reference: t.Any, path: str) -> str:
-        given = object_shapes.mapping(reference, path)
+        given = strict.mapping(reference, path)
         parts = [facts.name(given.get(key) or "", f"{path}.{key}") for key in _CONSUMER]
         return "/".join(parts)
 

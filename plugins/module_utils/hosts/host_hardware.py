@@ -17,18 +17,17 @@ import re
 import typing as t
 from dataclasses import asdict, dataclass, replace
 
-from ..base import object_shapes
 from ..base.boundary import Finding, guarded, subject_of
-from ..base.loose_json import member, text
+from ..base.fields import strict
+from ..base.fields.lenient import member, text
+from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
-from ..kepler.resource_options import camel
 from ..kube.client import Kube
-from .facts import Facts
+from ..kube.resource.spec_options import camel
+from ..redfish.hardware.facts import Facts
+from ..redfish.hardware.walk import CORES_COUNTED
 from .host import Hardware, Host, NetworkInterface
 from .redfish_hardware import host_of
-from .redfish_walk import CORES_COUNTED
-
-Object = dict[str, t.Any]
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "HostHardware"
@@ -75,7 +74,7 @@ class Told:
 HostsTold = t.Mapping[tuple[str, str], Told]
 
 
-def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[Object]:
+def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableObject]:
     """The HostHardware of these namespaces, or of all; empty if the cluster has no such kind."""
     if not kube.serves(API_VERSION, KIND):
         return []
@@ -87,7 +86,7 @@ def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[Object]:
     ]
 
 
-def _trimmed(obj: Object) -> Object:
+def _trimmed(obj: MutableObject) -> MutableObject:
     names = ("name", "namespace")
     metadata = {name: member(obj, "metadata", name) for name in names}
     return {"kind": KIND, "metadata": metadata, "spec": obj.get("spec")}
@@ -112,8 +111,8 @@ def read_told(objects: t.Sequence[t.Any]) -> tuple[dict[tuple[str, str], Told], 
 def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
     """Raises InvalidField for an object without a usable name."""
     name, namespace = (text(member(obj, "metadata", key)) for key in ("name", "namespace"))
-    spec = object_shapes.mapping(obj.get("spec"), "spec")
-    given = object_shapes.mapping(spec.get("hardware"), "spec.hardware")
+    spec = strict.mapping(obj.get("spec"), "spec")
+    given = strict.mapping(spec.get("hardware"), "spec.hardware")
     host = host_of({"name": name, "rack": spec.get("rack"), **_snake(given)})
     uid, bmc_address = text(spec.get("hostUid")), text(spec.get("bmcAddress"), 2048)
     found = Facts()
@@ -123,8 +122,8 @@ def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
 
 
 def spec_of(
-    host: Host, entry: Object, before: t.Any, now: datetime.datetime, *, is_partial: bool
-) -> Object:
+    host: Host, entry: MutableObject, before: t.Any, now: datetime.datetime, *, is_partial: bool
+) -> MutableObject:
     """The spec for an entry of redfish_hardware_info about an inspected host.
 
     Every fact is checked. ``before`` is the stored spec, which is the result if no fact has changed
@@ -150,7 +149,7 @@ def spec_of(
     return {**spec, "readTime": kept_time or _read_time(host, spec, before, now)}
 
 
-def _read_time(host: Host, spec: Object, before: t.Any, now: datetime.datetime) -> str:
+def _read_time(host: Host, spec: MutableObject, before: t.Any, now: datetime.datetime) -> str:
     """The stored time as long as it is recent enough, because each new one costs a write."""
     before = before if isinstance(before, dict) else {}
     stored = before.get("readTime")
@@ -166,7 +165,7 @@ def _is_newer(read_at: datetime.datetime | None, inspected_at: datetime.datetime
     return inspected_at is None or (read_at is not None and read_at > inspected_at)
 
 
-def manifest(host: Host, spec: Object) -> Object:
+def manifest(host: Host, spec: MutableObject) -> MutableObject:
     """The object, which is deleted with its BareMetalHost."""
     owner = {
         "apiVersion": "metal3.io/v1alpha1",

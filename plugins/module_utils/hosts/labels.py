@@ -14,8 +14,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..base.boundary import InvalidField, shown
-from . import facts, pci
-from .facts import Facts
+from ..redfish.hardware import facts, pci
+from ..redfish.hardware.facts import Facts
 from .host import Hardware, PciDevice
 
 RACK = "wattwise.github.io/rack"

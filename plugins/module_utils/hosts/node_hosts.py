@@ -19,9 +19,10 @@ from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import shown_text
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetFailure
+from ..base.fields.lenient import member
+from ..base.fields.strict import is_subdomain
 from ..base.label_selector import LabelSelector, parse_selector_text
-from ..base.loose_json import member
-from ..base.object_shapes import is_subdomain
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..fleet.urls import origin_text, parse_endpoint
 from ..kube.client import Kube, UnknownKind
 from ..nodeconfig.bmc_address import redfish_endpoint
@@ -30,8 +31,6 @@ from ..nodeconfig.nodeconfig import API_VERSIONS
 from ..nodeconfig.targets import SYSTEM_ANNOTATION
 from .bare_metal_host import API_VERSION, KIND, list_objects, read_hosts
 from .host import Host
-
-Object = t.Mapping[str, t.Any]
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -82,7 +81,7 @@ class NodeHost:
             "metadata": {
                 "name": self.node,
                 "namespace": namespace,
-                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+                "labels": {MANAGED_BY_LABEL: MANAGER},
                 **({"annotations": annotations} if annotations else {}),
             },
             "spec": {

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.errors import InvalidInput
+from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, whole_number
 from ..base.label_selector import LabelSelector, parse_label_selector
-from ..base.object_shapes import is_subdomain, mapping, mappings, text, texts, whole_number
 from ..base.units import whole_units
+from ..redfish.hardware.facts import mac_address
 from .addresses import Network, inventory_name, subnet
-from .facts import mac_address
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "Provisioning"

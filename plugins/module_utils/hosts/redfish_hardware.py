@@ -12,7 +12,7 @@ from types import MappingProxyType
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, TargetFailure
-from ..base.loose_json import member
+from ..base.fields.lenient import member
 from ..fleet.credentials import SecretSource
 from ..fleet.urls import redacted
 from ..fleet.visits import Client, error_of
@@ -26,12 +26,12 @@ from ..nodeconfig.poll import (
     reading_spec,
 )
 from ..redfish.discovery import SYSTEMS
+from ..redfish.hardware import facts, pci
+from ..redfish.hardware.facts import Facts
+from ..redfish.hardware.walk import Walk
 from ..redfish.tree import Tree
-from . import facts, pci
-from .facts import Facts
 from .host import Disk, Hardware, Host, HostSource, NetworkInterface, PciDevice, Processors
 from .labels import RACK_LABELS, rack_of, with_labels
-from .redfish_walk import Walk
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 

@@ -15,8 +15,8 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import WattwiseError
-from ..base.loose_json import objects
-from ..base.object_shapes import mapping, text, text_mapping
+from ..base.fields.lenient import objects
+from ..base.fields.strict import mapping, text, text_mapping
 from ..scheduling.curve import Curve, read_curve
 from ..solving.limits import LIMITS, Limits
 from .addresses import inventory_name

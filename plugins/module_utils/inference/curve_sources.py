@@ -16,7 +16,8 @@ from types import MappingProxyType
 from ..base.boundary import Finding, Subject
 from ..base.context import Result
 from ..base.errors import InvalidInput
-from ..base.loose_json import member, number
+from ..base.fields.lenient import member, number
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.freshness import FRESH_SOURCES, NOTABLE
 from ..published.curves import MATCHES
@@ -25,8 +26,6 @@ from .learning import Axis, Learning, Wanted, learn
 from .nodes import NodeFacts
 from .published_curves import PublishedCurves
 from .samples import Samples
-
-Object = t.Mapping[str, t.Any]
 
 STATED, PREDICTOR, LEARNED, PUBLISHED = "stated", "predictor", "learned", "published"
 # Explicit values precede inferred ones, a model of the machine its samples, and samples the

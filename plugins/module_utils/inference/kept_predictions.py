@@ -14,13 +14,12 @@ import typing as t
 
 from ..base.context import Result
 from ..base.errors import InvalidInput, TargetFailure
-from ..base.loose_json import member, number
+from ..base.fields.lenient import member, number
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.freshness import NOTABLE
 from .queries import V2, Query
 from .sources import Subject
-
-Object = t.Mapping[str, t.Any]
 
 _SAME = ("endpoint", "cpu_usage_format", "cpu_capacity")
 

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
-from ..base.loose_json import member
+from ..base.fields.lenient import member
 from ..base.units import parse_quantity
 
 _MAX_CORES = 100_000.0

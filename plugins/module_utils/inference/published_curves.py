@@ -17,13 +17,12 @@ from types import MappingProxyType
 from ..base import strict_json
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown
 from ..base.context import Result
-from ..base.loose_json import count, member, text
+from ..base.fields.lenient import count, member, text
+from ..base.json_types import Object
 from ..nodeconfig.targets import SYSTEM_ANNOTATION
 from ..published import curves as published
 from ..published.curves import Row, System
 from .nodes import NodeFacts
-
-Object = t.Mapping[str, t.Any]
 
 # Labels with DMI data of a server; blanks are underscores.
 SYSTEM_LABELS = {

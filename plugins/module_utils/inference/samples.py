@@ -17,15 +17,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, shown_text, subject_of
-from ..base.loose_json import member, number, objects
+from ..base.fields.lenient import member, number, objects
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.freshness import FRESH_SOURCES
 from ..scheduling.node_reader import Occupancy, measured_use
 from ..scheduling.pod_reader import is_finished
 from .nodes import cpu_capacity_of, name_of
 from .wire import MAXIMUM_WATTS
-
-Object = t.Mapping[str, t.Any]
 
 MAX_AGE_SECONDS = 30 * 86_400.0
 BINS = 20

@@ -14,6 +14,7 @@ from ..base import documents
 from ..base.boundary import shown, shown_text
 from ..base.context import Parameters
 from ..base.errors import InvalidInput, TargetFailure, failure_of
+from ..base.json_types import Object
 from ..base.units import parse_quantity
 from ..fleet.credentials import Named, SecretName
 from ..fleet.urls import Origin, origin_of, origin_text, parse_endpoint
@@ -22,8 +23,6 @@ from ..nodeconfig.poll import snapshot_targets
 from ..nodeconfig.targets import Endpoint, NodeTarget, Targets
 from . import wire
 from .queries import FAKE, Query
-
-Object = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)

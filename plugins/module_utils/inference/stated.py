@@ -15,8 +15,8 @@ from ..base import strict_json
 from ..base.boundary import Finding, InvalidField, guarded, shown
 from ..base.context import Result
 from ..base.errors import InvalidInput
+from ..base.fields.lenient import number
 from ..base.label_selector import LabelSelector, parse_selector_text
-from ..base.loose_json import number
 from ..nodeconfig.targets import CURVE_ANNOTATION, NodeTarget
 from .nodes import NodeFacts
 from .wire import MAXIMUM_WATTS

@@ -16,7 +16,7 @@ import typing as t
 from decimal import ROUND_UP, Context, Decimal
 
 from ..base.errors import InvalidInput, TargetFailure
-from ..base.loose_json import member, objects
+from ..base.fields.lenient import member, objects
 from ..fleet.urls import origin_text, parse_endpoint
 
 # A larger reading is in another unit; the largest servers draw about 15 kW.

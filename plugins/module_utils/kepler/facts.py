@@ -13,9 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import mapping, mappings, texts
-
-Object = t.Mapping[str, t.Any]
+from ..base.fields.strict import mapping, mappings, texts
+from ..base.json_types import Object
 
 UNKNOWN = "unknown"
 BARE_METAL = "none"  # names of systemd-detect-virt

@@ -13,11 +13,10 @@ import typing as t
 
 from ..base.boundary import InvalidField, shown
 from ..base.errors import TargetFailure
-from ..base.object_shapes import is_subdomain, mapping, mappings, text_mapping, texts
+from ..base.fields.strict import is_subdomain, mapping, mappings, text_mapping, texts
+from ..base.json_types import Object
 from ..base.units import parse_duration, parse_quantity
 from ..fleet.urls import parse_endpoint
-
-Object = t.Mapping[str, t.Any]
 
 _MAX_NAME_LENGTH = 40
 _MAX_DURATION_SECONDS = 86_400.0

@@ -22,11 +22,12 @@ from ..base.boundary import (
     warn_of,
 )
 from ..base.context import Context, Parameters, Result, difference
-from ..base.loose_json import member
+from ..base.fields.lenient import member
+from ..base.json_types import MutableObject
 from ..base.manifests import Manifest, identity, same_object
 from ..kube.apply import work as applying
 from ..kube.apply.live import LiveObjects
-from ..kube.client import Kube, Object
+from ..kube.client import Kube
 from ..nodeconfig import nodeconfig
 from ..nodeconfig.machine_of_node import Machines
 from .facts import UNKNOWN, NodeFacts
@@ -81,7 +82,7 @@ class Judged:
         bmc = "" if self.bmc is None else self.bmc.source
         return {"name": self.name, **self.verdict.as_dict(), "bmc": bmc, **self.facts.as_dict()}
 
-    def manifest(self, node: Object) -> Manifest:
+    def manifest(self, node: MutableObject) -> Manifest:
         """The labels and the annotation of exactly this Node."""
         labels = {
             SUPPORTED_LABEL: "true" if self.verdict.supported else "false",
@@ -163,9 +164,9 @@ def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def _judged(
-    nodes: t.Iterable[Object], grounds: Grounds
-) -> tuple[list[tuple[Judged, Object]], list[Finding]]:
-    judged: list[tuple[Judged, Object]] = []
+    nodes: t.Iterable[MutableObject], grounds: Grounds
+) -> tuple[list[tuple[Judged, MutableObject]], list[Finding]]:
+    judged: list[tuple[Judged, MutableObject]] = []
     findings: list[Finding] = []
     for index, node in enumerate(nodes):
         subject = subject_of(node, "Node", f"nodes[{index}]")
@@ -199,7 +200,9 @@ def _told(judged: t.Sequence[Judged]) -> Result:
     }
 
 
-def _missing(option: str, names: t.Iterable[str], nodes: t.Sequence[Object]) -> list[Finding]:
+def _missing(
+    option: str, names: t.Iterable[str], nodes: t.Sequence[MutableObject]
+) -> list[Finding]:
     present = {member(node, "metadata", "name") for node in nodes}
     problem = f"there is no such Node; correct {option}"
     return [
@@ -209,21 +212,21 @@ def _missing(option: str, names: t.Iterable[str], nodes: t.Sequence[Object]) -> 
     ]
 
 
-def _bmcs(kube: Kube) -> tuple[dict[str, Bmc], list[Object], list[Finding]]:
+def _bmcs(kube: Kube) -> tuple[dict[str, Bmc], list[MutableObject], list[Finding]]:
     """BMCs of NodeConfigs by node, BareMetalHosts, and findings about NodeConfigs."""
-    configs: list[Object] = []
+    configs: list[MutableObject] = []
     for version in nodeconfig.API_VERSIONS:
         if kube.serves(version, "NodeConfig"):
             configs += kube.list(kube.resource(version, "NodeConfig").collection())
     effective = nodeconfig.effective(configs)
-    hosts: list[Object] = []
+    hosts: list[MutableObject] = []
     if kube.serves(*BARE_METAL_HOST):
         hosts = kube.list(kube.resource(*BARE_METAL_HOST).collection())
     return bmcs_of_node_configs(effective.by_node), hosts, list(effective.findings)
 
 
 def _taken_back(
-    kube: Kube, nodes: t.Sequence[Object], options: Parameters, context: Context
+    kube: Kube, nodes: t.Sequence[MutableObject], options: Parameters, context: Context
 ) -> Result:
     """An empty application by both managers, on which the API server removes their fields."""
     written = {
@@ -234,7 +237,7 @@ def _taken_back(
     return {**result, "nodes": [], "groups": [], "unsupported": [], "findings": []}
 
 
-def _is_manager(node: Object, manager: str) -> bool:
+def _is_manager(node: MutableObject, manager: str) -> bool:
     records = member(node, "metadata", "managedFields") or []
     return any(
         member(entry, "manager") == manager and member(entry, "operation") == "Apply"
@@ -244,7 +247,7 @@ def _is_manager(node: Object, manager: str) -> bool:
 
 def _applied(
     kube: Kube,
-    nodes: t.Sequence[Object],
+    nodes: t.Sequence[MutableObject],
     written: t.Mapping[str, list[Manifest]],
     options: Parameters,
     context: Context,
@@ -277,7 +280,7 @@ def _applied(
     return {"changed": changed, "diff": diff, "errors": errors}
 
 
-def _change(manager: str, before: Object, manifest: Manifest) -> tuple[str, t.Any, t.Any]:
+def _change(manager: str, before: MutableObject, manifest: Manifest) -> tuple[str, t.Any, t.Any]:
     old = _ours(before, manager)
     new = {
         **(manifest["metadata"].get("labels") or {}),
@@ -286,7 +289,7 @@ def _change(manager: str, before: Object, manifest: Manifest) -> tuple[str, t.An
     return f"{manifest['metadata']['name']} ({manager})", old, new
 
 
-def _ours(node: Object, manager: str) -> dict[str, str]:
+def _ours(node: MutableObject, manager: str) -> dict[str, str]:
     """Values of our labels and annotations, the facts of a probe as a word."""
     labels, annotations = (
         member(node, "metadata", part) or {} for part in ("labels", "annotations")
@@ -299,12 +302,12 @@ def _ours(node: Object, manager: str) -> dict[str, str]:
     }
 
 
-def _manifest(node: Object, **metadata: t.Any) -> Manifest:
+def _manifest(node: MutableObject, **metadata: t.Any) -> Manifest:
     """Exactly this Node, because an application without its UID would recreate a deleted Node."""
     identified = {**same_object(node["metadata"]), **metadata}
     return {"apiVersion": "v1", "kind": "Node", "metadata": identified}
 
 
-def _trimmed(node: Object) -> Object:
+def _trimmed(node: MutableObject) -> MutableObject:
     """The Node without its status, except the kubelet's facts of its machine."""
     return {**node, "status": {"nodeInfo": member(node, "status", "nodeInfo")}}

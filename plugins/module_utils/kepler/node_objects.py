@@ -12,8 +12,9 @@ import typing as t
 
 from ..base import strict_json
 from ..base.boundary import InvalidField, shown
-from ..base.loose_json import member, text, whole
-from ..base.object_shapes import mapping, with_readable_metadata
+from ..base.fields.lenient import member, text, whole
+from ..base.fields.strict import mapping, with_readable_metadata
+from ..base.json_types import Object
 from ..nodeconfig import nodeconfig
 from ..nodeconfig.bmc_address import redfish_endpoint
 from ..nodeconfig.machine_of_node import Machines
@@ -21,8 +22,6 @@ from .facts import BARE_METAL, MAX_TEXT_LENGTH, UNKNOWN, NodeFacts
 from .node.processor import x86_microarchitecture
 from .node.virtualization import OTHER
 from .verdict import Bmc
-
-Object = t.Mapping[str, t.Any]
 
 PROBE_ANNOTATION = "wattwise.github.io/kepler-probe"
 MAX_ANNOTATION_LENGTH = 65_536  # the admission policy of the probe has this limit too

@@ -19,6 +19,7 @@ from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.libraries import cryptography_exceptions, hashes, rsa, serialization, x509
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_time
 from .apply.work import apply
 from .client import Kube
@@ -313,7 +314,7 @@ def _write(
             "metadata": {
                 "name": options[f"{name}_secret"],
                 "namespace": _namespace_of(options, name),
-                "labels": {**labels, "app.kubernetes.io/managed-by": "wattwise.kube"},
+                "labels": {**labels, MANAGED_BY_LABEL: MANAGER},
             },
             "data": {
                 "tls.crt": base64.b64encode(pair.certificate).decode(),

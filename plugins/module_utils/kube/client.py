@@ -23,13 +23,13 @@ from ..base import strict_json
 from ..base.argspec import KUBERNETES
 from ..base.boundary import Finding
 from ..base.errors import ApiError, InvalidInput
+from ..base.json_types import MutableObject
 from ..base.libraries import urllib3
 from . import reading
 from .authorizer import Authorizer
-from .connection import access_of, pool_of
+from .connection.pool import access_of, pool_of
 from .errors import describe_connection_failure, describe_status
 
-Object = dict[str, t.Any]
 Query = t.Mapping[str, t.Union[str, int]]
 
 # Environment variable with the kubeconfig of a program in a container.
@@ -62,7 +62,7 @@ class Page(t.Generic[Result]):
     version: str
 
 
-def _whole(item: Object) -> Object:
+def _whole(item: MutableObject) -> MutableObject:
     return item
 
 
@@ -70,7 +70,7 @@ class Answer(t.NamedTuple):
     """Status code and decoded body of one request."""
 
     status: int
-    body: Object
+    body: MutableObject
 
 
 class Kube:
@@ -141,11 +141,11 @@ class Kube:
         vars(altered).update(attributes)
         return altered
 
-    def get(self, path: str, query: Query | None = None) -> Object:
+    def get(self, path: str, query: Query | None = None) -> MutableObject:
         """The object or list at ``path``. Raises ApiError."""
         return self.request("GET", path, query=query)
 
-    def find(self, path: str, query: Query | None = None) -> Object | None:
+    def find(self, path: str, query: Query | None = None) -> MutableObject | None:
         """Like ``get``, but None if there is nothing at ``path``."""
         try:
             return self.get(path, query)
@@ -161,7 +161,7 @@ class Kube:
         body: t.Any = None,
         content_type: str | None = None,
         query: Query | None = None,
-    ) -> Object:
+    ) -> MutableObject:
         """Send one request and return the decoded answer. Raises ApiError."""
         return self.send(method, path, body, content_type, query).body
 
@@ -279,9 +279,9 @@ class Kube:
         self,
         path: str,
         query: Query | None = None,
-        trim: t.Callable[[Object], Object] = _whole,
+        trim: t.Callable[[MutableObject], MutableObject] = _whole,
         refuse: Refuse | None = None,
-    ) -> list[Object]:
+    ) -> list[MutableObject]:
         """All items of a collection, in pages. Raises ApiError if the list is incomplete.
 
         ``trim`` reduces each item on arrival, because full lists take ten times the memory.
@@ -306,13 +306,13 @@ class Kube:
         self,
         path: str,
         query: Query | None,
-        trim: t.Callable[[Object], Item],
+        trim: t.Callable[[MutableObject], Item],
         refuse: Refuse | None = None,
     ) -> t.Iterator[Page[Item]]:
         """The pages of a collection, like ``list``. May raise ApiError midway, including 410."""
         asked: dict[str, str | int] = dict(query or {})
         limit, number, size = _FIRST_PAGE, 0, 0
-        item_type: Object = {}
+        item_type: MutableObject = {}
         while True:
             asked["limit"] = limit
             once = functools.partial(self._page, path, asked, trim, item_type)
@@ -339,7 +339,11 @@ class Kube:
             limit = max(1, min(_MAX_PAGE_LENGTH, 10 * limit, fitting))
 
     def _page(
-        self, path: str, query: Query, trim: t.Callable[[Object], Item], item_type: Object
+        self,
+        path: str,
+        query: Query,
+        trim: t.Callable[[MutableObject], Item],
+        item_type: MutableObject,
     ) -> tuple[reading.Listed, _Items[Item], _Items[Finding]]:
         items: _Items[Item] = []
         findings: _Items[Finding] = []
@@ -429,9 +433,9 @@ class Resource(t.NamedTuple):
         return f"{self.collection(namespace)}/{name}"
 
 
-def delete_object(kube: Kube, path: str, before: Object, check_mode: bool) -> None:
+def delete_object(kube: Kube, path: str, before: MutableObject, check_mode: bool) -> None:
     """Delete exactly the object that was read; an absent one is no error."""
-    options: Object = {
+    options: MutableObject = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": "Background",

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 from ..base.context import Context
 from ..base.errors import ApiError, InvalidInput
+from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
-from .client import MERGE_CONTENT_TYPE, Kube, Object
+from .client import MERGE_CONTENT_TYPE, Kube
 
 # Limit of notes in the API.
 _MAX_NOTE_LENGTH = 1024
@@ -42,7 +43,7 @@ class Event:
     reporter: str
 
 
-def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> None:
+def tell_once(kube: Kube, context: Context, obj: MutableObject, note: str, event: Event) -> None:
     """Write an Event about an object, unless an equal one exists.
 
     Raises ApiError. Numbers are ignored in the comparison, because counts of nodes change with
@@ -75,7 +76,7 @@ def tell_once(kube: Kube, context: Context, obj: Object, note: str, event: Event
             raise
 
 
-def tell_again(kube: Kube, context: Context, obj: Object, note: str, event: Event) -> bool:
+def tell_again(kube: Kube, context: Context, obj: MutableObject, note: str, event: Event) -> bool:
     """Write an Event about an object, or update the one of its reason; return whether it wrote.
 
     An Event updated less than QUIET_SECONDS ago stays unchanged. Raises ApiError.
@@ -132,12 +133,12 @@ def _said(event: Event, note: str) -> str:
     return " ".join([event.reason, *sorted(set(_WORD.findall(note)))])
 
 
-def _name(metadata: Object, key: str) -> str:
+def _name(metadata: MutableObject, key: str) -> str:
     digest = hashlib.sha256(f"{metadata['uid']} {key}".encode()).hexdigest()[:16]
     return f"{metadata['name'][:_MAX_NAME_LENGTH]}.{digest}"
 
 
-def _reference(obj: Object) -> Object:
+def _reference(obj: MutableObject) -> MutableObject:
     metadata = obj["metadata"]
     named = {key: metadata[key] for key in ("namespace", "name", "uid") if key in metadata}
     version = metadata.get("resourceVersion")
@@ -149,12 +150,12 @@ def _reference(obj: Object) -> Object:
     }
 
 
-def _count(found: Object | None) -> int:
+def _count(found: MutableObject | None) -> int:
     count = (found or {}).get("count")
     return count if isinstance(count, int) and count >= 0 else 0
 
 
-def _is_young(found: Object, now: datetime.datetime) -> bool:
+def _is_young(found: MutableObject, now: datetime.datetime) -> bool:
     try:
         moment = parse_time(found.get("lastTimestamp") or "")
     except InvalidInput:

@@ -25,7 +25,8 @@ import uuid
 
 from ..base.context import Context, Parameters, Result, utc_now
 from ..base.errors import ApiError, WattwiseError
-from .client import Guard, Kube, Object
+from ..base.json_types import MutableObject
+from .client import Guard, Kube
 
 # Lease of all work that binds or evicts pods or allocates devices.
 NAME = "wattwise-binding"
@@ -112,7 +113,7 @@ class Lease:
         self._clock = clock
         self._sleep = sleep
         self.holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._stored: Object = {}
+        self._stored: MutableObject = {}
         self._seen: str | None = None
         self._seen_at = 0.0
         self._renewed = 0.0
@@ -218,7 +219,7 @@ class Lease:
             self._renewing.start()
         return self._held
 
-    def _write(self, kube: Kube, spec: Object) -> bool:
+    def _write(self, kube: Kube, spec: MutableObject) -> bool:
         """Replace exactly the version that was read; False if it changed before. Raises ApiError.
 
         The repetition of a request whose answer was lost is refused if the first one succeeded.
@@ -241,7 +242,7 @@ class Lease:
         self._renewed = sent
         return True
 
-    def _put(self, kube: Kube, spec: Object) -> Object:
+    def _put(self, kube: Kube, spec: MutableObject) -> MutableObject:
         if self._stored:
             return kube.request("PUT", self._path, {**self._stored, "spec": spec})
         body = {

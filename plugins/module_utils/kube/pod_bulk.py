@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-Object = dict[str, t.Any]
+from ..base.json_types import MutableObject
 
 _OF_CONTAINER = ("args", "command", "env", "envFrom", "lifecycle")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PARTS = ("containers", "initContainers", "ephemeralContainers")
 
 
-def without_bulk(pod: Object) -> Object:
+def without_bulk(pod: MutableObject) -> MutableObject:
     """The pod without managed fields, environments, commands and probes, of which it may be made.
 
     A pod of another shape stays as it is, for its reader to refuse.

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from ..base.context import Context
 from ..base.errors import ApiError
+from ..base.json_types import MutableObject
 from ..base.units import format_time
-from .client import Kube, Object
+from .client import Kube
 from .events import Event, tell_once
 
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -26,14 +27,14 @@ class Condition:
     message: str
 
 
-def stored_condition(pod: Object, condition_type: str) -> Object:
+def stored_condition(pod: MutableObject, condition_type: str) -> MutableObject:
     """The condition in the pod's status; empty if there is none."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return next((item for item in conditions if item.get("type") == condition_type), {})
 
 
 def tell(
-    kube: Kube, context: Context, pod: Object, condition: Condition, event: Event
+    kube: Kube, context: Context, pod: MutableObject, condition: Condition, event: Event
 ) -> frozenset[str]:
     """Write event and condition unless the pod already has the condition.
 
@@ -52,7 +53,7 @@ def tell(
     return changed if _write(kube, pod, wanted) else frozenset()
 
 
-def _write(kube: Kube, pod: Object, condition: Object) -> bool:
+def _write(kube: Kube, pod: MutableObject, condition: MutableObject) -> bool:
     """Set the condition; False if the pod was deleted or replaced before."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"

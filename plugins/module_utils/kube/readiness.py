@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-Object = t.Mapping[str, t.Any]
+from ..base.json_types import Object
 
 
 def condition_is_true(obj: Object, condition_type: str) -> bool:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 
 from ..base import strict_json
 from ..base.boundary import Finding, subject_of
-from ..base.loose_json import member
+from ..base.fields.lenient import member
+from ..base.json_types import MutableObject
 
-Object = dict[str, t.Any]
 Parts = t.Iterator[bytes]
 Result = t.TypeVar("Result")
 
@@ -58,7 +58,7 @@ class BeyondLimits(Unreadable):
 class Unusable(Exception):
     """A value beyond the limits, or not JSON; the reading continues after it."""
 
-    def __init__(self, problem: str, identity: Object) -> None:
+    def __init__(self, problem: str, identity: MutableObject) -> None:
         super().__init__(problem)
         self.problem = problem
         self.identity = identity
@@ -68,13 +68,13 @@ class Unusable(Exception):
 class Listed:
     """A list without its items; ``untyped`` items came before the list said their kind."""
 
-    head: Object = field(default_factory=dict)
+    head: MutableObject = field(default_factory=dict)
     number: int = 0
     size: int = 0
     untyped: int = 0
 
     @property
-    def item_type(self) -> Object:
+    def item_type(self) -> MutableObject:
         """apiVersion and kind of items that do not say them; empty if the list does not either."""
         version, kind = self.head.get("apiVersion", "v1"), self.head.get("kind")
         if not isinstance(kind, str) or not isinstance(version, str):
@@ -154,9 +154,9 @@ def _event(line: bytearray) -> t.Any:
 
 def read_list(
     parts: Parts,
-    take: t.Callable[[Object], None],
+    take: t.Callable[[MutableObject], None],
     refuse: t.Callable[[Finding], None],
-    item_type: Object,
+    item_type: MutableObject,
 ) -> Listed:
     """Give each item to ``take``, or its defect to ``refuse``.
 
@@ -186,9 +186,9 @@ def read_list(
 def _read_items(
     window: _Window,
     listed: Listed,
-    take: t.Callable[[Object], None],
+    take: t.Callable[[MutableObject], None],
     refuse: t.Callable[[Finding], None],
-    item_type: Object,
+    item_type: MutableObject,
 ) -> None:
     known = listed.item_type or item_type
     common = {"apiVersion": "v1", "kind": "", **known}
@@ -379,10 +379,10 @@ class _Skim:
 _NAMED = frozenset({"type", "object", "kind", "metadata", "name", "namespace", "resourceVersion"})
 
 
-def _identity(text: str | bytes | bytearray) -> Object:
+def _identity(text: str | bytes | bytearray) -> MutableObject:
     """The members that name an object or the object of an event; all others are not built."""
 
-    def named(pairs: list[tuple[str, t.Any]]) -> Object | None:
+    def named(pairs: list[tuple[str, t.Any]]) -> MutableObject | None:
         found = {key: one for key, one in pairs if key in _NAMED and isinstance(one, (str, dict))}
         return found or None
 

@@ -12,7 +12,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.context import Context
-from .client import Kube, Object
+from ..base.json_types import MutableObject
+from .client import Kube
 from .events import Event
 from .pod_condition import Condition, stored_condition, tell
 
@@ -32,7 +33,7 @@ class Unplaced:
 _TYPE, _STATUS, _REASON = "PodScheduled", "False", "Unschedulable"
 
 
-def is_marked(pod: Object, unplaced: Unplaced) -> bool:
+def is_marked(pod: MutableObject, unplaced: Unplaced) -> bool:
     """Whether the pod already had the condition when it was read."""
     stored = stored_condition(pod, _TYPE)
     told = (stored.get("status"), stored.get("reason"), stored.get("message"))
@@ -60,7 +61,7 @@ def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] |
     }
 
 
-def _still_waits(pod: Object, uid: str | None) -> bool:
+def _still_waits(pod: MutableObject, uid: str | None) -> bool:
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     if uid not in (None, "", metadata["uid"]):
         return False

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import ApiError
-from ..base.loose_json import member, whole
+from ..base.fields.lenient import member, whole
+from ..base.json_types import MutableObject
 from ..base.texts import shown_text
-from .client import Kube, Object, Query
+from .client import Kube, Query
 from .reading import Unusable
 
 # Views are compared, so they have only the relevant fields of an object.
@@ -63,7 +64,7 @@ class Collection(t.Generic[View]):
         self,
         kube: Kube,
         path: str,
-        view: t.Callable[[Object], View | None],
+        view: t.Callable[[MutableObject], View | None],
         tell: t.Callable[[Change[View]], None],
         query: Query | None = None,
         say: t.Callable[[str], None] = lambda _text: None,
@@ -154,7 +155,7 @@ class Collection(t.Generic[View]):
     def _refuse(self, finding: Finding) -> None:
         self._say(f"{finding}; it is left out")
 
-    def _leave_out(self, unusable: Unusable) -> Object:
+    def _leave_out(self, unusable: Unusable) -> MutableObject:
         """The event that says so of an object that does not count any more. Raises ApiError."""
         item = member(unusable.identity, "object")
         if not member(item, "metadata", "name"):

@@ -16,11 +16,10 @@ from pathlib import Path
 from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.errors import InvalidInput
-from ..base.loose_json import member, number
+from ..base.fields.lenient import member, number
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from .poll import FAKE, PollTarget
-
-Object = t.Mapping[str, t.Any]
 
 # Sources of fresh values: read in this run, or younger than the fetchInterval.
 FRESH_SOURCES = ("read", "kept")

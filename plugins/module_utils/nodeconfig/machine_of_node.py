@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..base.loose_json import member, text
+from ..base.fields.lenient import member, text
 
 T = t.TypeVar("T")
 

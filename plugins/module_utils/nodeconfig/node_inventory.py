@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ..base import object_shapes
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
-from ..base.object_shapes import is_subdomain
+from ..base.fields import strict
+from ..base.fields.strict import is_subdomain
+from ..base.json_types import Object
 from . import nodeconfig
 from .inventory_hosts import (
     InventoryHost,
@@ -20,8 +21,6 @@ from .inventory_hosts import (
     known,
     require_name_of_a_host,
 )
-
-Object = t.Mapping[str, t.Any]
 
 _ADDRESSES = "status.addresses"
 _RDT_LABEL = "feature.node.kubernetes.io/cpu-rdt."
@@ -65,7 +64,7 @@ def node_hosts(
 def _host(
     node: t.Any, config: t.Optional[Object], rack_labels: t.Sequence[str], name_prefix: str
 ) -> InventoryHost:
-    metadata = object_shapes.with_readable_metadata(node)["metadata"]
+    metadata = strict.with_readable_metadata(node)["metadata"]
     name = metadata["name"]
     if not is_subdomain(name):
         raise InvalidField("metadata.name", f"{shown(name)} is not the name of a Node")
@@ -98,33 +97,29 @@ def _rdt_groups(labels: Object) -> tuple[str, ...]:
 
 
 def _node_variables(name: str, node: Object, labels: Object) -> dict[str, t.Any]:
-    spec = object_shapes.mapping(node.get("spec"), "spec")
-    status = object_shapes.mapping(node.get("status"), "status")
-    info = object_shapes.mapping(status.get("nodeInfo"), "status.nodeInfo")
-    conditions = object_shapes.mappings(status.get("conditions"), "status.conditions")
-    annotations = object_shapes.text_mapping(
-        node["metadata"].get("annotations"), "metadata.annotations"
-    )
+    spec = strict.mapping(node.get("spec"), "spec")
+    status = strict.mapping(node.get("status"), "status")
+    info = strict.mapping(status.get("nodeInfo"), "status.nodeInfo")
+    conditions = strict.mappings(status.get("conditions"), "status.conditions")
+    annotations = strict.text_mapping(node["metadata"].get("annotations"), "metadata.annotations")
     return {
         "node_name": name,
         "node_labels": dict(labels),
         "node_annotations": annotations,
-        "node_taints": object_shapes.mappings(spec.get("taints"), "spec.taints"),
+        "node_taints": strict.mappings(spec.get("taints"), "spec.taints"),
         "node_unschedulable": bool(spec.get("unschedulable")),
         "node_ready": any(
             item.get("type") == "Ready" and item.get("status") == "True" for item in conditions
         ),
         **{
-            f"node_{variable}": object_shapes.text(info.get(key), f"status.nodeInfo.{key}") or None
+            f"node_{variable}": strict.text(info.get(key), f"status.nodeInfo.{key}") or None
             for variable, key in (
                 ("architecture", "architecture"),
                 ("operating_system", "operatingSystem"),
             )
         },
-        "node_capacity": object_shapes.text_mapping(status.get("capacity"), "status.capacity"),
-        "node_allocatable": object_shapes.text_mapping(
-            status.get("allocatable"), "status.allocatable"
-        ),
+        "node_capacity": strict.text_mapping(status.get("capacity"), "status.capacity"),
+        "node_allocatable": strict.text_mapping(status.get("allocatable"), "status.allocatable"),
     }
 
 
@@ -133,8 +128,8 @@ def _usable_address(node: Object) -> str | None:
 
     A kubelet may report any text as an address, and ssh treats some texts as options.
     """
-    status = object_shapes.mapping(node.get("status"), "status")
-    entries = object_shapes.mappings(status.get("addresses"), _ADDRESSES)
+    status = strict.mapping(node.get("status"), "status")
+    entries = strict.mappings(status.get("addresses"), _ADDRESSES)
     internal = [item.get("address") for item in entries if item.get("type") == "InternalIP"]
     usable = [address for address in map(address_of_machine, internal) if address is not None]
     if internal and not usable:

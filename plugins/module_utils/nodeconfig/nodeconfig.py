@@ -11,15 +11,15 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base import object_shapes
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
 from ..base.errors import InvalidInput, TargetFailure
-from ..base.loose_json import objects
-from ..base.object_shapes import is_subdomain
+from ..base.fields import strict
+from ..base.fields.lenient import objects
+from ..base.fields.strict import is_subdomain
+from ..base.json_types import Object
 from ..base.units import parse_duration
 from ..fleet.urls import parse_endpoint, redacted
 
-Object = t.Mapping[str, t.Any]
 EndpointKind = t.Literal[
     "inlet_temp", "delta_p", "power_consumption", "power_consumption_endpoint_provider"
 ]
@@ -192,7 +192,7 @@ def _read(given: t.Any, place: str, findings: list[Finding]) -> Object | None:
         return None
     if not read.get("status"):
         return read
-    status = guarded(subject, lambda: object_shapes.mapping(read["status"], "status"))
+    status = guarded(subject, lambda: strict.mapping(read["status"], "status"))
     if isinstance(status, Finding):
         findings.append(status)
         status = {}
@@ -224,20 +224,20 @@ def _readable_readings(
 def _readable_reading(name: str, given: t.Any) -> Object:
     """A reading with a finite number and a time. Raises InvalidField."""
     field = f"status.readings.{name}"
-    reading = object_shapes.mapping(given, field)
+    reading = strict.mapping(given, field)
     for key, item in reading.items():
         if key == "time":
-            object_shapes.time(item, f"{field}.time")
+            strict.time(item, f"{field}.time")
         else:
-            object_shapes.number(item, f"{field}.{key}")
+            strict.number(item, f"{field}.{key}")
     return reading
 
 
 def readable(given: t.Any) -> Object:
     """The NodeConfig with checked types of metadata and node name. Raises InvalidField."""
-    node_config = object_shapes.with_readable_metadata(given)
+    node_config = strict.with_readable_metadata(given)
     group_rank(node_config)
-    name = object_shapes.mapping(node_config.get("spec"), "spec").get("nodeName")
+    name = strict.mapping(node_config.get("spec"), "spec").get("nodeName")
     if name and not is_subdomain(name):
         raise InvalidField("spec.nodeName", f"{shown(name)} is not the name of a Node")
     return node_config
@@ -247,25 +247,25 @@ def _readable_status(status: Object, part: str) -> t.Any:
     """A part of the status with checked types. Raises InvalidField."""
     field = f"status.{part}"
     if part == "conditions":
-        conditions = object_shapes.mappings(status.get(part), field)
+        conditions = strict.mappings(status.get(part), field)
         for condition in conditions:
             for member in ("type", "status", "reason", "message"):
-                object_shapes.text(condition.get(member), f"{field}.{member}")
+                strict.text(condition.get(member), f"{field}.{member}")
         return conditions
-    value = object_shapes.mapping(status.get(part), field)
+    value = strict.mapping(status.get(part), field)
     if part == "authentication":
-        object_shapes.time(value.get("lastAttempt"), f"{field}.lastAttempt")
-        object_shapes.number(value.get("failures") or 0, f"{field}.failures")
-        object_shapes.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
+        strict.time(value.get("lastAttempt"), f"{field}.lastAttempt")
+        strict.number(value.get("failures") or 0, f"{field}.failures")
+        strict.text(value.get("secretResourceVersion"), f"{field}.secretResourceVersion")
     elif part == "sensors":
-        object_shapes.text(value.get("vendor"), f"{field}.vendor")
-        system = object_shapes.mapping(value.get("system"), f"{field}.system")
+        strict.text(value.get("vendor"), f"{field}.vendor")
+        system = strict.mapping(value.get("system"), f"{field}.system")
         for key, item in system.items():
-            check = object_shapes.number if key in ("sockets", "cores") else object_shapes.text
+            check = strict.number if key in ("sockets", "cores") else strict.text
             check(item, f"{field}.system.{key}")
         for member in value.keys() - {"vendor", "system"}:
-            for key, item in object_shapes.mapping(value[member], f"{field}.{member}").items():
-                object_shapes.text(item, f"{field}.{member}.{key}")
+            for key, item in strict.mapping(value[member], f"{field}.{member}").items():
+                strict.text(item, f"{field}.{member}.{key}")
     return value
 
 

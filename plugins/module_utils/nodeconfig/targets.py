@@ -13,11 +13,12 @@ import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..base import object_shapes
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
 from ..base.errors import InvalidInput
+from ..base.fields import strict
+from ..base.fields.lenient import member
+from ..base.json_types import Object
 from ..base.label_selector import parse_selector_text
-from ..base.loose_json import member
 from ..fleet.authentication import Attempts
 from ..fleet.urls import same_origin
 from .nodeconfig import (
@@ -33,8 +34,6 @@ from .nodeconfig import (
     term_of,
     term_problems,
 )
-
-Object = t.Mapping[str, t.Any]
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
 SYSTEM_ANNOTATION = "wattwise.github.io/system"
@@ -227,7 +226,7 @@ def _named(nodes: t.Sequence[t.Any]) -> dict[str, Object]:
 def _of_node(node: Object) -> dict[str, t.Any]:
     labels = guarded(
         subject_of(node, "Node"),
-        lambda: object_shapes.text_mapping(node["metadata"].get("labels"), "metadata.labels"),
+        lambda: strict.text_mapping(node["metadata"].get("labels"), "metadata.labels"),
     )
     capacity = member(node, "status", "capacity", "cpu")
     return {

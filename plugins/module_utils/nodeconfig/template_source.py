@@ -11,17 +11,18 @@ import ipaddress
 import typing as t
 from dataclasses import dataclass
 
-from ..base import object_shapes
 from ..base.boundary import Finding, guarded, shown_text, subject_of
 from ..base.errors import InvalidInput
+from ..base.fields import strict
+from ..base.fields.lenient import objects
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
-from ..base.loose_json import objects
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..kube.apply.prune import APPLY_SET_LABEL
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
     TERMS,
-    Object,
     Problem,
     group_rank,
     problems,
@@ -53,7 +54,7 @@ class TemplateNode:
     @classmethod
     def of(cls, node: Object) -> TemplateNode:
         """From the object of the API. Raises InvalidField."""
-        metadata = object_shapes.with_readable_metadata(node)["metadata"]
+        metadata = strict.with_readable_metadata(node)["metadata"]
         labels = metadata.get("labels") or {}
         address, octets = _address(node)
         variables = Struct(
@@ -70,10 +71,10 @@ class TemplateNode:
 
 def _address(node: Object) -> tuple[str, list[str]]:
     """The first internal IPv4 address with its octets, else the first address without octets."""
-    status = object_shapes.mapping(node.get("status"), "status")
+    status = strict.mapping(node.get("status"), "status")
     addresses = [
-        object_shapes.text(entry.get("address"), "status.addresses.address")
-        for entry in object_shapes.mappings(status.get("addresses"), "status.addresses")
+        strict.text(entry.get("address"), "status.addresses.address")
+        for entry in strict.mappings(status.get("addresses"), "status.addresses")
         if entry.get("type") == "InternalIP"
     ]
     for address in addresses:
@@ -197,7 +198,7 @@ class TemplateSource:
         metadata: Manifest = {
             "name": name,
             "labels": {
-                "app.kubernetes.io/managed-by": "wattwise.kube",
+                MANAGED_BY_LABEL: MANAGER,
                 TEMPLATE_LABEL: self.label,
                 APPLY_SET_LABEL: APPLY_SET,
             },

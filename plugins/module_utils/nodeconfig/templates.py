@@ -13,18 +13,19 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base import documents, object_shapes
+from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.boundary import Finding, guarded, shown_text, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
+from ..base.fields import strict
+from ..base.fields.strict import is_subdomain
+from ..base.json_types import Object
 from ..base.manifests import same_object
-from ..base.object_shapes import is_subdomain
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
     TLS_FINGERPRINT_ANNOTATION,
-    Object,
     Problem,
     Shadow,
     effective,
@@ -109,7 +110,7 @@ def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -
 
 
 def _key_of_readable(obj: t.Any) -> Key:
-    return _key(object_shapes.with_readable_metadata(obj), "")
+    return _key(strict.with_readable_metadata(obj), "")
 
 
 def _result(

@@ -18,11 +18,12 @@ from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import shown, shown_text
 from ..base.context import Parameters, utc_now
 from ..base.errors import InvalidInput, WattwiseError
-from ..base.loose_json import member, number, objects
+from ..base.fields.lenient import member, number, objects
 from ..base.units import format_time, parse_time
 from ..kube.client import Kube
+from ..kube.source import read_source
 from ..nodeconfig import nodeconfig
-from ..snapshot import snapshot
+from ..nodeconfig.sources import NODE_CONFIGS
 
 AlarmName = t.Literal[
     "hot_inlet", "fleet_watts", "lost_machine", "model_drift", "pods_waiting", "cluster_unreachable"
@@ -278,7 +279,7 @@ class AlarmWatch:
         if self._kube is None:
             self._kube = Kube.connect(self.options)
         kube = self._kube
-        configs, _left_out = snapshot.read_part(kube, snapshot.SOURCES["node_configs"], None)
+        configs, _left_out = read_source(kube, NODE_CONFIGS, None)
         fleets = (kube.find(_POWER_FLEETS) or {}).get("items") or []
         waiting = kube.list("/api/v1/pods", _WAITING, _trimmed)
         return alarms_of(configs, fleets, waiting, self.options, self.now(), self._raised)

@@ -20,15 +20,14 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import Finding, guarded, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
-from ..base.loose_json import member, number, objects, text
+from ..base.fields.lenient import member, number, objects, text
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.freshness import FRESH_SOURCES, previous_readings, youngest_value
 from ..nodeconfig.targets import NodeTarget, Targets, of_snapshot
 from ..rmd.manifests import told_caches
 from . import textfile
 from .status import HEARTBEAT_SECONDS, status_of
-
-Object = t.Mapping[str, t.Any]
 
 _ERROR_KEYS = ("name", "endpoint", "reason", "detail")
 QUANTITIES = ("inlet_celsius", "delta_p_pascal", "power_watts")

@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, TargetFailure, TargetReason
-from ..base.loose_json import Object, number, objects, text
+from ..base.fields.lenient import number, objects, text
+from ..base.json_types import Object
 from ..base.texts import shown
 from ..fleet.credentials import SecretSource
 from ..fleet.urls import redacted

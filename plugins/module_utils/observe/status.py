@@ -13,12 +13,11 @@ import zlib
 
 from ..base.boundary import shown_text
 from ..base.errors import InvalidInput
-from ..base.loose_json import count, member, number, objects
+from ..base.fields.lenient import count, member, number, objects
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.freshness import FRESH_SOURCES, IN_STATUS, NOTABLE
 from ..nodeconfig.targets import NodeTarget
-
-Object = t.Mapping[str, t.Any]
 
 
 class Reading(t.Protocol):

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ..base.boundary import InvalidField
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..extender import publication
 from ..kube.client import Kube
 from .config_map_record import MAX_BYTES, Record
-
-Object = t.Mapping[str, t.Any]
 
 NAME = "wattwise-extender"
 

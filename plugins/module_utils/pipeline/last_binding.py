@@ -16,10 +16,9 @@ from pathlib import Path
 
 from ..base import compressed, documents
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..kube.client import Kube
 from .config_map_record import MAX_BYTES, Record
-
-Object = t.Mapping[str, t.Any]
 
 NAME = "wattwise-last-binding"
 # Files in the run folder and kinds of documents, by importance.

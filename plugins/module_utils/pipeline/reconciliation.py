@@ -15,7 +15,8 @@ from ..base import documents, metrics
 from ..base.boundary import Finding, Subject, guarded, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.loose_json import objects
+from ..base.fields.lenient import objects
+from ..base.json_types import Object
 from ..base.units import format_time
 from ..bind import binding, record
 from ..devices import reconciliation as devices
@@ -37,6 +38,7 @@ from ..kube import unschedulable
 from ..kube.apply import work as applying
 from ..kube.apply.live import LiveObjects
 from ..kube.client import Kube
+from ..kube.source import NOTHING, Parts
 from ..nodeconfig.poll import poll_targets
 from ..nodeconfig.targets import Targets, of_snapshot
 from ..observe import observation, pressure
@@ -52,7 +54,6 @@ from .options import complete, of_module
 from .run_folder import RunFolder
 from .steps import StepLog, shares
 
-Object = t.Mapping[str, t.Any]
 Diffs = list[t.Mapping[str, t.Any]]
 # From a snapshot to the run's part of the cluster.
 ScopeOf = t.Callable[[Object], Scope]
@@ -94,7 +95,7 @@ class FleetRun:
     valid_seconds: float = 0.0
     binding_record: Record | None = None
     publication: Record | None = None
-    known: snapshot.Parts = snapshot.NOTHING
+    known: Parts = NOTHING
     snapshot: Object | None = None
     answers: dict[str, t.Sequence[Result]] = field(default_factory=dict)
     observation: observation.Observation | None = None

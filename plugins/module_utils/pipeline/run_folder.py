@@ -11,10 +11,9 @@ from pathlib import Path
 
 from ..base import documents, whole_files
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..base.units import format_time
 from ..snapshot import run_owner
-
-Object = t.Mapping[str, t.Any]
 
 # Kind → file, if the names differ.
 _FILES = {"node_configs": "statuses"}

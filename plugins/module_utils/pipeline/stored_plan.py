@@ -23,7 +23,7 @@ from ..base import compressed, documents, whole_files
 from ..base.boundary import shown
 from ..base.context import Parameters
 from ..base.errors import ApiError, InvalidInput
-from ..base.object_shapes import is_subdomain
+from ..base.fields.strict import is_subdomain
 from ..base.units import format_duration, parse_time
 from ..kube.client import Kube
 

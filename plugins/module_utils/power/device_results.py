@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..scheduling.instance import Pod
+from ..scheduling.model import Pod
 from ..solving.limits import Limits
 from .constraints.device_claims import ClaimTask
 from .model.assignment import Assignment

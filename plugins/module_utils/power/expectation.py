@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base.metrics import Labels, check_labels, family
-from ..scheduling.instance import MICROCORES_PER_CORE, Node
+from ..scheduling.model import MICROCORES_PER_CORE, Node
 
 
 def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:

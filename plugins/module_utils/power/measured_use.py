@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ..base.boundary import Finding, guarded, subject_of
-from ..base.object_shapes import Object, mapping, with_readable_metadata
+from ..base.fields.strict import mapping, with_readable_metadata
+from ..base.json_types import Object
 from ..scheduling.pod_reader import effective_requests
 from ..scheduling.workload import Workload, workload_of
 

@@ -14,7 +14,7 @@ from ..base.argspec import ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
-from ..scheduling.instance import MICROCORES_PER_CORE
+from ..scheduling.model import MICROCORES_PER_CORE
 from ..solving.limits import LIMITS, Limits
 from .bounds.answer import Answer, bound_with, is_proof
 from .bounds.lower_bound import LowerBounds

@@ -23,9 +23,10 @@ from ..scheduling.feasibility import (
     shortages,
     volume_obstacles,
 )
-from ..scheduling.instance import Instance, Node, Pod, Shape
+from ..scheduling.model import Node, Pod, Shape
 from ..scheduling.reasons import availability_message
 from .constraints import cache_runs, device_feasibility
+from .constraints.instance import Instance
 from .constraints.relation_reader import OUT_OF_TIME
 from .model.assignment import Assignment
 

@@ -18,15 +18,16 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..base.boundary import guarded, subject_of
+from ..base.fields.lenient import objects
+from ..base.json_types import Object
 from ..base.libraries import numpy
-from ..base.loose_json import objects
-from ..base.object_shapes import Object
 from ..rmd.pods import asks_for_ways
 from ..scheduling.budgets import Budgets
-from ..scheduling.instance import Instance, Pod
+from ..scheduling.model import Pod
 from ..scheduling.pod_fields import POD_GROUP_LABEL
 from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from .constraints.instance import Instance
 from .migration.migration import Migration, MovablePod, Move
 from .migration.search import search
 from .migration.steps import divided

@@ -9,7 +9,7 @@ import itertools
 import math
 import typing as t
 
-from ..scheduling.instance import MICROCORES_PER_CORE, Pod
+from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from .bounds.answer import Answer, watts_of
 from .device_results import allocations
 from .model.assignment import Assignment

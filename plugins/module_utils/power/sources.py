@@ -13,21 +13,14 @@ from decimal import Decimal
 from ..base import documents
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import InvalidInput
+from ..base.fields.strict import mapping, required_text, sequence, text, text_mapping, whole_number
+from ..base.json_types import Object
 from ..base.manifests import read_file_content
-from ..base.object_shapes import (
-    Object,
-    mapping,
-    required_text,
-    sequence,
-    text,
-    text_mapping,
-    whole_number,
-)
 from ..scheduling.budgets import Budgets
 from ..scheduling.cache_ways import NodeCaches, pools_by_node, read_caches
 from ..scheduling.curve import Curve
-from ..scheduling.instance import Instance, Node, Rules
 from ..scheduling.intake import Intake, SoundNode, has_node
+from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads, Occupancy, measured_use, occupancies, read_node
 from ..scheduling.nominated_pods import (
     ExistingAntiAffinity,
@@ -42,6 +35,7 @@ from ..scheduling.volumes.cluster_volumes import ClusterVolumes, with_attachable
 from ..scheduling.volumes.objects import VolumeObjects
 from ..scheduling.workload import Workload
 from ..solving.limits import Limits
+from .constraints.instance import Instance, Rules
 from .constraints.relation_reader import Surroundings
 from .measured_use import PodUse, measured_shares
 from .waiting_pods import WaitingPods

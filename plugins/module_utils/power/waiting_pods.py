@@ -14,17 +14,18 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..base.boundary import Finding, Subject, guarded, subject_of
-from ..base.object_shapes import Object, mapping
+from ..base.fields.strict import mapping
+from ..base.json_types import Object
 from ..scheduling.cache_ways import runs_of_pod
-from ..scheduling.instance import NominatedMember, Pod, PodRelations, Shape
 from ..scheduling.intake import is_copy
+from ..scheduling.model import NominatedMember, Pod, PodRelations, Shape
 from ..scheduling.nominated_pods import ExistingAntiAffinity
 from ..scheduling.peers import pod_facts
 from ..scheduling.pod_fields import CLAIM_FIELDS, VOLUME_FIELDS, excesses
-from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod, without_claims
+from ..scheduling.pod_reader import identity, read_pod, refused_pod, unread_pod
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes
 from ..scheduling.volumes.pod_claims import Unready
-from .constraints.device_claims import ClaimBook, read_claims
+from .constraints.device_claims import ClaimBook, read_claims, without_claims
 from .constraints.relation_reader import RelationReader, Surroundings, gang_of
 from .measured_use import PodUse
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from ..base import metrics as prometheus
 from ..base import whole_files
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..power.plan_comparison import is_comparable
 from .resource import PowerFleet
 from .settings import METERING_FILE, metrics_folder
 from .status import Outcome
 
-Object = t.Mapping[str, t.Any]
 Samples = list[tuple[dict[str, str], float]]
 Family = tuple[str, str, Samples]
 

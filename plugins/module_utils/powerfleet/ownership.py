@@ -18,8 +18,8 @@ from decimal import Decimal
 
 from ..base.boundary import Finding, guarded, subject_of
 from ..scheduling.feasibility import obstacle
-from ..scheduling.instance import Constraints, Node
 from ..scheduling.intake import Intake
+from ..scheduling.model import Constraints, Node
 from ..scheduling.node_reader import Loads, Occupancy, read_node
 from ..scheduling.pod_reader import identity, is_finished, read_pod
 from ..scheduling.scope import Scope

@@ -15,8 +15,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base import strict_json
-from ..base.loose_json import member, objects
-from ..kube.client import Object, Query
+from ..base.fields.lenient import member, objects
+from ..base.json_types import MutableObject
+from ..kube.client import Query
 from ..kube.watch import Change
 from ..nodeconfig.nodeconfig import API_VERSIONS
 from ..rmd.manifests import API_VERSION as RMD_API_VERSION
@@ -68,7 +69,7 @@ class Source:
     path: str
     query: tuple[tuple[str, str], ...]
     reason: str
-    view: t.Callable[[Object], t.Any] = dataclasses.field(compare=False)
+    view: t.Callable[[MutableObject], t.Any] = dataclasses.field(compare=False)
     concerned: t.Callable[[Change[t.Any], Fleets], list[str]] = dataclasses.field(compare=False)
 
     @property
@@ -101,7 +102,7 @@ def sources_of(fleets: Fleets) -> list[Source]:
     return found
 
 
-def view_pod(pod: Object) -> WaitingPod | None:
+def view_pod(pod: MutableObject) -> WaitingPod | None:
     """None for a pod that has a node, is being deleted, or has ended."""
     metadata, spec = pod["metadata"], pod["spec"]
     phase = member(pod, "status", "phase")
@@ -145,7 +146,7 @@ def _scheduler(fleet: PowerFleet) -> str:
     return str(fleet.spec["placement"]["schedulerName"])
 
 
-def view_node(node: Object) -> SeenNode:
+def view_node(node: MutableObject) -> SeenNode:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     annotations = metadata.get("annotations") or {}
     ready = any(
@@ -179,7 +180,7 @@ def _only_closes(before: SeenNode, after: SeenNode) -> bool:
     return alike == after
 
 
-def view_object(found: Object) -> SeenObject:
+def view_object(found: MutableObject) -> SeenObject:
     metadata = found["metadata"]
     return SeenObject(
         uid=str(metadata["uid"]),

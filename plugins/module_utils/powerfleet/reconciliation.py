@@ -19,18 +19,19 @@ from ..base.argspec import KUBERNETES, LEASE, PROGRESS, RMD, ArgumentSpec
 from ..base.boundary import Finding
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
+from ..base.json_types import Object
 from ..kube.client import Kube
+from ..kube.source import read_source
+from ..nodeconfig import reconciliation as node_configs
 from ..pipeline.reconciliation import FleetRun
 from ..pipeline.steps import StepLog
-from ..reconcile import node_configs, rmd
+from ..reconcile import rmd
 from ..scheduling.scope import Scope
-from ..snapshot.snapshot import SOURCES, empty, read_part, read_waiting_pods
+from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
 from . import metrics, ownership, period, settings, telling
 from .resource import ALL, PowerFleet, fleets_of, is_ending, parse, path_of
 from .status import HEARTBEAT_SECONDS, Failure, Outcome, status_of, suspended_status
 from .triggers import Memory, Trigger, trigger_of
-
-Object = t.Mapping[str, t.Any]
 
 _CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
 
@@ -178,7 +179,7 @@ class _Run:
         """Stop reading for a fleet that selects no node and has no waiting pod."""
         nodes = run.known.objects.get("nodes")
         if nodes is None:
-            nodes, findings = read_part(self.kube, SOURCES["nodes"], None)
+            nodes, findings = read_source(self.kube, SOURCES["nodes"], None)
             run.known = run.known._replace(
                 objects={**run.known.objects, "nodes": nodes},
                 findings=[*run.known.findings, *findings],

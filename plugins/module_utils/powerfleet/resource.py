@@ -14,11 +14,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, guarded, subject_of
+from ..base.fields.lenient import member, objects
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
-from ..base.loose_json import member, objects
 from ..base.units import parse_duration, parse_time
-
-Object = t.Mapping[str, t.Any]
 
 API_VERSION = "wattwise.github.io/v1alpha1"
 KIND = "PowerFleet"

@@ -11,14 +11,13 @@ from pathlib import Path
 from ..base.argspec import KUBERNETES
 from ..base.context import Parameters
 from ..base.errors import InvalidInput
+from ..base.json_types import Object
 from ..fleet.credentials import DEFAULT_KEY
 from ..fleet.urls import origin_of
 from ..pipeline import extender_record, last_binding
 from ..pipeline.config_map_record import Record
 from .resource import API_VERSION, KIND, PowerFleet
 from .triggers import Trigger
-
-Object = t.Mapping[str, t.Any]
 
 # Name of an option → name in the spec.
 _ASKING = {

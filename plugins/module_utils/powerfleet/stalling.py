@@ -19,9 +19,10 @@ from ..base import metrics
 from ..base.boundary import Finding
 from ..base.context import Context
 from ..base.errors import ApiError
-from ..base.loose_json import member, text
+from ..base.fields.lenient import member, text
+from ..base.json_types import MutableObject
 from ..base.units import format_time
-from ..kube.client import APPLY_CONTENT_TYPE, Kube, Object
+from ..kube.client import APPLY_CONTENT_TYPE, Kube
 from . import resource, telling
 from .resource import PowerFleet
 
@@ -42,7 +43,7 @@ class SeenFleet:
     is_told: bool
 
 
-def view_fleet(manifest: Object) -> SeenFleet | None:
+def view_fleet(manifest: MutableObject) -> SeenFleet | None:
     """None for a fleet that is being deleted or unreadable, which its own runs report."""
     if resource.is_ending(manifest):
         return None

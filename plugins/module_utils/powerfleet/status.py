@@ -15,13 +15,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.errors import InvalidInput, told_text
-from ..base.loose_json import member, number
+from ..base.fields.lenient import member, number
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..observe.metering.metering import Metering
 from .ownership import Ownership
 from .resource import PowerFleet
 
-Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MAX_LISTED = 20

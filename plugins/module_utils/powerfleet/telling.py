@@ -9,14 +9,14 @@ import typing as t
 
 from ..base.context import Context, Result
 from ..base.errors import ApiError
-from ..base.loose_json import member
+from ..base.fields.lenient import member
+from ..base.json_types import Object
 from ..kube import events
 from ..kube.apply import work as applying
 from ..kube.client import Kube
 from .resource import API_VERSION, KIND, PowerFleet
 from .status import MAX_LISTED, is_due
 
-Object = t.Mapping[str, t.Any]
 # An object, and a sentence about it.
 Told = tuple[Object, str]
 

@@ -14,10 +14,11 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
 from ..base.manifests import Manifest
 from ..base.whole_files import make_folder
+from ..kube.apply.steps import Applying
 from ..kube.client import Kube
+from ..kube.common_sources import images_with
 from ..rmd import reconciliation
 from ..snapshot.snapshot import take
-from .applying import Applying, running
 
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"
@@ -64,7 +65,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     selectors = {"rmd_pods": options["pod_selector"], "controllers": _ALL_CONTROLLERS}
     include = [*_PARTS, "controllers"]
     taken = take({"include": include, "selectors": selectors, "path": snapshot}, context, kube)
-    rivals = running(taken["controllers"], "rmd-operator")
+    rivals = images_with(taken["controllers"], "rmd-operator")
     if rivals and not options["force"]:
         raise InvalidInput(
             f"rmd-operator runs in this cluster ({rivals}) and writes the same workloads; scale it "

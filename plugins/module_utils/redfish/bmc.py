@@ -13,7 +13,7 @@ import typing as t
 from types import MappingProxyType
 
 from ..base.context import Context, Parameters, Result
-from ..base.loose_json import Object
+from ..base.json_types import Object
 from ..fleet.credentials import SecretSource
 from ..nodeconfig.poll import Polled, poll, poll_targets
 from ..nodeconfig.targets import Targets

@@ -13,7 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.errors import TargetFailure, TargetReason
-from ..base.loose_json import Object, count, member, text
+from ..base.fields.lenient import count, member, text
+from ..base.json_types import Object
 from . import words
 from .links import identity, last_segment, link, links, name_of, natural_order
 from .tree import Tree

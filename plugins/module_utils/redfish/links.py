@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..base.loose_json import member, text
+from ..base.fields.lenient import member, text
 
 # Limits of a URI and of a name in the status of a NodeConfig.
 MAX_URI_LENGTH = 2048

@@ -19,7 +19,8 @@ from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
-from ..base.loose_json import Object, objects
+from ..base.fields.lenient import objects
+from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..fleet.credentials import SecretSource
 from ..fleet.urls import parse_endpoint, redacted

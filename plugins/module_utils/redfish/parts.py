@@ -13,7 +13,8 @@ import functools
 import re
 import typing as t
 
-from ..base.loose_json import Object, text
+from ..base.fields.lenient import text
+from ..base.json_types import Object
 from .links import identity, links, name_of
 
 _MAX_RELATED = 20

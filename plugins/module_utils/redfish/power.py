@@ -12,7 +12,8 @@ import re
 import typing as t
 from collections import Counter
 
-from ..base.loose_json import Object, member, number, objects, text
+from ..base.fields.lenient import member, number, objects, text
+from ..base.json_types import Object
 from . import parts
 from .links import identity, last_segment, link, name_of, natural_order
 from .supplies import sum_of_supplies, vendors_of

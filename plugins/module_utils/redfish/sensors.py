@@ -13,7 +13,8 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ..base.loose_json import Object, member, number, objects, text
+from ..base.fields.lenient import member, number, objects, text
+from ..base.json_types import Object
 from ..base.texts import shown
 from . import words
 from .links import identity, last_segment, link, links, name_of, natural_order

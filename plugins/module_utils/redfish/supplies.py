@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base.loose_json import Object, member, number, objects, text
+from ..base.fields.lenient import member, number, objects, text
+from ..base.json_types import Object
 
 _MAX_VENDORS = 8
 _NEVER_COUNTED = frozenset({"absent"})

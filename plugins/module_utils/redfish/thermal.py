@@ -13,7 +13,8 @@ from types import MappingProxyType
 from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
-from ..base.loose_json import Object, member
+from ..base.fields.lenient import member
+from ..base.json_types import Object
 from ..base.units import parse_time
 from ..fleet.credentials import SecretSource
 from ..fleet.visits import Client, error_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..base.errors import TargetFailure
-from ..base.loose_json import Object
+from ..base.json_types import Object
 from ..fleet.visits import Client
 from .links import identity, link
 

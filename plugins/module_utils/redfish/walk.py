@@ -13,7 +13,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.errors import TargetFailure
-from ..base.loose_json import Object, objects
+from ..base.fields.lenient import objects
+from ..base.json_types import Object
 from . import power, sensors, words
 from .discovery import Chassis, Survey, nothing_found, survey
 from .links import identity, last_segment, link, natural_order

@@ -12,8 +12,8 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..base import object_shapes
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
+from ..base.fields import strict
 from ..base.units import format_time, parse_quantity, parse_time
 from .sources import Document, Sources
 
@@ -245,8 +245,8 @@ def _settled_power(sources: Sources, bound_at: datetime.datetime | None) -> dict
 
 def _cores(node: Document) -> float | None:
     """Allocatable CPUs of a Node; None if not stated. Raises InvalidField."""
-    status = object_shapes.mapping(node.get("status"), "status")
-    cpu = object_shapes.mapping(status.get("allocatable"), "status.allocatable").get("cpu")
+    status = strict.mapping(node.get("status"), "status")
+    cpu = strict.mapping(status.get("allocatable"), "status.allocatable").get("cpu")
     return None if cpu is None else float(parse_quantity(cpu, "status.allocatable.cpu"))
 
 
@@ -290,11 +290,11 @@ class _Joiner:
         self.findings: list[Finding] = []
 
     def join(self, given: Document) -> Node:
-        metadata = object_shapes.mapping(given.get("metadata"), "metadata")
+        metadata = strict.mapping(given.get("metadata"), "metadata")
         name = metadata.get("name")
         if not isinstance(name, str) or not name:
             raise InvalidField("metadata.name", f"{shown(name)} is not a name")
-        given_labels = object_shapes.mapping(metadata.get("labels"), "metadata.labels")
+        given_labels = strict.mapping(metadata.get("labels"), "metadata.labels")
         labels = {key: value for key, value in given_labels.items() if isinstance(value, str)}
         cores = guarded(subject_of(given, "Node"), functools.partial(_cores, given))
         if isinstance(cores, Finding):

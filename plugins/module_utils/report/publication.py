@@ -15,7 +15,7 @@ from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import shown
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
-from ..base.object_shapes import is_subdomain
+from ..base.fields.strict import is_subdomain
 from ..fleet.tls import Trust
 from ..kube.apply import work
 from . import uploads, web_folder

@@ -10,9 +10,10 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base import documents, object_shapes
+from ..base import documents
 from ..base.boundary import Finding, Subject, guarded
 from ..base.errors import InvalidInput
+from ..base.fields import strict
 from ..base.units import parse_time
 from .numbers import finite, is_number
 
@@ -140,16 +141,14 @@ def _read(name: str, path: str, kind: documents.DocumentKind, findings: list[Fin
 def _readable(node: str, reading: Document, findings: list[Finding]) -> Document:
     """A reading without invalid times."""
     subject = Subject("Reading", node)
-    times = guarded(
-        subject, functools.partial(object_shapes.mapping, reading.get("times"), "times")
-    )
+    times = guarded(subject, functools.partial(strict.mapping, reading.get("times"), "times"))
     if isinstance(times, Finding):
         findings.append(times)
         times = {}
     told = {**times, **({"": reading["time"]} if reading.get("time") else {})}
     usable = {}
     for quantity, text in told.items():
-        moment = guarded(subject, functools.partial(object_shapes.time, text, f"times.{quantity}"))
+        moment = guarded(subject, functools.partial(strict.time, text, f"times.{quantity}"))
         if isinstance(moment, Finding):
             findings.append(moment)
         else:

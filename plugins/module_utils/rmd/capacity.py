@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.json_types import Object
 from .daemon.apply import Visit
 from .daemon.cache import GUARANTEED
 from .pods import CACHE_WAYS
-
-Object = t.Mapping[str, t.Any]
 
 
 def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:

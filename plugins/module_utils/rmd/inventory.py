@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..base.json_types import Object
 from ..base.units import format_cpu_list
 from .daemon.cache import Cache
 from .daemon.workload import Stored
 from .layout import layout, pool_of
-from .manifests import Object, key_of
+from .manifests import key_of
 
 
 def inventory(

@@ -14,10 +14,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
-from ..base.loose_json import member, number, objects
+from ..base.fields.lenient import member, number, objects
+from ..base.json_types import Object
 from .daemon.workload import DEFAULT_NAMESPACE, Desired, Known, desired_of
-
-Object = t.Mapping[str, t.Any]
 
 API_VERSION = "intel.com/v1alpha1"
 TLS_PORT = 8443

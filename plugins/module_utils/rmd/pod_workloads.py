@@ -20,8 +20,9 @@ from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import ApiError, InvalidInput, WattwiseError
+from ..base.json_types import MutableObject
 from ..kube.apply.work import apply
-from ..kube.client import Kube, Object, delete_object
+from ..kube.client import Kube, delete_object
 from ..kube.events import Event
 from ..kube.pod_bulk import without_bulk
 from ..kube.pod_condition import Condition, stored_condition, tell
@@ -57,7 +58,7 @@ def read_pods(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = INFO_SPEC.complete(parameters)
     asking = _Asking.of(Kube.connect(options), options["node_names"], "status.phase=Running")
-    nodes: dict[str, list[Object]] = defaultdict(list)
+    nodes: dict[str, list[MutableObject]] = defaultdict(list)
     for pod, cut in asking.each(asking.pods, _cut_down):
         nodes[pod["spec"]["nodeName"]].append(cut)
     warn_of(asking.findings, context)
@@ -100,7 +101,7 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
 class _Asking:
     """Pods that request cache ways, each read within a separate boundary."""
 
-    pods: list[Object]
+    pods: list[MutableObject]
     findings: list[Finding] = field(default_factory=list)
 
     @classmethod
@@ -109,7 +110,7 @@ class _Asking:
         if node_names is not None and len(node_names) == 1:
             selector += f",spec.nodeName={node_names[0]}"
 
-        def is_meant(pod: Object) -> bool:
+        def is_meant(pod: MutableObject) -> bool:
             on_node = node_names is None or pod["spec"].get("nodeName") in node_names
             if not on_node or not asks_for_ways(pod):
                 return False
@@ -123,21 +124,21 @@ class _Asking:
         return found
 
     @property
-    def running(self) -> list[Object]:
+    def running(self) -> list[MutableObject]:
         return [pod for pod in self.pods if pod["status"]["phase"] == "Running"]
 
     @property
-    def ended(self) -> list[Object]:
+    def ended(self) -> list[MutableObject]:
         return [pod for pod in self.pods if pod["status"]["phase"] in _ENDED]
 
     def each(
-        self, pods: t.Sequence[Object], read: t.Callable[[Object], T]
-    ) -> t.Iterator[tuple[Object, T]]:
+        self, pods: t.Sequence[MutableObject], read: t.Callable[[MutableObject], T]
+    ) -> t.Iterator[tuple[MutableObject, T]]:
         """The readable pods with their content; the others are findings."""
         return read_each(pods, "Pod", read, self.findings)
 
 
-def _check_identity(pod: Object) -> None:
+def _check_identity(pod: MutableObject) -> None:
     """Raise InvalidField unless the pod has a usable identity and status."""
     for field_name in ("namespace", "name", "uid"):
         value = pod["metadata"].get(field_name)
@@ -148,14 +149,14 @@ def _check_identity(pod: Object) -> None:
             raise InvalidField(place, f"{shown(value)} is not a text")
 
 
-def _phase_of(pod: Object) -> list[tuple[str, t.Any]]:
+def _phase_of(pod: MutableObject) -> list[tuple[str, t.Any]]:
     status = pod["status"]
     conditions = status.get("conditions") or []
     types = [("status.conditions", each.get("type")) for each in conditions]
     return [("status.phase", status.get("phase")), *types]
 
 
-def _cut_down(pod: Object) -> Object:
+def _cut_down(pod: MutableObject) -> MutableObject:
     """Only the fields that decide about exclusive CPUs and their place."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     parts = {
@@ -183,12 +184,12 @@ def _cut_down(pod: Object) -> Object:
 class _Existing:
     """A stored RmdWorkload: its owner (None if people made it), and the daemons' answers."""
 
-    owner: Object | None
-    spec: Object
-    responses: Object
+    owner: MutableObject | None
+    spec: MutableObject
+    responses: MutableObject
     said: str
 
-    def response(self, workload: Object) -> str:
+    def response(self, workload: MutableObject) -> str:
         """The daemon's answer to the present spec; empty if the spec has changed since."""
         if any(self.spec.get(key) != value for key, value in workload["spec"].items()):
             return ""
@@ -200,12 +201,12 @@ class _Existing:
         return self.said.partition(f"{node}: ")[2]
 
 
-def _read_existing(workload: Object) -> _Existing:
+def _read_existing(workload: MutableObject) -> _Existing:
     metadata, status = workload["metadata"], workload.get("status") or {}
     references = metadata.get("ownerReferences") or []
     is_of_now = status.get("observedGeneration") == metadata["generation"]
     conditions = {each["type"]: each for each in status.get("conditions") or []}
-    ready: Object = conditions.get("Ready", {})
+    ready: MutableObject = conditions.get("Ready", {})
     return _Existing(
         owner=next((each for each in references if each.get("controller")), None),
         spec={**(workload.get("spec") or {})},
@@ -215,12 +216,12 @@ def _read_existing(workload: Object) -> _Existing:
 
 
 def _existing_workloads(
-    kube: Kube, workloads: t.Sequence[Object]
+    kube: Kube, workloads: t.Sequence[MutableObject]
 ) -> dict[PodKey, _Existing | Finding]:
     """The existing ones of the workloads; a few are read one by one, many as one list."""
     resource = kube.resource(API_VERSION, "RmdWorkload")
     if len(workloads) >= _LIST_FROM:
-        found: list[Object | None] = [*kube.list(resource.collection())]
+        found: list[MutableObject | None] = [*kube.list(resource.collection())]
     else:
         keys = map(_key, workloads)
         paths = [resource.path(name, namespace) for namespace, name in keys]
@@ -261,16 +262,16 @@ def _remove_workloads(kube: Kube, asking: _Asking, context: Context) -> list[dic
     return removed
 
 
-def _key(obj: Object) -> PodKey:
+def _key(obj: MutableObject) -> PodKey:
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
 
 def _desired(
     asking: _Asking, cpusets: t.Sequence[t.Mapping[str, t.Any]]
-) -> tuple[list[Object], list[Refusal]]:
+) -> tuple[list[MutableObject], list[Refusal]]:
     """The workloads of all pods, and the refused containers."""
     cpus = _by_pod(cpusets)
-    wanted: list[Object] = []
+    wanted: list[MutableObject] = []
     refusals: list[Refusal] = []
     for pod in asking.running:
         metadata = pod["metadata"]
@@ -302,10 +303,10 @@ def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, l
 
 
 def _without_those_of_others(
-    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
-) -> tuple[list[Object], list[Refusal]]:
+    workloads: t.Sequence[MutableObject], existing: t.Mapping[PodKey, _Existing | Finding]
+) -> tuple[list[MutableObject], list[Refusal]]:
     """The workloads to write, and refusals of those whose names people have used."""
-    ours: list[Object] = []
+    ours: list[MutableObject] = []
     refusals: list[Refusal] = []
     for workload in workloads:
         [own] = workload["metadata"]["ownerReferences"]
@@ -324,7 +325,7 @@ def _without_those_of_others(
 
 
 def _apply(
-    options: Parameters, workloads: list[Object], context: Context
+    options: Parameters, workloads: list[MutableObject], context: Context
 ) -> tuple[Result, list[Refusal]]:
     """Apply; a workload that the API refuses is its pod's refusal and stops no other."""
     connection = {name: options[name] for name in KUBERNETES.options}
@@ -342,14 +343,14 @@ def _apply(
     ]
 
 
-def _refusal_of(workload: Object, message: str) -> Refusal:
+def _refusal_of(workload: MutableObject, message: str) -> Refusal:
     [owner] = workload["metadata"]["ownerReferences"]
     namespace = workload["metadata"]["namespace"]
     return Refusal(namespace, owner["name"], owner["uid"], "", shown_text(message))
 
 
 def _refused_by_daemons(
-    workloads: t.Sequence[Object], existing: t.Mapping[PodKey, _Existing | Finding]
+    workloads: t.Sequence[MutableObject], existing: t.Mapping[PodKey, _Existing | Finding]
 ) -> list[Refusal]:
     """Outcomes of workloads that are unchanged since the daemons' answers."""
     refusals = []
@@ -363,7 +364,7 @@ def _refused_by_daemons(
     return refusals
 
 
-def _response(workload: Object, stored: _Existing | Finding | None) -> str:
+def _response(workload: MutableObject, stored: _Existing | Finding | None) -> str:
     return stored.response(workload) if isinstance(stored, _Existing) else ""
 
 
@@ -382,7 +383,7 @@ class _Teller:
 
     kube: Kube
     context: Context
-    pods: t.Sequence[Object]
+    pods: t.Sequence[MutableObject]
 
     def refusals(self, refusals: t.Sequence[Refusal]) -> int:
         """Number of newly marked pods; all refusals of a pod make one sentence."""
@@ -399,7 +400,7 @@ class _Teller:
 
     def granted(
         self,
-        workloads: t.Sequence[Object],
+        workloads: t.Sequence[MutableObject],
         existing: t.Mapping[PodKey, _Existing | Finding],
     ) -> int:
         """Clear the refusal of pods whose workloads all succeeded."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of
 from ..base.errors import InvalidInput
+from ..base.json_types import MutableObject
 from ..base.units import parse_quantity
 from .node.exclusive import ExclusiveContainer, exclusive_containers
 from .reading import said
 
-Object = dict[str, t.Any]
 Json = t.Mapping[str, t.Any]
 
 CACHE_WAYS = "intel.com/l3_cache_ways"
@@ -58,7 +58,7 @@ def workload_names(pod: Json) -> list[str]:
 
 def workloads_of_pod(
     pod: Json, cpus: t.Mapping[str, t.Sequence[int]]
-) -> tuple[list[Object], list[Refusal]]:
+) -> tuple[list[MutableObject], list[Refusal]]:
     """RmdWorkloads of the pod's containers, and refused containers.
 
     ``cpus`` has the exclusive CPUs by container name. A container that is missing there, because it
@@ -68,10 +68,10 @@ def workloads_of_pod(
     asking = _asking(pod)
     exclusive = {each.name: each for each in exclusive_containers(pod)}
     subject = subject_of(pod, "Pod")
-    workloads: list[Object] = []
+    workloads: list[MutableObject] = []
     refusals: list[Refusal] = []
 
-    def read(container: Json) -> Object | None:
+    def read(container: Json) -> MutableObject | None:
         name = container["name"]
         if name not in exclusive:
             raise InvalidInput(
@@ -97,10 +97,10 @@ def _workload(
     exclusive: ExclusiveContainer,
     cpus: t.Sequence[int],
     alone: bool,
-) -> Object:
+) -> MutableObject:
     annotations = _annotations(pod, exclusive.name)
     cache = _cache(exclusive.name, _ways(container), annotations)
-    spec: Object = {
+    spec: MutableObject = {
         "coreIds": [str(cpu) for cpu in sorted(cpus)],
         "nodes": [pod["spec"]["nodeName"]],
     }
@@ -147,7 +147,7 @@ def workload_name(pod: str, container: str, alone: bool) -> str:
     return f"rmd-workload-{pod}" if alone else f"{pod}{_SEPARATOR}{container}"
 
 
-def _owner(container: ExclusiveContainer) -> Object:
+def _owner(container: ExclusiveContainer) -> MutableObject:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -170,7 +170,7 @@ def _annotations(pod: Json, container: str) -> dict[str, str]:
     return found
 
 
-def _cache(container: str, ways: int, annotations: t.Mapping[str, str]) -> Object:
+def _cache(container: str, ways: int, annotations: t.Mapping[str, str]) -> MutableObject:
     least = ways
     if "cache_min" in annotations:
         where = f"annotation {container}_cache_min"

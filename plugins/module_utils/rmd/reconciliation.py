@@ -15,6 +15,7 @@ from ..base.argspec import PROGRESS, RMD, ArgumentSpec
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError
+from ..base.json_types import Object
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
@@ -25,7 +26,6 @@ from .inventory import inventory
 from .manifests import (
     STATE_PREFIX,
     Daemon,
-    Object,
     daemons_of,
     desired_of_manifest,
     identity_of,

@@ -8,14 +8,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.manifests import same_object
+from ..base.json_types import Object
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
 from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
 from .daemon.apply import Visit
 from .daemon.cache import Cache
 from .daemon.run import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
-from .manifests import API_VERSION, STATE_PREFIX, Object, managed_of
+from .manifests import API_VERSION, STATE_PREFIX, managed_of
 
 APPLY_SET = "wattwise-rmd-node-states"
 _POOLS = ("guaranteed", "besteffort", "shared")
@@ -95,7 +96,7 @@ def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
             "name": STATE_PREFIX + name,
             "namespace": namespace,
             "labels": {
-                "app.kubernetes.io/managed-by": "wattwise.kube",
+                MANAGED_BY_LABEL: MANAGER,
                 APPLY_SET_LABEL: APPLY_SET,
             },
             "ownerReferences": [owner],

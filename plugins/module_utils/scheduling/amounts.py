@@ -9,7 +9,7 @@ import functools
 import typing as t
 
 from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import mapping
+from ..base.fields.strict import mapping
 from ..base.units import cpu_millicores, whole_units
 
 

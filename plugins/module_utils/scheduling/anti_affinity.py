@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..base.fields.strict import mapping, mappings, texts
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector
-from ..base.object_shapes import Object, mapping, mappings, texts
 from .peers import (
     Namespaces,
     PeerIndex,

@@ -16,8 +16,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.boundary import Finding, guarded, subject_of
+from ..base.fields.strict import mapping, mappings, text, whole_number
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector
-from ..base.object_shapes import Object, mapping, mappings, text, whole_number
 from .peers import Selection, label_selector, pod_facts
 
 _UNGUARDED_PHASES = ("Pending", "Succeeded", "Failed")

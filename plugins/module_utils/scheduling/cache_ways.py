@@ -15,12 +15,13 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import Object, mapping, mappings, required_text, text, whole_number
+from ..base.fields.strict import mapping, mappings, required_text, text, whole_number
+from ..base.json_types import Object
 from ..base.units import parse_cpu_list
 from ..rmd.daemon.cache import GUARANTEED, runs
 from ..rmd.daemon.workload import uuid_of
 from ..rmd.pods import CACHE_WAYS, workload_name
-from .instance import CachePools, CacheRun
+from .model import CachePools, CacheRun
 from .pod_reader import container_requests, containers_of, identity, is_finished
 
 BEST_EFFORT = "besteffort"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .instance import (
+from .model import (
     Constraints,
     DiskUse,
     Expression,

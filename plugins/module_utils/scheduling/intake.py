@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ..base.boundary import Finding, InvalidField, Subject, guarded, subject_of
-from ..base.object_shapes import Object, mapping, required_text
+from ..base.fields.strict import mapping, required_text
+from ..base.json_types import Object
 from ..rmd.pods import CACHE_WAYS
 from .amounts import amount
 from .anti_affinity import check_anti_affinity
 from .cache_ways import least_annotation, runs_of_pod
 from .curve import Curve, read_curve
-from .instance import Quantities
+from .model import Quantities
 from .node_reader import Loads, Occupancy, node_name, read_node
 from .nominated_pods import NominatedPod, read_nominated
 from .peers import pod_facts

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import Object, mapping, mappings, required_text, text, text_mapping
+from ..base.fields.strict import mapping, mappings, required_text, text, text_mapping
+from ..base.json_types import Object
 from ..base.units import parse_quantity
 from .amounts import quantities
 from .curve import Curve, read_curve
-from .instance import MAX_CORES, MICROCORES_PER_CORE, UNLIMITED, DiskUse, HostPort, Node, Taint
+from .model import MAX_CORES, MICROCORES_PER_CORE, UNLIMITED, DiskUse, HostPort, Node, Taint
 from .peer_view import COUNTED_IF_MISSING, PeerNode, lacks_requests
 from .pod_reader import assumed_use, held_requests, host_ports, is_daemon, is_finished
 from .volumes.inline_disks import disk_uses

@@ -14,9 +14,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..base.object_shapes import Object, mapping, required_text
+from ..base.fields.strict import mapping, required_text
+from ..base.json_types import Object
 from .anti_affinity import RunningAntiAffinity, check_anti_affinity
-from .instance import Labels, Node, NominatedMember, PodRelations, Promise
+from .model import Labels, Node, NominatedMember, PodRelations, Promise
 from .node_reader import Occupancy
 from .peers import Namespaces, PodFacts, pod_facts
 from .pod_reader import is_finished, priority_of

@@ -12,7 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..base.object_shapes import Object, mapping, mappings
+from ..base.fields.strict import mapping, mappings
+from ..base.json_types import Object
 from .amounts import amount
 
 # kube-scheduler's amounts of a container without a request in scores.

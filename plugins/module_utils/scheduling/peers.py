@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from ..base.boundary import InvalidField
 from ..base.errors import InvalidInput
+from ..base.fields.strict import mapping, required_text, text, text_mapping, texts
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, Requirement, parse_label_selector
-from ..base.object_shapes import Object, mapping, required_text, text, text_mapping, texts
-from .instance import Labels
+from .model import Labels
 from .pod_reader import controller_of, identity, labels_of
 
 T = t.TypeVar("T", bound=t.Hashable)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-Object = t.Mapping[str, t.Any]
+from ..base.json_types import Object
 
 
 @dataclass(frozen=True)

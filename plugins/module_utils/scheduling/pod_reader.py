@@ -9,8 +9,7 @@ import typing as t
 from decimal import ROUND_HALF_EVEN, Decimal
 from types import MappingProxyType
 
-from ..base.object_shapes import (
-    Object,
+from ..base.fields.strict import (
     mapping,
     mappings,
     object_name,
@@ -21,9 +20,10 @@ from ..base.object_shapes import (
     texts,
     whole_number,
 )
+from ..base.json_types import Object
 from .amounts import quantities
 from .feasibility import EVERY_ADDRESS
-from .instance import (
+from .model import (
     MAX_CORES,
     CacheRun,
     Constraints,
@@ -36,11 +36,8 @@ from .instance import (
     Toleration,
 )
 from .peer_view import COUNTED_IF_MISSING, lacks_requests, peer_pod
-from .pod_fields import CLAIM_FIELDS, unsupported_fields
+from .pod_fields import unsupported_fields
 from .volumes.inline_disks import disk_uses
-
-if t.TYPE_CHECKING:
-    from ..power.constraints.device_claims import PodClaims
 
 _SHORT_METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "labels", "annotations", "deletionTimestamp"),
@@ -358,13 +355,6 @@ def _add(total: dict[str, int], more: t.Mapping[str, int]) -> None:
 def _raise_to(total: dict[str, int], least: t.Mapping[str, int]) -> None:
     for name, value in least.items():
         total[name] = max(total.get(name, 0), value)
-
-
-def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
-    """Unsupported fields, without claims if these are known, and the defects of the claims."""
-    if claims is None:
-        return fields
-    return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
 def _constraints(spec: Object, anti_affinity_nodes: frozenset[str]) -> Constraints:

@@ -21,7 +21,7 @@ class Workload(t.NamedTuple):
 
 
 def workload_of(pod: t.Mapping[str, t.Any]) -> Workload:
-    """The workload of a pod with readable metadata (``object_shapes.with_readable_metadata``)."""
+    """The workload of a pod with readable metadata (``strict.with_readable_metadata``)."""
     metadata = pod["metadata"]
     namespace, name = metadata.get("namespace") or "", metadata["name"]
     controller = controller_of(pod)

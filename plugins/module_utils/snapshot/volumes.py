@@ -12,7 +12,7 @@ import functools
 import typing as t
 
 from ..base.boundary import guarded, subject_of
-from ..kube.client import Object
+from ..base.json_types import MutableObject
 from ..scheduling.pod_reader import is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..scheduling.volumes.inline_disks import MIGRATED
@@ -51,7 +51,7 @@ _CLASS_PARTS = ("provisioner", "volumeBindingMode", "allowedTopologies")
 _CAPACITY_PARTS = ("storageClassName", "nodeTopology", "capacity", "maximumVolumeSize")
 
 
-def trim_volume_object(obj: Object) -> Object:
+def trim_volume_object(obj: MutableObject) -> MutableObject:
     """A storage object without options of its driver."""
     kind, spec = obj["kind"], obj.get("spec") or {}
     if kind == "PersistentVolumeClaim":
@@ -78,7 +78,7 @@ def trim_volume_object(obj: Object) -> Object:
     return _identified(obj, spec={**_kept(spec, "attacher", "nodeName"), "source": source})
 
 
-def _identified(obj: Object, **parts: t.Any) -> Object:
+def _identified(obj: MutableObject, **parts: t.Any) -> MutableObject:
     metadata = _kept(obj["metadata"], *_METADATA)
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
@@ -92,7 +92,7 @@ def _kept(source: t.Mapping[str, t.Any], *names: str) -> dict[str, t.Any]:
     return {name: source[name] for name in names if source.get(name) is not None}
 
 
-def are_needed(pods: t.Iterable[Object]) -> bool:
+def are_needed(pods: t.Iterable[MutableObject]) -> bool:
     """Whether storage objects restrict the nodes of a pod without a node."""
     return any(
         guarded(subject_of(pod, "Pod"), functools.partial(_waits_for_storage, pod)) is True
@@ -100,5 +100,5 @@ def are_needed(pods: t.Iterable[Object]) -> bool:
     )
 
 
-def _waits_for_storage(pod: Object) -> bool:
+def _waits_for_storage(pod: MutableObject) -> bool:
     return not pod["spec"].get("nodeName") and not is_finished(pod) and depends_on_storage(pod)

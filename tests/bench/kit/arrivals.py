@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Node, Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Node, Pod
 
 Json = dict[str, t.Any]
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
 from lab.bare_metal import DEFINITION, choose, host_object

@@ -14,7 +14,8 @@ from kubernetes import client
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import take, trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.pods import trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import take
 from support.examples import each_seed
 from support.odd_fleets import budget, cache_state, full_pod, node
 from support.odd_values import bounded, spoilt

@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status im
     conditions_moved,
     with_transition_times,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render

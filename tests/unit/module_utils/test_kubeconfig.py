@@ -26,14 +26,21 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.access import Access, Pem
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.access import (
+    Access,
+    Pem,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.exec_plugin import (
+    ExecPlugin,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.kubeconfig import (
+    read_kubeconfig,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.pool import (
     access_of,
     pool_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.exec_plugin import ExecPlugin
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.kubeconfig import read_kubeconfig
 from support.certificates import Certificate, self_signed
 from support.scripted_api import Reply, ScriptedApi, in_turn
 

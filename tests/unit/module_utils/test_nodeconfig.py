@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.base.object_shapes import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.strict import is_subdomain
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     check_url,

@@ -28,6 +28,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     PollTarget,
     given_targets,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.sources import (
+    trim_node_config,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust import (
     fetch_fingerprints,
 )
@@ -37,9 +40,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal impo
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon import info as rmd_info
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import (
-    trim_node_config,
-)
 from support.certificates import Certificate, self_signed
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal

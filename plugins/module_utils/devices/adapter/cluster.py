@@ -34,7 +34,8 @@ from functools import cached_property
 from ...base import boundary
 from ...base.context import Context
 from ...base.errors import ApiError
-from ...kube.client import Kube, Object
+from ...base.json_types import MutableObject
+from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced, mark
 from ...scheduling.scope import Scope
 from ..model.findings import Finding, Given
@@ -155,7 +156,7 @@ class Pods:
     the nodes of a plan.
     """
 
-    by_key: t.Mapping[Key, Object]
+    by_key: t.Mapping[Key, MutableObject]
     scheduler_name: str
     gate: str
     scope: Scope | None = None
@@ -166,7 +167,7 @@ class Pods:
         """Namespace and uid of each."""
         return frozenset((key[0], pod["metadata"]["uid"]) for key, pod in self.by_key.items())
 
-    def is_left_to_others(self, pod: Object) -> bool:
+    def is_left_to_others(self, pod: MutableObject) -> bool:
         """Whether the pod waits for a node or devices that another run gives."""
         is_bound = bool((pod.get("spec") or {}).get("nodeName"))
         return self.scope is not None and not is_bound and not self.scope.has_pod(pod)

@@ -19,14 +19,15 @@ from dataclasses import dataclass, field, replace
 
 from ...base.context import Context
 from ...base.errors import ApiError
+from ...base.json_types import MutableObject
 from ...bind.bind_time_check import CURRENT_LOADS
 from ...bind.binding import Outcome, Placement, bind_all
 from ...bind.volume_binding import VOLUME_TIMEOUT
-from ...kube.client import MERGE_CONTENT_TYPE, Kube, Object
+from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...scheduling.anti_affinity import RunningAntiAffinity
 from ...scheduling.feasibility import obstacle, shortages
-from ...scheduling.instance import Node, Shape
 from ...scheduling.intake import Intake, has_node
+from ...scheduling.model import Node, Shape
 from ...scheduling.node_reader import Occupancy, occupancies, read_node
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
 from ...scheduling.pod_reader import identity, is_pending, read_pod
@@ -51,19 +52,21 @@ _UNDERSTOOD = (
 )
 
 
-def trimmed(obj: Object, kind: str, trim: t.Callable[[Object], Object]) -> Object:
+def trimmed(
+    obj: MutableObject, kind: str, trim: t.Callable[[MutableObject], MutableObject]
+) -> MutableObject:
     """A Node or Pod trimmed; unchanged if it cannot be read, because Room finds its defect."""
     given = {"apiVersion": "v1", "kind": kind, **obj}
     found = guarded(Given(given), functools.partial(trim, given))
     return given if isinstance(found, Finding) else found
 
 
-def is_gated(pod: Object, gate: str) -> bool:
+def is_gated(pod: MutableObject, gate: str) -> bool:
     """Whether our gate is the only scheduling gate of the pod."""
     return [item["name"] for item in pod["spec"].get("schedulingGates") or []] == [gate]
 
 
-def hindrance(pod: Object, pods: Pods) -> str:
+def hindrance(pod: MutableObject, pods: Pods) -> str:
     """Why a pod must get no devices now; "" if it may."""
     spec = pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
@@ -85,7 +88,7 @@ def hindrance(pod: Object, pods: Pods) -> str:
     return f"unsupported: {', '.join(unsupported)}" if unsupported else ""
 
 
-def _rules_between_pods(pod: Object) -> t.Iterator[str]:
+def _rules_between_pods(pod: MutableObject) -> t.Iterator[str]:
     """Constraints of the pod on other pods, which binding alone does not know."""
     spec = pod["spec"]
     for name in ("podAffinity", "podAntiAffinity"):
@@ -104,7 +107,7 @@ class Room:
     ``findings`` are about nodes and pods that cannot be read. Such a node takes nothing.
     """
 
-    def __init__(self, nodes: t.Sequence[Object], pods: Pods) -> None:
+    def __init__(self, nodes: t.Sequence[MutableObject], pods: Pods) -> None:
         intake = Intake()
         sound = intake.nodes(nodes)
         allocatable = {name: node.allocatable for name, node in sound.items()}
@@ -278,7 +281,7 @@ def send_to_nodes(
     return sent
 
 
-def _pin(kube: Kube, context: Context, pod: Object, node: str, gate: str) -> None:
+def _pin(kube: Kube, context: Context, pod: MutableObject, node: str, gate: str) -> None:
     """Narrow the node affinity and open the gate, in one write. Raises ApiError."""
     if context.check_mode:
         return
@@ -293,7 +296,7 @@ def _pin(kube: Kube, context: Context, pod: Object, node: str, gate: str) -> Non
     kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
 
 
-def narrowed(node_affinity: Object, node: str) -> Object:
+def narrowed(node_affinity: MutableObject, node: str) -> MutableObject:
     """The node affinity with the node's name in every term; terms are alternatives."""
     result = copy.deepcopy(node_affinity)
     required = result.setdefault(_REQUIRED, {})

@@ -19,10 +19,11 @@ import time
 import typing as t
 
 from ...base.context import Context
-from ...kube.client import Kube, Object
+from ...base.json_types import MutableObject
+from ...kube.client import Kube
+from ...kube.common_sources import trim_node
 from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
-from ...snapshot.snapshot import trim_node
 from ..adapter.cluster import Change, Grant, Key, Pods, Problem, Report, tell
 from ..adapter.pod_nodes import Room, hindrance, trimmed
 from ..model.fields import Json
@@ -224,7 +225,7 @@ class DraView:
             elif all(self._reserve(claim, None, [pod]) for claim in self._claims[pod]):
                 self._placed[pod] = min(there)
 
-    def _list_nodes(self) -> list[Object]:
+    def _list_nodes(self) -> list[MutableObject]:
         return self._kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
 
     def _nodes_taking(self, pod: Key, room: Room) -> frozenset[str]:

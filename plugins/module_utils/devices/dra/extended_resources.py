@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...base.loose_json import member
+from ...base.fields.lenient import member
 from ...cel.values import THOUSANDTHS, demand_of
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Given

@@ -17,7 +17,7 @@ from ...cel.functions import carried
 from ...cel.selector import Compiler, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
-from ...scheduling.instance import Taint, Toleration
+from ...scheduling.model import Taint, Toleration
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Finding, Given, guarded
 from ..model.messages import NOT_MET, WRONG_DRIVER

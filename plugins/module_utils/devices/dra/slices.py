@@ -19,7 +19,7 @@ from functools import cached_property
 
 from ...base.boundary import shown
 from ...cel.values import demand_of, supply_of
-from ...scheduling.instance import Taint
+from ...scheduling.model import Taint
 from ..model.fields import Json
 from ..model.findings import Finding, Findings, Given, guarded
 from ..model.model import Counter, Device, Node

@@ -10,7 +10,7 @@ import math
 import typing as t
 import uuid
 
-from ...base.loose_json import member, objects, text
+from ...base.fields.lenient import member, objects, text
 from ...cel.values import demand_of, quantity_text
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Finding, Findings, Given, guarded

@@ -17,7 +17,7 @@ from ...cel.values import (
     parse_version,
     supply_of,
 )
-from ...scheduling.instance import Taint, Toleration
+from ...scheduling.model import Taint, Toleration
 from ..model.fields import items_of, mapping_of
 from ..model.findings import Given
 from ..model.model import Capacity

@@ -16,7 +16,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass
 
-from ...base.loose_json import text
+from ...base.fields.lenient import text
 from ...base.units import format_time, parse_time
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Findings, Given

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.loose_json import member
-from ...kube.client import Object
+from ...base.fields.lenient import member
+from ...base.json_types import MutableObject
 from ..adapter.cluster import Key
 from ..model.fields import items_of, mapping_of
 from ..model.findings import Given
@@ -17,7 +17,7 @@ from .ledger import Reservation, User, allocations_of, check_entry, json_of, tex
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
 
 
-def key_of(obj: Object) -> Key:
+def key_of(obj: MutableObject) -> Key:
     """Namespace and name; "" is the namespace of a cluster-scoped object."""
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
@@ -46,12 +46,12 @@ def check_conditions(given: Given) -> None:
             raise given.error(f"{where}.lastTransitionTime", "must be a text")
 
 
-def node_of(claim: Object) -> str:
+def node_of(claim: MutableObject) -> str:
     """The node for which the claim has its devices, "" if it is not given."""
     return str((claim.get("status") or {}).get("nodeName") or "")
 
 
-def users_of(claim: Object) -> list[User]:
+def users_of(claim: MutableObject) -> list[User]:
     """The pods that use the claim, by its own status."""
     return list(User.listed((claim.get("status") or {}).get("reservedFor")))
 
@@ -61,7 +61,7 @@ def named(users: t.Sequence[User]) -> str:
     return ", ".join(f"pod {user.name}" for user in users)
 
 
-def told(claim: Object) -> str:
+def told(claim: MutableObject) -> str:
     """The devices of a claim, in one line."""
     devices = [
         f"{item['devicePoolName']}/{item['deviceName']}"
@@ -72,7 +72,7 @@ def told(claim: Object) -> str:
     return f"{', '.join(devices)} on node {node_of(claim)}" if devices else ""
 
 
-def used_by(claim: Object, users: t.Sequence[User]) -> Object:
+def used_by(claim: MutableObject, users: t.Sequence[User]) -> MutableObject:
     """The claim's status with these pods as its users."""
     return {
         **(claim.get("status") or {}),
@@ -81,7 +81,7 @@ def used_by(claim: Object, users: t.Sequence[User]) -> Object:
     }
 
 
-def with_devices(claim: Object, reservation: Reservation) -> Object:
+def with_devices(claim: MutableObject, reservation: Reservation) -> MutableObject:
     """The claim's status with its reserved devices."""
     node = reservation.node
     condition = _allocated("True", "Allocated", f"the devices are for node {node}")
@@ -93,7 +93,7 @@ def with_devices(claim: Object, reservation: Reservation) -> Object:
     }
 
 
-def without_devices(claim: Object, reason: str, message: str) -> Object:
+def without_devices(claim: MutableObject, reason: str, message: str) -> MutableObject:
     """The claim's status without devices and users."""
     status = used_by(claim, ())
     kept = {name: value for name, value in status.items() if name not in _GIVEN_FIELDS}
@@ -104,7 +104,7 @@ def _allocated(status: str, reason: str, message: str) -> dict[str, str]:
     return {"type": "Allocated", "status": status, "reason": reason, "message": message}
 
 
-def with_condition(obj: Object, condition: t.Mapping[str, str]) -> list[t.Mapping[str, str]]:
+def with_condition(obj: MutableObject, condition: t.Mapping[str, str]) -> list[t.Mapping[str, str]]:
     """The object's conditions with this one in place of its former one."""
     stored = (obj.get("status") or {}).get("conditions") or []
     return [*(one for one in stored if one["type"] != condition["type"]), condition]

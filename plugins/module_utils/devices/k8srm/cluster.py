@@ -15,7 +15,8 @@ import typing as t
 
 from ...base.context import Context
 from ...base.errors import ApiError, InvalidInput
-from ...kube.client import Kube, Object
+from ...base.json_types import MutableObject
+from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
 from ..adapter.cluster import Grant, Key, Pods
@@ -59,7 +60,7 @@ class PrototypeView:
         self._clean_ledger()
         self._join_users()
 
-    def _items(self, pod: Object) -> list[Object] | str | None:
+    def _items(self, pod: MutableObject) -> list[MutableObject] | str | None:
         """The claims of the pod; a sentence if it must get nothing, None if it has none.
 
         Raises InvalidInput if they cannot be read.
@@ -70,7 +71,7 @@ class PrototypeView:
             return None
         return hindrance(pod, self._pods) or read_items(pod)
 
-    def _read_pod(self, key: Key, pod: Object, items: list[Object] | str) -> None:
+    def _read_pod(self, key: Key, pod: MutableObject, items: list[MutableObject] | str) -> None:
         try:
             if isinstance(items, str):
                 raise InvalidInput(items)
@@ -85,7 +86,7 @@ class PrototypeView:
 
     def _forget_ended_pods(self) -> None:
         """Release claims whose last pod has ended; claims that no run of ours allocated stay."""
-        wanted: dict[str, Object] = {}
+        wanted: dict[str, MutableObject] = {}
         released: list[str] = []
         for uid, claim in self._claims.items():
             users = users_of(claim)
@@ -101,7 +102,7 @@ class PrototypeView:
         for uid in self._store.write_claims(wanted) & set(released):
             self._store.change("released", self._claims[uid], before[uid])
 
-    def _is_alive(self, claim: Object, user: User) -> bool:
+    def _is_alive(self, claim: MutableObject, user: User) -> bool:
         return self._pods.is_alive(claim["metadata"]["namespace"], user.uid)
 
     def _settle_open(self) -> None:
@@ -170,7 +171,7 @@ class PrototypeView:
 
     def _join_users(self) -> None:
         """Add later pods to the users of claims that have their devices."""
-        wanted: dict[str, Object] = {}
+        wanted: dict[str, MutableObject] = {}
         for key, uids in list(self._claims_of.items()):
             pod = self._pods.by_key[key]
             user = User.of(pod)
@@ -219,7 +220,7 @@ class PrototypeView:
         ]
         return [Given(obj) for obj in every]
 
-    def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> Object:
+    def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> MutableObject:
         """The pod with its claims in the prototype's field, near its existing devices."""
         pod = self._pods.by_key[key]
         spec = copy.deepcopy(pod["spec"])
@@ -250,7 +251,7 @@ class PrototypeView:
                 )
         return found
 
-    def _node_of_devices(self, claim: Object) -> str:
+    def _node_of_devices(self, claim: MutableObject) -> str:
         """The node of devices that were allocated by hand; "" for network devices."""
         pools = [
             self._store.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)
@@ -305,9 +306,11 @@ class PrototypeView:
             self._store.write_pools()
         return whole
 
-    def _shared_by(self, grant: Grant, wanted: t.Mapping[str, Object]) -> dict[str, Object]:
+    def _shared_by(
+        self, grant: Grant, wanted: t.Mapping[str, MutableObject]
+    ) -> dict[str, MutableObject]:
         """Claims of the grant's pods that have devices already, with the pods as users."""
-        found: dict[str, Object] = {}
+        found: dict[str, MutableObject] = {}
         for key in grant.pods:
             user = User.of(self._pods.by_key[key])
             for uid in self._claims_of[key]:
@@ -321,7 +324,7 @@ class PrototypeView:
 
     def take_back(self, pods: t.Sequence[Key]) -> None:
         """Release the devices of pods that did not get their node."""
-        wanted: dict[str, Object] = {}
+        wanted: dict[str, MutableObject] = {}
         for key in pods:
             user = User.of(self._pods.by_key[key])
             for uid in self._claims_of[key]:
@@ -341,7 +344,7 @@ class PrototypeView:
         """Set the condition Allocated of claims that get nothing, and conditions of pods."""
         if self.report.contended:
             return
-        wanted: dict[str, Object] = {}
+        wanted: dict[str, MutableObject] = {}
         for key, reason in reasons.items():
             for uid in self._claims_of.get(key, ()):
                 claim = self._claims[uid]

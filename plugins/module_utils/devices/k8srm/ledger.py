@@ -26,7 +26,7 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ...kube.client import Object
+from ...base.json_types import MutableObject
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Given
 
@@ -43,7 +43,7 @@ class User:
     uid: str
 
     @classmethod
-    def of(cls, pod: Object) -> User:
+    def of(cls, pod: MutableObject) -> User:
         """The user entry of this pod."""
         return cls(pod["metadata"]["name"], pod["metadata"]["uid"])
 
@@ -83,7 +83,7 @@ class Reservation:
     @classmethod
     def for_claim(
         cls,
-        claim: Object,
+        claim: MutableObject,
         node: str,
         users: t.Sequence[User],
         result: t.Mapping[str, t.Any],
@@ -106,7 +106,7 @@ class Reservation:
         """The names of the pools that have devices for it."""
         return frozenset(item["devicePoolName"] for item in self.result["allocations"])
 
-    def entry(self) -> Object:
+    def entry(self) -> MutableObject:
         """The form stored in a pool."""
         return {
             "kind": self.kind,
@@ -119,7 +119,7 @@ class Reservation:
             **self.result,
         }
 
-    def as_claim(self) -> Object:
+    def as_claim(self) -> MutableObject:
         """A claim that has the reserved devices, for the reader."""
         return {
             "apiVersion": "devmgmtproto.k8s.io/v1alpha1",
@@ -171,13 +171,13 @@ def json_of(given: Given, status: Json) -> str:
         raise given.error("status", "cannot be written back unchanged") from error
 
 
-def allocations_of(claim: Object) -> list[Object]:
+def allocations_of(claim: MutableObject) -> list[MutableObject]:
     """The devices of the claim."""
     return (claim.get("status") or {}).get("allocations") or []
 
 
 def state_of(
-    reservation: Reservation, claim: Object | None, is_alive: t.Callable[[str, str], bool]
+    reservation: Reservation, claim: MutableObject | None, is_alive: t.Callable[[str, str], bool]
 ) -> State:
     """State of a reservation; ``claim`` is the one with its uid, read after the pool."""
     if claim is None:
@@ -195,7 +195,7 @@ class Ledger:
     by_pool: dict[str, dict[str, Reservation]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pools: t.Iterable[Object]) -> Ledger:
+    def of(cls, pools: t.Iterable[MutableObject]) -> Ledger:
         """The ledger from the pools."""
         return cls(
             {
@@ -232,7 +232,7 @@ class Ledger:
             for pool in reservation.pools
         )
 
-    def entries(self, pool: str) -> list[Object]:
+    def entries(self, pool: str) -> list[MutableObject]:
         """Reservations of the pool, in an order independent of the order of writes."""
         return [
             reservation.entry()

@@ -13,21 +13,21 @@ from __future__ import annotations
 import typing as t
 
 from ...base.errors import InvalidInput
+from ...base.json_types import MutableObject
 from ...base.yaml_text.reader import read_document
-from ...kube.client import Object
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION as ANNOTATION
 from .reader import EMBEDDED, VERSION
 
 # Finds a claim by namespace and name.
-Find = t.Callable[[str, str], t.Optional[Object]]
+Find = t.Callable[[str, str], t.Optional[MutableObject]]
 
 
-def asks(pod: Object) -> bool:
+def asks(pod: MutableObject) -> bool:
     """Whether the pod names claims."""
     return ANNOTATION in (pod["metadata"].get("annotations") or {})
 
 
-def read_items(pod: Object) -> list[Object]:
+def read_items(pod: MutableObject) -> list[MutableObject]:
     """The pod's claims from the annotation. Raises InvalidInput."""
     given = pod["metadata"]["annotations"][ANNOTATION]
     items = read_document(given, f"annotation {ANNOTATION}") if isinstance(given, str) else None
@@ -38,7 +38,7 @@ def read_items(pod: Object) -> list[Object]:
     return items
 
 
-def claim_of(pod: Object, item: Object, number: int, find: Find) -> Object:
+def claim_of(pod: MutableObject, item: MutableObject, number: int, find: Find) -> MutableObject:
     """The claim that an item names, or a claim without uid that is to be made.
 
     Raises InvalidInput.
@@ -57,7 +57,7 @@ def claim_of(pod: Object, item: Object, number: int, find: Find) -> Object:
     return _own(pod, str(item.get("name") or number), embedded, find)
 
 
-def _found(find: Find, namespace: str, name: t.Any, field: str) -> Object:
+def _found(find: Find, namespace: str, name: t.Any, field: str) -> MutableObject:
     found = find(namespace, str(name))
     if found is None:
         raise InvalidInput(
@@ -67,7 +67,7 @@ def _found(find: Find, namespace: str, name: t.Any, field: str) -> Object:
     return found
 
 
-def _own(pod: Object, label: str, spec: Object, find: Find) -> Object:
+def _own(pod: MutableObject, label: str, spec: MutableObject, find: Find) -> MutableObject:
     """The claim of the pod itself."""
     metadata = pod["metadata"]
     name = f"{metadata['name']}-{label}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ...kube.client import Object
+from ...base.json_types import MutableObject
 from ..model.findings import Finding, Findings, Given, guarded
 from ..model.model import Held, Instance
 from ..model.usage import Usage
@@ -34,9 +34,9 @@ def check_pool(given: Given) -> None:
 class PoolStates:
     """The readable pools, and by name the reasons why others are unreadable."""
 
-    def __init__(self, pools: t.Iterable[Object]) -> None:
+    def __init__(self, pools: t.Iterable[MutableObject]) -> None:
         self.problems: dict[str, str] = {}
-        self.valid: list[Object] = []
+        self.valid: list[MutableObject] = []
         self._read = Pools(Findings(), frozenset())
         for pool in pools:
             problem = guarded(Given(pool), functools.partial(self._add, Given(pool)))

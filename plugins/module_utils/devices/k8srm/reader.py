@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.loose_json import member
+from ...base.fields.lenient import member
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
 from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.boundary import shown
-from ...base.loose_json import member, objects
+from ...base.fields.lenient import member, objects
 from ...cel.values import demand_of, quantity_text
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import Given

@@ -15,8 +15,9 @@ import typing as t
 
 from ...base.context import Context
 from ...base.errors import ApiError, InvalidInput
+from ...base.json_types import MutableObject
 from ...kube.apply.status import with_transition_times
-from ...kube.client import Kube, Object
+from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
 from ..adapter.cluster import Action, Change, Key, Problem, Report, tell
@@ -31,7 +32,7 @@ class Store:
     """Pools by name and claims by uid; ``stale`` has such names and uids."""
 
     def __init__(
-        self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[Object]]
+        self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[MutableObject]]
     ) -> None:
         self.report = Report()
         # Unreadable objects are not written, and an unreadable pool gives nothing.
@@ -40,8 +41,8 @@ class Store:
         self.states = PoolStates(self.pools.values())
         self.ledger = Ledger.of(self.pools.values())
         self.others = [*listed["DeviceClass"], *listed["DeviceDriver"]]
-        self.claims: dict[str, Object] = {}
-        self.unreadable: dict[str, Object] = {}
+        self.claims: dict[str, MutableObject] = {}
+        self.unreadable: dict[str, MutableObject] = {}
         self.stale: set[str] = set()
         self._kube = kube
         self._context = context
@@ -58,26 +59,26 @@ class Store:
         """Pools first, so that a pool never shows less than the claims have."""
         collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
 
-        def listed(path: str) -> list[Object]:
+        def listed(path: str) -> list[MutableObject]:
             return kube.list(path, trim=snapshot.trim_device_object)
 
         pools = listed(collections[0])
         objects = [pools, *kube.in_parallel(listed, collections[1:])]
         return cls(kube, context, dict(zip(KINDS, objects)))
 
-    def _is_sound(self, obj: Object, check: t.Callable[[Given], None]) -> bool:
+    def _is_sound(self, obj: MutableObject, check: t.Callable[[Given], None]) -> bool:
         given = Given(obj)
         finding = guarded(given, functools.partial(check, given))
         if isinstance(finding, Finding):
             self.report.note(finding)
         return not isinstance(finding, Finding)
 
-    def _remember(self, claim: Object) -> None:
+    def _remember(self, claim: MutableObject) -> None:
         uid = claim["metadata"]["uid"]
         self.claims[uid] = claim
         self._uids[claim["kind"], key_of(claim)] = uid
 
-    def find(self, namespace: str, name: str) -> Object | None:
+    def find(self, namespace: str, name: str) -> MutableObject | None:
         """A claim of either kind; a DeviceClaim if both have the name.
 
         Raises InvalidInput if it cannot be read.
@@ -94,7 +95,7 @@ class Store:
         """Whether another client wrote one of these."""
         return not self.stale.isdisjoint(uids)
 
-    def stored(self, claim: Object) -> Object:
+    def stored(self, claim: MutableObject) -> MutableObject:
         """The claim as it is; a claim without uid is made first. Raises ApiError."""
         if "uid" in claim["metadata"]:
             return claim
@@ -109,11 +110,11 @@ class Store:
         self.change("created", made, after="as the pod asks")
         return made
 
-    def write_claims(self, wanted: t.Mapping[str, Object]) -> set[str]:
+    def write_claims(self, wanted: t.Mapping[str, MutableObject]) -> set[str]:
         """Write statuses of claims, by uid; return the claims with the wanted status."""
         items = [(uid, status) for uid, status in wanted.items() if uid not in self.stale]
 
-        def write(item: tuple[str, Object]) -> bool:
+        def write(item: tuple[str, MutableObject]) -> bool:
             uid, status = item
             stored = self._write_status(self.claims[uid], status)
             if stored is None:
@@ -146,7 +147,7 @@ class Store:
 
         self._kube.in_parallel(write, [name for name in self.pools if name not in self.stale])
 
-    def _write_status(self, obj: Object, status: Object) -> Object | None:
+    def _write_status(self, obj: MutableObject, status: MutableObject) -> MutableObject | None:
         """The stored object; None if another client wrote it, or the write failed."""
         before = obj.get("status") or {}
         status = {**status, "observedGeneration": obj["metadata"].get("generation") or 0}
@@ -174,7 +175,7 @@ class Store:
         """Write the reasons of waiting into pods."""
         tell(self._kube, self._context, self.report, unplaced)
 
-    def change(self, action: Action, obj: Object, before: str = "", after: str = "") -> None:
+    def change(self, action: Action, obj: MutableObject, before: str = "", after: str = "") -> None:
         """Note a change for the user."""
         self.report.changes.append(Change(action, obj["kind"], *key_of(obj), before, after))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...scheduling.feasibility import matches
-from ...scheduling.instance import Expression
+from ...scheduling.model import Expression
 from .findings import Given
 from .model import Node
 

@@ -18,7 +18,7 @@ import typing as t
 from ...base.boundary import Finding, Subject, guarded
 from ...base.context import Context, Result
 from ...base.errors import ApiError, InvalidInput
-from ...base.loose_json import member, text
+from ...base.fields.lenient import member, text
 from ...fleet.credentials import Named
 from ...kube.client import APPLY_CONTENT_TYPE, Guard, Kube
 from ...nodeconfig.bmc_address import redfish_endpoint

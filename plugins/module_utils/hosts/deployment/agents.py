@@ -9,9 +9,8 @@ import hashlib
 import typing as t
 from dataclasses import dataclass
 
-from ...base.loose_json import member, text
-
-Object = dict[str, t.Any]
+from ...base.fields.lenient import member, text
+from ...base.json_types import MutableObject
 
 # In the image of operator/Dockerfile.
 PROGRAM = "host-agent"
@@ -66,7 +65,7 @@ class AgentPods:
     host_namespaces: t.Sequence[str] = ()
 
 
-def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
+def deployment(name: str, namespace: str, wanted: AgentPods) -> MutableObject:
     """The Deployment of the agents, without rights on their nodes."""
     labels, account = selector(name), wanted.account
     names = {
@@ -74,7 +73,7 @@ def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
         NAMESPACE_VARIABLE: namespace,
         HOST_NAMESPACES_VARIABLE: ",".join(wanted.host_namespaces),
     }
-    container: Object = {
+    container: MutableObject = {
         "name": "agent",
         "image": wanted.image,
         "env": [{"name": key, "value": value} for key, value in names.items() if value],
@@ -85,7 +84,7 @@ def deployment(name: str, namespace: str, wanted: AgentPods) -> Object:
     }
     if wanted.command:
         container["command"] = list(wanted.command)
-    pod: Object = {
+    pod: MutableObject = {
         "automountServiceAccountToken": bool(account),
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "containers": [container],

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import told_text
-from ...base.loose_json import member, objects, text, whole
+from ...base.fields.lenient import member, objects, text, whole
 from ..provisioning import Request
 
 Outcome = t.Literal["Running", "Succeeded", "Failed"]

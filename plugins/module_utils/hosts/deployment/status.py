@@ -9,12 +9,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import told_text
-from ...base.loose_json import objects
-from ...kepler.conditions import Condition, Failure, condition
+from ...base.fields.lenient import objects
+from ...base.json_types import Object
+from ...kube.resource.conditions import Condition, Failure, condition
 from ..roles.assignment import Answer
 from .installation import Installation
 
-Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MAX_UNASSIGNED = 100

@@ -8,15 +8,14 @@ from __future__ import annotations
 import typing as t
 
 from ...base.boundary import InvalidField, shown
-from ...base.object_shapes import is_subdomain
+from ...base.fields.strict import is_subdomain
+from ...base.json_types import MutableObject
+from ...redfish.hardware.facts import host_address
 from ..addresses import inventory_name
-from ..facts import host_address
 from ..provisioning import Request
 from ..roles.assignment import Assigned
 from ..roles.availability import CLUSTER_LABEL, ROLE_LABEL
 from .ssh import SECRET_KEY, SSH_ARGUMENTS
-
-Object = dict[str, t.Any]
 
 # "kud-" before the name and "-configmap" behind it; a label's value and a Job have 63 characters.
 _MAX_CLUSTER_LENGTH = 50
@@ -37,7 +36,7 @@ def cluster_name(value: t.Any, path: str) -> str:
     return str(value)
 
 
-def config_map(assignments: t.Sequence[Assigned], cluster: str, namespace: str) -> Object:
+def config_map(assignments: t.Sequence[Assigned], cluster: str, namespace: str) -> MutableObject:
     """The ConfigMap that the BPA operator makes for a cluster: addresses by role and label."""
     return {
         "apiVersion": "v1",
@@ -53,14 +52,14 @@ def config_map(assignments: t.Sequence[Assigned], cluster: str, namespace: str) 
     }
 
 
-def _metadata(name: str, cluster: str, namespace: str) -> Object:
-    metadata: Object = {"name": name, "labels": {"cluster": cluster}}
+def _metadata(name: str, cluster: str, namespace: str) -> MutableObject:
+    metadata: MutableObject = {"name": name, "labels": {"cluster": cluster}}
     return {**metadata, "namespace": namespace} if namespace else metadata
 
 
-def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[Object]:
+def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[MutableObject]:
     """The labels by which Metal3 finds the hosts of a cluster; master precedes worker."""
-    found: dict[tuple[str, str], Object] = {}
+    found: dict[tuple[str, str], MutableObject] = {}
     for each in assignments:
         labels = {CLUSTER_LABEL: cluster, ROLE_LABEL: _ROLE_VALUES[each.role]}
         entry = {"host": each.host.name, "namespace": each.host.namespace, "labels": labels}
@@ -68,10 +67,12 @@ def host_labels(assignments: t.Sequence[Assigned], cluster: str) -> list[Object]
     return list(found.values())
 
 
-def cluster_api_values(assignments: t.Sequence[Assigned], request: Request, cluster: str) -> Object:
+def cluster_api_values(
+    assignments: t.Sequence[Assigned], request: Request, cluster: str
+) -> MutableObject:
     """The values of ICN's chart ``cluster`` that an assignment decides."""
     roles = [entry["labels"][ROLE_LABEL] for entry in host_labels(assignments, cluster)]
-    values: Object = {
+    values: MutableObject = {
         "clusterName": cluster,
         "numControlPlaneMachines": roles.count(_ROLE_VALUES["master"]),
         "numWorkerMachines": roles.count(_ROLE_VALUES["worker"]),
@@ -85,11 +86,13 @@ def cluster_api_values(assignments: t.Sequence[Assigned], request: Request, clus
     return values
 
 
-def _selector(cluster: str, role: str) -> Object:
+def _selector(cluster: str, role: str) -> MutableObject:
     return {"matchLabels": {CLUSTER_LABEL: cluster, ROLE_LABEL: _ROLE_VALUES[role]}}
 
 
-def installer_files(cluster: str, namespace: str, inventory: str, known_hosts: str) -> Object:
+def installer_files(
+    cluster: str, namespace: str, inventory: str, known_hosts: str
+) -> MutableObject:
     """The ConfigMap that installer_job mounts."""
     return {
         "apiVersion": "v1",
@@ -100,8 +103,8 @@ def installer_files(cluster: str, namespace: str, inventory: str, known_hosts: s
 
 
 def installer_job(
-    request: Request, cluster: str, namespace: str, image: str, owner: Object | None = None
-) -> Object:
+    request: Request, cluster: str, namespace: str, image: str, owner: MutableObject | None = None
+) -> MutableObject:
     """The Job ``kud-<cluster>``: without rights on its node or in the cluster.
 
     The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
@@ -127,7 +130,7 @@ def installer_job(
     }
 
 
-def _installer(request: Request, cluster: str, image: str) -> Object:
+def _installer(request: Request, cluster: str, image: str) -> MutableObject:
     plugins = ["--plugins", *request.plugins] if request.plugins else []
     folder = f"{_FOLDER}/{cluster}"
     environment = {
@@ -156,7 +159,7 @@ def _installer(request: Request, cluster: str, image: str) -> Object:
     }
 
 
-def _volumes(files: str, secret: str) -> list[Object]:
+def _volumes(files: str, secret: str) -> list[MutableObject]:
     key = {"name": secret, "items": [{"key": SECRET_KEY, "path": _KEY_FILE}]}
     known = {"name": files, "items": [{"key": _KNOWN_HOSTS_FILE, "path": _KNOWN_HOSTS_FILE}]}
     sources = [{"secret": key}, {"configMap": known}]

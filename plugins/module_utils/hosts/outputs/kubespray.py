@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ...redfish.hardware.facts import host_address
 from ..addresses import inventory_name
-from ..facts import host_address
 from ..provisioning import Request, Role, user_name
 from ..roles.assignment import Assigned
 from .ssh import DEFAULT_PORT, SSH_ARGUMENTS, SshAccess, file_path

@@ -19,7 +19,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.boundary import InvalidField, shown
-from ...base.object_shapes import mapping, text, texts
+from ...base.fields.strict import mapping, text, texts
 from ...base.yaml_text.reader import read_document
 from ..provisioning import SshRequest, port_number, user_name
 

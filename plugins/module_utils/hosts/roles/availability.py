@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from ...base.boundary import InvalidField
 from ...base.label_selector import LabelSelector
 from ...base.texts import shown_text
+from ...redfish.hardware.facts import host_address
 from ..addresses import inventory_name
-from ..facts import host_address
 from ..host import Host
 from ..provisioning import KIND
 

@@ -1,4 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Add-ons of Kepler: objects for Prometheus, Grafana, OpenTelemetry and others, without I/O."""
+"""Add-ons of Kepler: objects for Prometheus, Grafana, OpenTelemetry and others, as one set."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.manifests import Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ...base.units import parse_duration
-from ..deployment.names import MANAGED_BY_LABEL, MANAGER
 from . import kinds, names
 from .spec import Addons, Certificates
 

@@ -13,8 +13,8 @@ from pathlib import PurePath
 from ...base import strict_json
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
+from ...base.fields.strict import mapping, mappings, required_text
 from ...base.manifests import read_file_content
-from ...base.object_shapes import mapping, mappings, required_text
 
 _MAX_NAME_LENGTH = 100
 # The API server accepts objects of up to 1.5 MiB.

@@ -9,13 +9,12 @@ import hashlib
 import typing as t
 import urllib.parse
 
+from ...base.json_types import MutableObject
 from ...base.libraries import yaml
 from ...base.manifests import Manifest
 from ..deployment.names import HASH_ANNOTATION
 from . import names, telemetry
 from .spec import Addons, Logging
-
-Object = dict[str, t.Any]
 
 _COMPONENT, _PART = "logging", "logs"
 _FOLDER = "/fluent-bit/configuration"
@@ -35,7 +34,7 @@ def manifests(addons: Addons, wanted: Logging) -> t.Iterator[Manifest]:
     yield names.manifest(addons, ("apps/v1", "DaemonSet"), _PART, _COMPONENT, spec=spec)
 
 
-def _configuration(addons: Addons, wanted: Logging) -> Object:
+def _configuration(addons: Addons, wanted: Logging) -> MutableObject:
     tail = {
         "name": "tail",
         "tag": "kepler",
@@ -49,10 +48,10 @@ def _configuration(addons: Addons, wanted: Logging) -> Object:
     return {"service": {"flush": 5, "log_level": "info"}, "pipeline": pipeline}
 
 
-def _output(wanted: Logging) -> Object:
+def _output(wanted: Logging) -> MutableObject:
     url = urllib.parse.urlsplit(wanted.endpoint)
     is_tls = url.scheme == "https"
-    found: Object = {
+    found: MutableObject = {
         "match": "*",
         "host": url.hostname,
         "port": url.port or (443 if is_tls else 80),
@@ -69,8 +68,8 @@ def _output(wanted: Logging) -> Object:
     return found
 
 
-def _pod(addons: Addons, wanted: Logging) -> Object:
-    container: Object = {
+def _pod(addons: Addons, wanted: Logging) -> MutableObject:
+    container: MutableObject = {
         "name": "fluent-bit",
         "image": wanted.image,
         "args": [f"--config={_FOLDER}/fluent-bit.yaml"],

@@ -10,12 +10,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
-from ...base.object_shapes import texts, whole_number
+from ...base.fields.strict import texts, whole_number
+from ...base.json_types import Object
 from ...base.units import parse_duration
 from .. import fields
 from .options import ADDONS
-
-Object = t.Mapping[str, t.Any]
 
 # Durations that both Prometheus and cert-manager accept.
 _DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ...base.loose_json import member, objects
-from ..conditions import Condition, Failure, condition, kept, reconciled
+from ...base.fields.lenient import member, objects
+from ...base.json_types import Object
+from ...kube.resource.conditions import Condition, Failure, condition, kept, reconciled
 from .rendering import Part
-
-Object = t.Mapping[str, t.Any]
 
 CONDITIONS = (
     "Reconciled", "Prometheus", "Grafana", "Tracing", "Logging", "Certificates", "ServiceMesh",

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import typing as t
 
+from ...base.json_types import MutableObject
 from ...base.libraries import yaml
 from ...base.manifests import Manifest
 from ..deployment.policy import LOG_COLLECTORS_LABEL, LOG_FOLDER
 from . import kinds, names
 from .spec import Addons, Logging, Tracing
 
-Object = dict[str, t.Any]
-
-UNPRIVILEGED: Object = {
+UNPRIVILEGED: MutableObject = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
 }
 _OTLP = {"protocols": {"grpc": {"endpoint": "0.0.0.0:4317"}, "http": {"endpoint": "0.0.0.0:4318"}}}
 # Jaeger 2 is a collector with a built-in store.
-_JAEGER_STORE: Object = {"backends": {"memory": {"memory": {"max_traces": 100_000}}}}
-_JAEGER_QUERY: Object = {"storage": {"traces": "memory"}}
+_JAEGER_STORE: MutableObject = {"backends": {"memory": {"memory": {"max_traces": 100_000}}}}
+_JAEGER_QUERY: MutableObject = {"storage": {"traces": "memory"}}
 
 
 def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[Manifest]:
@@ -35,9 +34,9 @@ def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[
         spec = {"strategy": "allInOne", "containerSecurityContext": security}
         yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
         return
-    settings: Object = {"endpoint": wanted.endpoint}
-    exporter, extensions = "otlphttp", t.cast("Object", {})
-    collector: Object = {
+    settings: MutableObject = {"endpoint": wanted.endpoint}
+    exporter, extensions = "otlphttp", t.cast("MutableObject", {})
+    collector: MutableObject = {
         "mode": "deployment",
         "resources": dict(wanted.resources),
         "securityContext": {**UNPRIVILEGED, "runAsNonRoot": True},
@@ -58,7 +57,7 @@ def logs(addons: Addons, wanted: Logging, served: kinds.Served) -> t.Iterator[Ma
     """A collector of Kepler's logs on each node. Raises NotServed."""
     otherwise = ", or set logging.agent to fluent-bit, which needs no operator"
     kinds.of(served, "OpenTelemetryCollector", otherwise)
-    spec: Object = {
+    spec: MutableObject = {
         "mode": "daemonset",
         "image": wanted.image,
         "resources": dict(wanted.resources),
@@ -94,17 +93,17 @@ def log_files(addons: Addons) -> str:
     return f"{LOG_FOLDER}/{addons.namespace}_{addons.system}-*/kepler/*.log"
 
 
-def log_volume() -> Object:
+def log_volume() -> MutableObject:
     """The volume of all logs of a node."""
     return {"name": "logs", "hostPath": {"path": LOG_FOLDER, "type": "Directory"}}
 
 
-def log_mount() -> Object:
+def log_mount() -> MutableObject:
     """The mount of the volume, for reading."""
     return {"name": "logs", "mountPath": LOG_FOLDER, "readOnly": True}
 
 
-def credentials(secret: str) -> list[Object]:
+def credentials(secret: str) -> list[MutableObject]:
     """The environment with name and password for the receiver of logs."""
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
@@ -112,9 +111,9 @@ def credentials(secret: str) -> list[Object]:
     ]
 
 
-def _log_exporter(wanted: Logging) -> tuple[str, Object, Object]:
+def _log_exporter(wanted: Logging) -> tuple[str, MutableObject, MutableObject]:
     """Name and settings of the exporter, and its extensions."""
-    settings: Object
+    settings: MutableObject
     if wanted.backend == "elasticsearch":
         exporter, settings = "elasticsearch", {"endpoints": [wanted.endpoint]}
     else:
@@ -128,15 +127,19 @@ def _log_exporter(wanted: Logging) -> tuple[str, Object, Object]:
 
 
 def _configuration(
-    signal: str, receivers: Object, processors: Object, exporters: Object, extensions: Object
-) -> Object:
+    signal: str,
+    receivers: MutableObject,
+    processors: MutableObject,
+    exporters: MutableObject,
+    extensions: MutableObject,
+) -> MutableObject:
     pipeline = {
         "receivers": list(receivers),
         "processors": list(processors),
         "exporters": list(exporters),
     }
-    service: Object = {"pipelines": {signal: pipeline}}
-    found: Object = {
+    service: MutableObject = {"pipelines": {signal: pipeline}}
+    found: MutableObject = {
         "receivers": receivers,
         "processors": processors,
         "exporters": exporters,
@@ -153,8 +156,8 @@ def _collector(
     served: kinds.Served,
     part: str,
     component: str,
-    spec: Object,
-    configuration: Object,
+    spec: MutableObject,
+    configuration: MutableObject,
 ) -> Manifest:
     kind = kinds.of(served, "OpenTelemetryCollector")
     is_text = kind[0].endswith("/v1alpha1")

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import hashlib
-import typing as t
 
 from ...base import strict_json
+from ...base.json_types import MutableObject
 from ...base.manifests import Manifest
 from . import configuration, names
 from .groups import Group
 from .system import ModelPart, System
-
-Object = dict[str, t.Any]
 
 _CREDENTIALS = "/etc/redfish"
 
@@ -46,12 +44,12 @@ def manifests(system: System, group: Group) -> list[Manifest]:
     ]
 
 
-def _pod(system: System, group: Group, configuration_name: str) -> Object:
+def _pod(system: System, group: Group, configuration_name: str) -> MutableObject:
     is_old = system.version.uses_ebpf
     container = (_old_container if is_old else _container)(system, group)
     sidecars = [_estimator(system.estimator)] if system.estimator.enabled else []
     required = {"nodeSelectorTerms": list(group.terms)}
-    pod: Object = {
+    pod: MutableObject = {
         "serviceAccountName": system.name,
         "automountServiceAccountToken": system.is_cluster_wide,
         "enableServiceLinks": False,
@@ -73,7 +71,7 @@ def _pod(system: System, group: Group, configuration_name: str) -> Object:
     return pod
 
 
-def _container(system: System, group: Group) -> Object:
+def _container(system: System, group: Group) -> MutableObject:
     mounts = [
         {"name": "sys", "mountPath": "/host/sys", "readOnly": True},
         {"name": "proc", "mountPath": "/host/proc", "readOnly": True},
@@ -112,7 +110,7 @@ def _container(system: System, group: Group) -> Object:
     }
 
 
-def _old_container(system: System, group: Group) -> Object:
+def _old_container(system: System, group: Group) -> MutableObject:
     flags = ["-v=$(KEPLER_LOG_LEVEL)"]
     mounts = [
         {"name": "sys", "mountPath": "/sys", "readOnly": True},
@@ -149,7 +147,7 @@ def group_configuration(system: System, group: Group) -> str:
     return names.daemon_set_name(system, group)
 
 
-def _common(system: System, group: Group) -> Object:
+def _common(system: System, group: Group) -> MutableObject:
     node_name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
     port_name = "https" if system.has_tls else "http"
     return {
@@ -164,7 +162,7 @@ def _common(system: System, group: Group) -> Object:
     }
 
 
-def _probes(system: System, path: str) -> Object:
+def _probes(system: System, path: str) -> MutableObject:
     asked = _probe(system, path)
     return {
         "livenessProbe": {**asked, "initialDelaySeconds": 10, "periodSeconds": 60},
@@ -172,7 +170,7 @@ def _probes(system: System, path: str) -> Object:
     }
 
 
-def _probe(system: System, path: str) -> Object:
+def _probe(system: System, path: str) -> MutableObject:
     port = "https" if system.has_tls else "http"
     if system.security_mode == "mtls":
         # The kubelet has no client certificate.
@@ -181,7 +179,7 @@ def _probe(system: System, path: str) -> Object:
     return {"httpGet": get, "timeoutSeconds": 5}
 
 
-def _estimator(part: ModelPart) -> Object:
+def _estimator(part: ModelPart) -> MutableObject:
     return {
         "name": "estimator",
         "image": part.image,
@@ -195,7 +193,7 @@ def _estimator(part: ModelPart) -> Object:
     }
 
 
-def _host_volumes(is_old: bool) -> list[Object]:
+def _host_volumes(is_old: bool) -> list[MutableObject]:
     found = [
         {"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}},
         {"name": "proc", "hostPath": {"path": "/proc", "type": "Directory"}},
@@ -209,8 +207,8 @@ def _host_volumes(is_old: bool) -> list[Object]:
     return found
 
 
-def _secret_volumes(system: System) -> list[Object]:
-    found: list[Object] = []
+def _secret_volumes(system: System) -> list[MutableObject]:
+    found: list[MutableObject] = []
     if system.has_tls:
         found.append(_secret("tls", system.server_secret, "tls.crt", "tls.key"))
     if system.security_mode == "mtls":
@@ -221,6 +219,6 @@ def _secret_volumes(system: System) -> list[Object]:
     return found
 
 
-def _secret(volume: str, name: str, *keys: str) -> Object:
+def _secret(volume: str, name: str, *keys: str) -> MutableObject:
     items = [{"key": key, "path": key} for key in keys]
     return {"name": volume, "secret": {"secretName": name, "items": items, "defaultMode": 0o400}}

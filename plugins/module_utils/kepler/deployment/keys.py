@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
-from ...base.object_shapes import mapping, mappings, sequence, texts, whole_number
+from ...base.fields.strict import mapping, mappings, sequence, texts, whole_number
 from .. import fields
 from ..verdict import KeplerVersion
 from .options import LOG_LEVELS, METRIC_LEVELS, POD_INFORMERS

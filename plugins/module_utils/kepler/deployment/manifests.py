@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ...base.json_types import MutableObject
 from ...base.manifests import Manifest
 from . import configuration, daemon, names, policy
 from .groups import Group
 from .system import System
-
-Object = dict[str, t.Any]
 
 _RBAC = "rbac.authorization.k8s.io"
 SCC = ("security.openshift.io/v1", "SecurityContextConstraints")
@@ -101,7 +100,7 @@ def _service(system: System) -> Manifest:
 
 def _network_policy(system: System) -> Manifest:
     """Ingress only from scrapers; no egress unless needed."""
-    rule: Object = {"ports": [{"port": system.port, "protocol": "TCP"}]}
+    rule: MutableObject = {"ports": [{"port": system.port, "protocol": "TCP"}]}
     if system.scrape_namespaces:
         wanted = {
             "key": "kubernetes.io/metadata.name",
@@ -109,7 +108,7 @@ def _network_policy(system: System) -> Manifest:
             "values": sorted(set(system.scrape_namespaces)),
         }
         rule["from"] = [{"namespaceSelector": {"matchExpressions": [wanted]}}]
-    spec: Object = {
+    spec: MutableObject = {
         "podSelector": {"matchLabels": names.pod_labels(system)},
         "policyTypes": ["Ingress"],
         "ingress": [rule],
@@ -197,7 +196,7 @@ def _model_server(system: System) -> list[Manifest]:
     ]
 
 
-def _model_pod(system: System) -> Object:
+def _model_pod(system: System) -> MutableObject:
     part, port = system.model_server, configuration.MODEL_SERVER_PORT
     container = {
         "name": "model-server",

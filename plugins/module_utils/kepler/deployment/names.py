@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.manifests import Manifest
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ...kube.apply.prune import APPLY_SET_LABEL
 from .groups import Group
 from .system import System
@@ -15,8 +15,7 @@ from .system import System
 GROUP_LABEL = "wattwise.github.io/kepler-group"
 HASH_ANNOTATION = "wattwise.github.io/configuration-hash"
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
-MANAGED_BY_LABEL, COMPONENT_LABEL = "app.kubernetes.io/managed-by", "app.kubernetes.io/component"
-MANAGER = "wattwise.kube"
+COMPONENT_LABEL = "app.kubernetes.io/component"
 
 
 def apply_set(name: str) -> str:

@@ -12,13 +12,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import Finding, guarded, shown_text, subject_of
+from ...base.json_types import Object
 from ..facts import NodeFacts
 from ..labels import METER_LABEL, REASONS_ANNOTATION, SUPPORTED_LABEL
 from ..node_objects import facts_in_annotation, facts_of_node
 from ..verdict import METERS, Meter, Verdict, judge
 from .system import Collector, Pool, System
-
-Object = t.Mapping[str, t.Any]
 
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
 # Architectures of upstream's images; those of 0.9 and earlier were built for s390x too.

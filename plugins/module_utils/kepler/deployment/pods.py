@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import Finding, guarded, shown_text, subject_of
-from ...base.loose_json import member, objects
+from ...base.fields.lenient import member, objects
 from . import names
 
 CRASHING, WAITING = "crashing", "waiting"

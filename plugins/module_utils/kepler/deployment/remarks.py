@@ -9,9 +9,8 @@ import typing as t
 
 from ...base.boundary import shown
 from ...base.errors import InvalidInput
+from ...base.json_types import Object
 from ..verdict import NEWEST, KeplerVersion
-
-Object = t.Mapping[str, t.Any]
 
 
 def remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[str]:

@@ -9,11 +9,10 @@ import re
 import typing as t
 
 from ...base.boundary import subject_of
-from ...base.loose_json import member, objects
+from ...base.fields.lenient import member, objects
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER
 from . import names
 from .system import System
-
-Object = t.Mapping[str, t.Any]
 
 # Images of upstream's operators: the present one, and those up to v0.15.
 RIVAL_KINDS = ("PowerMonitor", "Kepler", "KeplerInternal")
@@ -54,7 +53,7 @@ def _is_rival(system: System, daemon_set: t.Any) -> bool:
     if not _has(daemon_set, _COLLECTOR):
         return False
     labels = member(daemon_set, "metadata", "labels") or {}
-    is_ours = member(labels, names.MANAGED_BY_LABEL) == names.MANAGER
+    is_ours = member(labels, MANAGED_BY_LABEL) == MANAGER
     own = (system.namespace, system.name)
     place = (
         member(daemon_set, "metadata", "namespace"),

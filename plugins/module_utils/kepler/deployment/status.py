@@ -13,15 +13,15 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import told_text
-from ...base.loose_json import member, whole
-from ..conditions import Failure, condition, kept, reconciled
+from ...base.fields.lenient import member, whole
+from ...base.json_types import Object
+from ...kube.resource.conditions import Failure, condition, kept, reconciled
 from . import names, pods
 from .groups import Group
 from .nodes import JudgedNode
 from .pods import Trouble
 from .system import System
 
-Object = t.Mapping[str, t.Any]
 Status = dict[str, t.Any]
 
 MAX_LISTED = 20

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
-from ...base.object_shapes import mapping, mappings, texts, whole_number
+from ...base.fields.strict import mapping, mappings, texts, whole_number
+from ...base.json_types import Object
 from ...base.yaml_text.reader import read_document
+from ...kube.resource.spec_options import in_words_of_manifest
 from .. import fields
-from ..resource_options import in_words_of_manifest
 from ..verdict import KeplerVersion
 from . import keys
 from .options import SYSTEM
 from .remarks import remarks
-
-Object = t.Mapping[str, t.Any]
 
 PORT, OLD_PORT = 28282, 9102
 _MIN_SAMPLE_SECONDS = 0.1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ...base.loose_json import text
+from ...base.fields.lenient import text
 from ..facts import MAX_TEXT_LENGTH
 from .host_files import HostFiles
 

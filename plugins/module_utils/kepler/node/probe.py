@@ -12,7 +12,7 @@ from pathlib import Path
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput
-from ...base.loose_json import text
+from ...base.fields.lenient import text
 from ..facts import MAX_TEXT_LENGTH, NodeFacts
 from ..verdict import KeplerVersion, judge
 from . import kernel

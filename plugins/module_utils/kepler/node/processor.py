@@ -13,7 +13,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ...base.loose_json import text
+from ...base.fields.lenient import text
 from ..facts import MAX_TEXT_LENGTH, UNKNOWN
 
 # Names of `uname -m` and of Kubernetes.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-Object = t.Mapping[str, t.Any]
+from ...base.json_types import Object
 
 # Fields of identity and version, which no manager owns.
 _UNOWNED = {"": ("apiVersion", "kind", "metadata"), "metadata": ("name", "namespace", "uid")}

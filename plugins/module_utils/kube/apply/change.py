@@ -12,9 +12,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import ApiError
-from ...base.manifests import Identity
+from ...base.json_types import MutableObject
+from ...base.manifests import MANAGED_BY_LABEL, Identity
 
-Object = dict[str, t.Any]
 Action = t.Literal["created", "configured", "unchanged", "deleted", "failed"]
 
 # Messages of most kinds, and of pods.
@@ -34,8 +34,8 @@ class Change:
 
     identity: Identity
     action: Action
-    before: Object | None
-    after: Object | None
+    before: MutableObject | None
+    after: MutableObject | None
     error: str | None = None
     is_change: bool = True
     is_refusal: bool = False
@@ -66,7 +66,7 @@ class Change:
         }
 
 
-def without_bookkeeping(obj: Object) -> Object:
+def without_bookkeeping(obj: MutableObject) -> MutableObject:
     """The object without fields that the API server maintains."""
     metadata = {
         key: value for key, value in obj.get("metadata", {}).items() if key not in _BOOKKEEPING
@@ -74,14 +74,14 @@ def without_bookkeeping(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def desired_part(obj: Object) -> Object:
+def desired_part(obj: MutableObject) -> MutableObject:
     """The part of the object that an application can change: no server-maintained fields, no
     status.
     """
     return {key: value for key, value in without_bookkeeping(obj).items() if key != "status"}
 
 
-def _shown(obj: Object | None, kind: str) -> str:
+def _shown(obj: MutableObject | None, kind: str) -> str:
     if obj is None:
         return ""
     shown = copy.deepcopy(without_bookkeeping(obj))
@@ -95,7 +95,7 @@ def _shown(obj: Object | None, kind: str) -> str:
     return json.dumps(shown, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
-def foreign_manager(obj: Object, field_manager: str) -> str | None:
+def foreign_manager(obj: MutableObject, field_manager: str) -> str | None:
     """Manager of an object that ``field_manager`` never applied; None if it did.
 
     Managers of the status subresource, such as the API server, do not count.
@@ -108,7 +108,7 @@ def foreign_manager(obj: Object, field_manager: str) -> str | None:
     if field_manager in managers:
         return None
     labels = obj["metadata"].get("labels") or {}
-    by_label = labels.get("app.kubernetes.io/managed-by")
+    by_label = labels.get(MANAGED_BY_LABEL)
     return str(by_label or (managers[0] if managers else "an unknown manager"))
 
 

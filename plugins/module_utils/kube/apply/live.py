@@ -8,26 +8,27 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ...base.json_types import MutableObject
 from ...base.manifests import Identity, identity
-from ..client import Object, Resource
+from ..client import Resource
 
 
 @dataclass
 class LiveObjects:
     """Live objects by identity, including all of ``collections``, which are given by paths."""
 
-    objects: dict[Identity, Object] = field(default_factory=dict)
+    objects: dict[Identity, MutableObject] = field(default_factory=dict)
     collections: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, objects: t.Iterable[Object]) -> LiveObjects:
+    def of(cls, objects: t.Iterable[MutableObject]) -> LiveObjects:
         """These objects, without complete collections."""
         return cls({identity(obj): obj for obj in objects})
 
-    def add(self, obj: Object) -> None:
+    def add(self, obj: MutableObject) -> None:
         self.objects[identity(obj)] = obj
 
-    def add_collection(self, path: str, objects: t.Iterable[Object]) -> None:
+    def add_collection(self, path: str, objects: t.Iterable[MutableObject]) -> None:
         """Add all objects of the collection at ``path``."""
         for obj in objects:
             self.add(obj)
@@ -40,7 +41,7 @@ class LiveObjects:
 
     def labelled(
         self, api_version: str, kind: str, namespace: str | None, label: str, value: str
-    ) -> list[Object]:
+    ) -> list[MutableObject]:
         """The known objects of a kind with a label."""
         return [
             obj

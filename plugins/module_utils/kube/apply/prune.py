@@ -10,9 +10,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import WattwiseError
-from ...base.loose_json import objects
+from ...base.fields.lenient import objects
+from ...base.json_types import MutableObject
 from ...base.manifests import Manifest, identity
-from ..client import Kube, Object, UnknownKind, delete_object
+from ..client import Kube, UnknownKind, delete_object
 from .change import Change
 from .live import LiveObjects
 
@@ -66,12 +67,12 @@ def prune(
 
 def _members(
     kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], live: LiveObjects
-) -> dict[str, Object]:
+) -> dict[str, MutableObject]:
     """Deletable objects of the ApplySet, by path."""
     of_wanted = (
         (item["apiVersion"], item["kind"], item["metadata"].get("namespace")) for item in wanted
     )
-    members: dict[str, Object] = {}
+    members: dict[str, MutableObject] = {}
     for api_version, kind, namespace in pruning.kinds or dict.fromkeys(of_wanted):
         try:
             resource = kube.resource(api_version, kind)
@@ -90,7 +91,7 @@ def _members(
     return members
 
 
-def _is_owned(obj: Object, owner_kinds: frozenset[str]) -> bool:
+def _is_owned(obj: MutableObject, owner_kinds: frozenset[str]) -> bool:
     """Whether an expected owner owns the object; a user's copy has the label but no such owner."""
     owners = objects(obj["metadata"].get("ownerReferences"))
     return any(owner.get("kind") in owner_kinds for owner in owners)

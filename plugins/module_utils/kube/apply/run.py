@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from ...base.boundary import shown_text
 from ...base.context import Context
 from ...base.errors import ApiError, WattwiseError
+from ...base.json_types import MutableObject
 from ...base.manifests import Identity, Manifest, identity
-from ..client import APPLY_CONTENT_TYPE, Kube, Object, Resource, UnknownKind, delete_object
-from ..definitions import DefinitionValidator, stored_object_problem
+from ..client import APPLY_CONTENT_TYPE, Kube, Resource, UnknownKind, delete_object
+from ..crd_schema import DefinitionValidator, stored_object_problem
 from ..readiness import is_ready
 from .applied import is_applied
 from .change import (
@@ -95,7 +96,7 @@ class ApplyRun:
         may_go_on = self.options["on_error"] == "report"
         return any(not (may_go_on and change.is_refusal) for change in failures)
 
-    def _find(self, path: str) -> Object | None:
+    def _find(self, path: str) -> MutableObject | None:
         """The object; None also for a refused name, which the application reports."""
         try:
             return self.kube.find(path)
@@ -104,7 +105,7 @@ class ApplyRun:
                 return None
             raise
 
-    def _read_current(self, manifests: t.Sequence[Manifest]) -> dict[Identity, Object]:
+    def _read_current(self, manifests: t.Sequence[Manifest]) -> dict[Identity, MutableObject]:
         """Current objects; many of one collection are read by one list."""
         collections: dict[str, list[Manifest]] = {}
         for manifest in manifests:
@@ -132,7 +133,7 @@ class ApplyRun:
             manifest["metadata"].setdefault("namespace", "default")
         return resource
 
-    def _apply(self, manifest: Manifest, before: Object | None) -> Change:
+    def _apply(self, manifest: Manifest, before: MutableObject | None) -> Change:
         this = identity(manifest)
         if (this.api_version.partition("/")[0], this.kind) in self.leaving_kinds:
             raise WattwiseError(f"{this}: its definition is still being deleted; run again")
@@ -173,7 +174,7 @@ class ApplyRun:
         same = before is not None and desired_part(after) == desired_part(before)
         return Change(this, "unchanged" if same else "configured", before, after)
 
-    def _patch(self, path: str, manifest: Manifest, force: bool) -> tuple[Object, bool]:
+    def _patch(self, path: str, manifest: Manifest, force: bool) -> tuple[MutableObject, bool]:
         query: dict[str, str | int] = {
             "fieldManager": self.options["field_manager"],
             "fieldValidation": "Strict",
@@ -202,7 +203,7 @@ class ApplyRun:
                 if conflicts == _MAX_CONFLICTS:
                     raise
 
-    def _recreate(self, path: str, manifest: Manifest, before: Object) -> Object:
+    def _recreate(self, path: str, manifest: Manifest, before: MutableObject) -> MutableObject:
         """Delete an immutable object, and create it again after the deletion."""
         delete_object(self.kube, path, before, self.context.check_mode)
         if self.context.check_mode:
@@ -211,7 +212,7 @@ class ApplyRun:
         after, _created = self._patch(path, manifest, force=True)
         return after
 
-    def _wait_for_successor(self, path: str, before: Object) -> Object | None:
+    def _wait_for_successor(self, path: str, before: MutableObject) -> MutableObject | None:
         try:
             return self._wait_for_deletion(path, before)
         except WattwiseError:
@@ -221,10 +222,10 @@ class ApplyRun:
                 self.leaving_kinds.add((spec["group"], spec["names"]["kind"]))
             raise
 
-    def _wait_for_deletion(self, path: str, before: Object) -> Object | None:
+    def _wait_for_deletion(self, path: str, before: MutableObject) -> MutableObject | None:
         """The object at this place after the deletion of this one."""
         deadline = time.monotonic() + self.options["wait_timeout"]
-        found: Object | None = before
+        found: MutableObject | None = before
         while _is_same(found, before):
             if time.monotonic() > deadline:
                 raise WattwiseError(
@@ -236,7 +237,7 @@ class ApplyRun:
         return found
 
     def _apply_status(
-        self, manifest: Manifest, before: Object | None, path: str, this: Identity
+        self, manifest: Manifest, before: MutableObject | None, path: str, this: Identity
     ) -> Change:
         # Deleted since it was read, so the status is obsolete.
         uid = manifest["metadata"].get("uid")
@@ -269,7 +270,7 @@ class ApplyRun:
         same = before.get("status") == after.get("status")
         return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)
 
-    def _delete(self, manifest: Manifest, before: Object | None) -> Change:
+    def _delete(self, manifest: Manifest, before: MutableObject | None) -> Change:
         this = identity(manifest)
         if before is None:
             return Change(this, "unchanged", None, None)
@@ -277,7 +278,7 @@ class ApplyRun:
         delete_object(self.kube, path, before, self.context.check_mode)
         return Change(this, "deleted", before, None)
 
-    def _take_over(self, manifest: Manifest, before: Object) -> bool:
+    def _take_over(self, manifest: Manifest, before: MutableObject) -> bool:
         """Refuse or adopt an object of another manager; True if adopted."""
         manager = foreign_manager(before, self.options["field_manager"])
         if manager is None:
@@ -321,7 +322,7 @@ class ApplyRun:
             for item in manifests
         ]
         while True:
-            objects: list[Object | None] = self.kube.in_parallel(self.kube.find, waiting)
+            objects: list[MutableObject | None] = self.kube.in_parallel(self.kube.find, waiting)
             waiting = [
                 path for path, obj in zip(waiting, objects) if obj is None or not is_ready(obj)
             ]
@@ -353,9 +354,9 @@ class ApplyRun:
             time.sleep(_READY_POLL_SECONDS)
 
 
-def _is_going(found: Object) -> bool:
+def _is_going(found: MutableObject) -> bool:
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
-def _is_same(found: Object | None, before: Object) -> bool:
+def _is_same(found: MutableObject | None, before: MutableObject) -> bool:
     return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]

@@ -15,7 +15,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.manifests import Manifest, identity, in_phases, read_file, read_manifests
 from ..client import Kube, UnknownKind
-from ..definitions import DefinitionValidator
+from ..crd_schema import DefinitionValidator
 from .change import Change, summary_sentence
 from .live import LiveObjects
 from .prune import Pruning, prune

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters
 from ...base.errors import TargetError, TargetFailure
-from ...base.loose_json import Object, member, objects, text
+from ...base.fields.lenient import member, objects, text
+from ...base.json_types import Object
 from ...base.texts import shown
 from ...fleet.client import Budget
 from ...fleet.credentials import Named

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...base.context import Result
 from ...base.errors import InvalidInput
-from ...base.loose_json import Object
+from ...base.json_types import Object
 from ...base.units import format_time, parse_time
 from ...scheduling.workload import Workload
 from .kepler import Zones

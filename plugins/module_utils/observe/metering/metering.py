@@ -18,8 +18,9 @@ from ...base import metrics
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, TargetError, TargetFailure
-from ...base.loose_json import Object, member
-from ...base.object_shapes import is_subdomain
+from ...base.fields.lenient import member
+from ...base.fields.strict import is_subdomain
+from ...base.json_types import Object
 from ...base.texts import shown
 from ...base.units import format_time, parse_time
 from ...fleet.visits import error_of

@@ -13,9 +13,9 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ...base import object_shapes
 from ...base.boundary import Finding, guarded, subject_of
-from ...base.loose_json import member
+from ...base.fields import strict
+from ...base.fields.lenient import member
 from ...scheduling.workload import workload_of
 from .kepler import PodName
 
@@ -83,15 +83,15 @@ def _static_uid(given: t.Any) -> str | None:
 
 
 def _read(given: t.Any) -> Pod:
-    metadata = object_shapes.with_readable_metadata(given)["metadata"]
-    spec = object_shapes.mapping(given.get("spec"), "spec")
-    name = object_shapes.required_text(metadata.get("name"), "metadata.name")
+    metadata = strict.with_readable_metadata(given)["metadata"]
+    spec = strict.mapping(given.get("spec"), "spec")
+    name = strict.required_text(metadata.get("name"), "metadata.name")
     workload = workload_of(given)
     return Pod(
-        object_shapes.text(metadata.get("namespace"), "metadata.namespace"),
+        strict.text(metadata.get("namespace"), "metadata.namespace"),
         name,
-        object_shapes.text(metadata.get("uid"), "metadata.uid"),
-        object_shapes.text(spec.get("nodeName"), "spec.nodeName"),
+        strict.text(metadata.get("uid"), "metadata.uid"),
+        strict.text(spec.get("nodeName"), "spec.nodeName"),
         workload.kind,
         workload.name,
     )

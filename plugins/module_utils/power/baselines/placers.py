@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import Pod
+from ...scheduling.model import Pod
 from ...scheduling.peer_view import PeerPod
 from ..model.assignment import Assignment
 from ..model.problem import Problem

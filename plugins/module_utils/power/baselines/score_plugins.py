@@ -14,7 +14,7 @@ import math
 import typing as t
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE, Node, Pod
+from ...scheduling.model import MICROCORES_PER_CORE, Node, Pod
 from .exponential import Exponential, fit_exponential
 
 if t.TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from ..model.node_functions import NodeFunctions
 from ..model.problem import Problem
 from .node_classes import run_limits

@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from ..model.node_functions import NodeFunctions, node_functions
 from ..model.problem import Problem
 from .awake_nodes import fewest_awake

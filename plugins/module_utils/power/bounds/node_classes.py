@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from ..model.node_functions import NodeFunctions, Points, nearly_convex_runs
 from ..model.problem import Problem
 

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...scheduling.feasibility import TOO_MANY_VOLUMES
-from ...scheduling.instance import Attachable, Disk, Node, Shape, SharedVolumes
+from ...scheduling.model import Attachable, Disk, Node, Shape, SharedVolumes
 from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
 
 # Larger than any limit, and small enough for sums over all nodes.

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...scheduling.cache_ways import MORE_THAN_ENOUGH, Lengths
-from ...scheduling.instance import CachePools, CacheRun, Node, Shape
+from ...scheduling.model import CachePools, CacheRun, Node, Shape
 from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Sum
 
 

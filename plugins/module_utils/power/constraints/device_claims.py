@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.boundary import Finding, Subject, guarded, subject_of
-from ...base.object_shapes import Object
+from ...base.json_types import Object
 from ...scheduling.node_reader import node_name
+from ...scheduling.pod_fields import CLAIM_FIELDS
 from ...scheduling.pod_reader import identity
 
 if t.TYPE_CHECKING:
@@ -113,6 +114,13 @@ class ClaimBook:
         known = self.of_pod.get(pod, PodClaims())
         unsupported = (*known.unsupported, *reasons)
         self.of_pod[pod] = dataclasses.replace(known, unsupported=unsupported)
+
+
+def without_claims(fields: tuple[str, ...], claims: PodClaims | None) -> tuple[str, ...]:
+    """Unsupported fields, without claims if these are known, and the defects of the claims."""
+    if claims is None:
+        return fields
+    return (*(field for field in fields if field not in CLAIM_FIELDS), *claims.unsupported)
 
 
 def read_claims(

@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ...scheduling.instance import Node, Shape
+from ...scheduling.model import Node, Shape
 from .device_claims import ClaimBook, ClaimTask
 from .node_contents import Draw, Pods, Sum
 

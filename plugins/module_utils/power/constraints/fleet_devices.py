@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...scheduling.instance import Node, Shape
+from ...scheduling.model import Node, Shape
 from .device_claims import ClaimTask
 from .device_feasibility import CANNOT_ALLOCATE, MILLIWATTS, groups_of_units, keys_of
 from .fleet_contents import Total

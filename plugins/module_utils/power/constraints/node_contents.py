@@ -16,7 +16,7 @@ from functools import cached_property
 
 from ...base.libraries import numpy
 from ...scheduling.feasibility import CLAIM_ELSEWHERE
-from ...scheduling.instance import UNLIMITED
+from ...scheduling.model import UNLIMITED
 from .topology_counts import Counts, TopologyCount
 
 if t.TYPE_CHECKING:

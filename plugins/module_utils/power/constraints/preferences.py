@@ -14,7 +14,8 @@ import typing as t
 
 from ...base.libraries import numpy
 from ...scheduling.feasibility import meets, tolerates
-from ...scheduling.instance import Instance, Node, Shape, Toleration
+from ...scheduling.model import Node, Shape, Toleration
+from .instance import Instance
 from .preferred_terms import PreferredPodTerm
 
 if t.TYPE_CHECKING:

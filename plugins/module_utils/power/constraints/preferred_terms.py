@@ -15,7 +15,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
-from ...scheduling.instance import UNLIMITED, Instance, PeerPreference, Shape
+from ...scheduling.model import UNLIMITED, PeerPreference, Shape
+from .instance import Instance
 from .soft_caps import Company, SoftCap
 from .topology_counts import Topology, TopologyCountBook
 

@@ -19,11 +19,10 @@ from ...scheduling.feasibility import (
     is_selected,
     is_tolerated,
 )
-from ...scheduling.instance import (
+from ...scheduling.model import (
     Constraints,
     EvenStart,
     HostPort,
-    Instance,
     NominatedMember,
     PodAffinity,
     PodAntiAffinity,
@@ -36,6 +35,7 @@ from .cache_runs import cache_check
 from .device_feasibility import device_checks
 from .fleet_contents import FleetFeasibilityCheck, FleetRule
 from .fleet_devices import device_fleets
+from .instance import Instance
 from .node_contents import ContentRule, NodeFeasibilityCheck, OneNodeRule
 from .preferred_terms import PreferredPodTerm
 from .relation_rules import (

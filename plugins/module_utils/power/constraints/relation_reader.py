@@ -16,8 +16,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ...base.boundary import Finding, guarded, subject_of
-from ...base.object_shapes import Object, mapping, mappings, required_text, whole_number
-from ...scheduling.instance import (
+from ...base.fields.strict import mapping, mappings, required_text, whole_number
+from ...base.json_types import Object
+from ...scheduling.model import (
     EvenStart,
     Labels,
     PeerPreference,

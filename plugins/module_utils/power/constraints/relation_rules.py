@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import UNLIMITED
+from ...scheduling.model import UNLIMITED
 from .topology_counts import Counts, TopologyCount
 
 if t.TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...base.libraries import numpy
-from ...scheduling.instance import UNLIMITED
+from ...scheduling.model import UNLIMITED
 from .fleet_contents import FleetRule
 from .node_contents import ContentRule
 from .relation_rules import AffinityRule, EvenStartRule, Rule, SpreadRule

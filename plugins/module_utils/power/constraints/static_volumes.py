@@ -14,9 +14,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...scheduling.feasibility import NO_VOLUME, meets
-from ...scheduling.instance import Instance, Node, NodeTerm, Shape, StaticClaim
+from ...scheduling.model import Node, NodeTerm, Shape, StaticClaim
 from ...scheduling.volumes.matching import matched
 from .fleet_contents import Total
+from .instance import Instance
 from .node_contents import IMPOSSIBLE, NO_DRAW, Draw, Pods, Sum
 
 # What one node has for each claim: the volumes that can serve it; None where one can be made.

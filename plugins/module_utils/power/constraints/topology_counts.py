@@ -13,7 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import Instance, NominatedMember
+from ...scheduling.model import NominatedMember
+from .instance import Instance
 
 if t.TYPE_CHECKING:
     from ...solving.arrays import Booleans, Integers

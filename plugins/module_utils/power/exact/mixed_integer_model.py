@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from ...solving.limits import Limits
 from ...solving.linear import ABSOLUTE_GAP, LinearModel, Solution, Terms, solve
 from ..model.node_functions import NodeFunctions, Points, convex_runs

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...scheduling.instance import Pod
+from ...scheduling.model import Pod
 from ..model.assignment import Assignment, Change
 from ..model.problem import Problem
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE, Node, Rules
+from ...scheduling.model import MICROCORES_PER_CORE, Node
+from ..constraints.instance import Rules
 
 if t.TYPE_CHECKING:
     from ...solving.arrays import Booleans, Floats, Integers

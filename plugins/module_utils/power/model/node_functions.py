@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from .costs import NodeCosts
 from .problem import Problem
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.feasibility import obstacle, shortages
-from ...scheduling.instance import Constraints, Instance, Pod, Shape
+from ...scheduling.model import Constraints, Pod, Shape
+from ..constraints.instance import Instance
 from ..constraints.node_contents import ContentRule, Sum
 from ..constraints.preferences import preferences
 from ..constraints.preferred_terms import preferred_pod_terms

@@ -16,7 +16,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ...scheduling.instance import MICROCORES_PER_CORE
+from ...scheduling.model import MICROCORES_PER_CORE
 from ..model.node_functions import NodeFunctions
 
 if t.TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import InvalidInput, TargetFailure
-from ...base.loose_json import member, text, whole
+from ...base.fields.lenient import member, text, whole
 from ...base.units import parse_cpu_list
 
 GUARANTEED = "guaranteed"

@@ -13,7 +13,7 @@ import typing as t
 import urllib.parse
 
 from ...base.errors import TargetFailure, TargetReason, failure_of, told_text
-from ...base.loose_json import member, whole
+from ...base.fields.lenient import member, whole
 from ...base.texts import shown_text
 from ...fleet.visits import Client, Received
 from .cache import Cache, caches_of

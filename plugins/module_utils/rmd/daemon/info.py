@@ -10,7 +10,7 @@ import typing as t
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import TargetError, TargetFailure
-from ...base.loose_json import member, number, text, whole
+from ...base.fields.lenient import member, number, text, whole
 from ...fleet.visits import Client, Target, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.errors import TargetFailure
-from ...base.loose_json import member, whole
+from ...base.fields.lenient import member, whole
 from .cache import Cache, machine_cpus
 from .client import Refused, Rmd
 from .explain import explained

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput, TargetFailure
-from ...base.loose_json import member, number, text, whole
+from ...base.fields.lenient import member, number, text, whole
 from .cpu_lists import parse_core_ids
 
 Wire = t.Literal["0.2", "0.3"]

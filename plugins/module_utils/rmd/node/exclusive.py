@@ -13,9 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import InvalidField
+from ...base.json_types import Object
 from ...base.units import parse_quantity
-
-Object = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)

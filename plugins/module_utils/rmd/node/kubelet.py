@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ...base import strict_json
 from ...base.errors import TargetFailure
+from ...base.fields.lenient import member, text
 from ...base.libraries import grpc
-from ...base.loose_json import member, text
 from ...base.units import parse_cpu_list
 from .exclusive import ExclusiveContainer
 from .node_files import read_bounded

@@ -15,9 +15,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ...base.boundary import Finding, guarded, subject_of
-from ...base.object_shapes import Object, mapping
+from ...base.fields.strict import mapping
+from ...base.json_types import Object
 from ..feasibility import ATTACHABLE_VOLUMES, CLAIM_IN_USE
-from ..instance import UNLIMITED, Attachable, Disk, Node, SharedVolumes, StaticClaim, VolumeDemand
+from ..model import UNLIMITED, Attachable, Disk, Node, SharedVolumes, StaticClaim, VolumeDemand
 from ..pod_reader import is_finished
 from .inline_disks import MIGRATED, attached_disks
 from .matching import candidates

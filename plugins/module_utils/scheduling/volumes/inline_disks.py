@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ...base.object_shapes import Object, mapping, mappings, text, texts
-from ..instance import Disk, DiskUse
+from ...base.fields.strict import mapping, mappings, text, texts
+from ...base.json_types import Object
+from ..model import Disk, DiskUse
 
 # Sources with the fields that name the disk; other fields may hold secrets or do not matter.
 PARTS: t.Mapping[str, tuple[str, ...]] = {

@@ -14,9 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
-from ...base.label_selector import LabelSelector
-from ...base.object_shapes import (
-    Object,
+from ...base.fields.strict import (
     mapping,
     mappings,
     object_name,
@@ -25,8 +23,10 @@ from ...base.object_shapes import (
     texts,
     whole_number,
 )
+from ...base.json_types import Object
+from ...base.label_selector import LabelSelector
 from ...base.units import whole_units
-from ..instance import Disk, Expression, NodeTerm
+from ..model import Disk, Expression, NodeTerm
 from ..peers import label_selector
 from .inline_disks import MIGRATED
 

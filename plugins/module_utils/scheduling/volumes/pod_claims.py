@@ -11,7 +11,8 @@ from __future__ import annotations
 import typing as t
 
 from ...base.boundary import Finding, InvalidField
-from ...base.object_shapes import Object, mapping, mappings, required_text, text
+from ...base.fields.strict import mapping, mappings, required_text, text
+from ...base.json_types import Object
 from ..pod_reader import identity
 from .objects import Claim, Key, StorageClass, VolumeObjects
 

@@ -13,7 +13,7 @@ import typing as t
 
 from ...base.label_selector import LabelSelector
 from ..feasibility import NO_STORAGE, NO_VOLUME, VOLUME_ELSEWHERE, VOLUME_GONE, VOLUME_ZONE
-from ..instance import Expression, NodeTerm, VolumeDemand
+from ..model import Expression, NodeTerm, VolumeDemand
 from .objects import BETA_ZONE_KEYS, ZONE_KEYS, Claim, StorageClass, Terms, Volume, VolumeObjects
 
 _NO_ZONES = NodeTerm(

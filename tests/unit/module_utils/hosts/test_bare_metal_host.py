@@ -10,12 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import pci
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import (
     HARDWARE_DETAILS,
     read_hosts,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import Host
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware import pci
 from support.bare_metal import GIB, bare_metal_host, hardware, nic
 
 NFD = "feature.node.kubernetes.io/"

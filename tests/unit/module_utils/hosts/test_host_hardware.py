@@ -25,10 +25,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_hardware 
     read_told,
     spec_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import CORES_COUNTED
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.bmc_address import (
     redfish_endpoint,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware.walk import (
+    CORES_COUNTED,
 )
 from support.assignable_hosts import bare_metal_host
 from support.wao import DEFINITIONS

@@ -16,6 +16,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment imp
     reservation,
     status,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.reconciliation import (
+    older_with_cluster,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
     CLUSTER_LABEL,
@@ -25,11 +28,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availabi
     key_of,
     refusal_of,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.provisioning import (
-    older_with_cluster,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.conditions import Failure
 from support.assignable_hosts import answer_of, host
 
 Json = dict[str, t.Any]

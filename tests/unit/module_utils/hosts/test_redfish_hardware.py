@@ -13,7 +13,6 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import facts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
     SPEC,
     host_of,
@@ -22,8 +21,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardwa
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardware import (
     read as read_targets,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_walk import Bus, Function
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware import facts
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware.walk import (
+    Bus,
+    Function,
+)
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.machines import Machine

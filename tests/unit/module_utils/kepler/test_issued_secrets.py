@@ -11,9 +11,11 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import issued_secrets
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.issued_secrets import (
+    Issued,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource, UnknownKind
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import issued_secrets
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.issued_secrets import Issued
 
 Json = dict[str, t.Any]
 Names = list[str]

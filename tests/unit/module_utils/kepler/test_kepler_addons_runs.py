@@ -10,9 +10,11 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import (
+    reconciliation as kepler_addons,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply import work
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, Resource
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile import kepler_addons
 
 Json = dict[str, t.Any]
 SPEC: Json = {

@@ -21,11 +21,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.op
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
     read_system,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.resource_options import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.spec_options import (
     in_words_of_manifest,
     of_manifest,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.verdict import KeplerVersion
 from support.kepler_systems import IMAGE, system
 from support.resource_options import compared
 from support.wao import DEFINITIONS

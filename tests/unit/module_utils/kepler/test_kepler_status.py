@@ -12,7 +12,6 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.status import (
     Seen,
@@ -25,9 +24,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     PROBE_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.conditions import Failure
 from support.examples import each_seed
 from support.kepler_systems import judged, labels_of, node, system
 from support.odd_values import bounded, spoilt

@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.cache_way
     read_caches,
     runs_of_pod,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import CacheRun
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import CacheRun
 from support.examples import examples
 from support.placement_caches import bits, possible, rows
 from support.placement_checker import violations

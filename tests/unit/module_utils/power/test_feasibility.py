@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import feasibility
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
     Expression,
     Node,

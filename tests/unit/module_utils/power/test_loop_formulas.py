@@ -15,6 +15,9 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.power.bounds.lower_bound import (
     LowerBounds,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.instance import (
+    Instance,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact import mixed_integer_model
 from ansible_collections.wattwise.kube.plugins.module_utils.power.exact.mixed_integer_model import (
     PlacementModel,
@@ -26,9 +29,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair import can_be_bound
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
-    Instance,
     PodAffinity,
     Shape,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_reader
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import (
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import (
     Constraints,
     Expression,
     NodeTerm,
@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance 
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.node_reader import (
     occupancies,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.snapshot import trim_pod
+from ansible_collections.wattwise.kube.plugins.module_utils.snapshot.pods import trim_pod
 
 Json = dict[str, t.Any]
 MEBIBYTE = 2**20

@@ -27,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.model.repair i
     settled,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.search.greedy import filled
-from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.instance import Shape
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Shape
 from support.examples import examples, generated, nearly_all, seeds
 from support.related_instances import Cluster, Placed, placed_pods, random_instance, without_starts
 

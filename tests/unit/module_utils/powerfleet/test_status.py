@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import number
+from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.lenient import number
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Answer, Client
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import sensors, words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.errors import InvalidInput
+from ...base.errors import InvalidInput
 
 # Certificates or a key: a Path is their file, a text the PEM itself.
 Pem = t.Union[Path, str]

@@ -10,21 +10,17 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.argspec import KUBERNETES, ArgumentSpec
-from ..base.boundary import shown
-from ..base.context import Context, Parameters, Result
-from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.loose_json import member, objects
-from ..kepler import fields
-from ..kepler.addons import certificates, files, kinds, mesh, names, options, status, telemetry
-from ..kepler.addons.rendering import Files, Part, render
-from ..kepler.addons.spec import Addons, Certificates, read_addons
-from ..kepler.conditions import Failure
-from ..kube.certificates import keep_certificates
-from ..kube.client import Kube
-from . import issued_secrets
-from .applying import Applying
-from .resource_run import (
+from ...base.argspec import KUBERNETES, ArgumentSpec
+from ...base.boundary import shown
+from ...base.context import Context, Parameters, Result
+from ...base.errors import ApiError, InvalidInput, WattwiseError
+from ...base.fields.lenient import member, objects
+from ...base.json_types import Object
+from ...kube.apply.steps import Applying
+from ...kube.certificates import keep_certificates
+from ...kube.client import Kube
+from ...kube.resource.conditions import Failure
+from ...kube.resource.run import (
     Failed,
     ResourceKind,
     generation_of,
@@ -32,8 +28,10 @@ from .resource_run import (
     owner_manifest,
     stored_status,
 )
-
-Object = t.Mapping[str, t.Any]
+from .. import fields
+from . import certificates, files, issued_secrets, kinds, mesh, names, options, status, telemetry
+from .rendering import Files, Part, render
+from .spec import Addons, Certificates, read_addons
 
 FIELD_MANAGER = "wattwise-kepler-addons"
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)

@@ -8,18 +8,17 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..base.argspec import ArgumentSpec
-from ..base.context import Parameters, Result
-from ..base.errors import InvalidInput, WattwiseError
-from ..base.loose_json import member
-from ..base.manifests import same_object
-from ..kepler.conditions import Failure
-from ..kepler.deployment import names
-from ..kepler.resource_options import in_words_of_manifest, of_manifest
-from ..kube.client import Kube
-from .applying import Applying
+from ...base.argspec import ArgumentSpec
+from ...base.context import Parameters, Result
+from ...base.errors import InvalidInput, WattwiseError
+from ...base.fields.lenient import member
+from ...base.json_types import Object
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
+from ..apply.steps import Applying
+from ..client import Kube
+from .conditions import Failure
+from .spec_options import in_words_of_manifest, of_manifest
 
-Object = t.Mapping[str, t.Any]
 NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
 
 
@@ -191,7 +190,7 @@ def owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
     metadata = {
         "name": name,
         "namespace": namespace,
-        "labels": {names.MANAGED_BY_LABEL: names.MANAGER},
+        "labels": {MANAGED_BY_LABEL: MANAGER},
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 

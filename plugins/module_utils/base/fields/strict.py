@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Typed access to untrusted objects: each function returns a value of its type or raises.
+"""Strict access to untrusted objects: each function returns a value of its type or raises.
 
 All raise InvalidField, so that a finding names the field; ``path`` is its name.
 """
@@ -12,10 +12,8 @@ import math
 import re
 import typing as t
 
-from .boundary import InvalidField, shown
-from .units import format_time, parse_time
-
-Object = t.Mapping[str, t.Any]
+from ..boundary import InvalidField, shown
+from ..units import format_time, parse_time
 
 _MAX_NAME_LENGTH = 253
 _SUBDOMAIN_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading of JSON with missing members, changed types and nulls, as machines send it."""
+"""Lenient access to JSON with missing members, changed types and nulls, as machines send it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import math
 import re
 import typing as t
 
-from .texts import shown_text
-
-Object = t.Mapping[str, t.Any]
+from ..json_types import Object
+from ..texts import shown_text
 
 MAX_TEXT_LENGTH = 1024
 _MAX_NUMBER_LENGTH = 40

@@ -13,8 +13,8 @@ import ipaddress
 import re
 import typing as t
 
-from ..base.boundary import InvalidField, shown, shown_text
-from ..nodeconfig.inventory_hosts import address_of_machine
+from ...base.boundary import InvalidField, shown, shown_text
+from ...nodeconfig.inventory_hosts import address_of_machine
 
 T = t.TypeVar("T")
 

@@ -15,13 +15,12 @@ import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.errors import InvalidInput
-from ..base.yaml_text.reader import OPERATOR, InvalidYaml, read_document
+from ...base.errors import InvalidInput
+from ...base.json_types import Object
+from ...base.yaml_text.reader import OPERATOR, InvalidYaml, read_document
 from .access import Access, Credential, Pem, bearer, checked_host, token_file
 from .exec_plugin import ExecPlugin
 from .pem import pem_bytes, pem_text
-
-Object = t.Mapping[str, t.Any]
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _PARTS = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))

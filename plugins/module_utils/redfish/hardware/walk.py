@@ -14,13 +14,14 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.context import Result
-from ..base.errors import TargetFailure
-from ..base.loose_json import Object, member, number, objects, whole
-from ..base.texts import shown_text
-from ..redfish.discovery import ROOT, SYSTEMS, nothing_found
-from ..redfish.links import identity, last_segment, link, links, name_of, natural_order
-from ..redfish.tree import Tree
+from ...base.context import Result
+from ...base.errors import TargetFailure
+from ...base.fields.lenient import member, number, objects, whole
+from ...base.json_types import Object
+from ...base.texts import shown_text
+from ..discovery import ROOT, SYSTEMS, nothing_found
+from ..links import identity, last_segment, link, links, name_of, natural_order
+from ..tree import Tree
 from . import facts, pci
 from .facts import Facts
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..base.errors import told_text
-from ..base.loose_json import objects
+from ...base.errors import told_text
+from ...base.fields.lenient import objects
 
 Condition = dict[str, t.Any]
 

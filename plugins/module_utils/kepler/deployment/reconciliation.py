@@ -9,20 +9,17 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.argspec import KUBERNETES, ArgumentSpec
-from ..base.boundary import Finding, warn_of
-from ..base.context import Context, Parameters, Result
-from ..base.errors import ApiError
-from ..base.loose_json import member
-from ..kepler.conditions import Failure
-from ..kepler.deployment import manifests, names, options, policy, rivals, status
-from ..kepler.deployment.groups import Group, group
-from ..kepler.deployment.nodes import JudgedNode, judge_all
-from ..kepler.deployment.system import System, in_words_of_resource, read_system
-from ..kube.client import Kube, UnknownKind
-from ..kube.pod_bulk import without_bulk
-from .applying import Applying
-from .resource_run import (
+from ...base.argspec import KUBERNETES, ArgumentSpec
+from ...base.boundary import Finding, warn_of
+from ...base.context import Context, Parameters, Result
+from ...base.errors import ApiError
+from ...base.fields.lenient import member
+from ...base.json_types import Object
+from ...kube.apply.steps import Applying
+from ...kube.client import Kube, UnknownKind
+from ...kube.pod_bulk import without_bulk
+from ...kube.resource.conditions import Failure
+from ...kube.resource.run import (
     Failed,
     ResourceKind,
     generation_of,
@@ -31,8 +28,10 @@ from .resource_run import (
     owner_manifest,
     stored_status,
 )
-
-Object = t.Mapping[str, t.Any]
+from . import manifests, names, options, policy, rivals, status
+from .groups import Group, group
+from .nodes import JudgedNode, judge_all
+from .system import System, in_words_of_resource, read_system
 
 FIELD_MANAGER = "wattwise-kepler"
 _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..base.argspec import ArgumentSpec, Options
-from ..base.boundary import InvalidField, shown
-from ..base.object_shapes import mapping, mappings
+from ...base.argspec import ArgumentSpec, Options
+from ...base.boundary import InvalidField, shown
+from ...base.fields.strict import mapping, mappings
 
 
 def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import typing as t
 
+from ..base.json_types import MutableObject
 from ..base.libraries import fastjsonschema
-from .client import Kube, Object
+from .client import Kube
 
 _KEPT = (
     "type",
@@ -128,7 +129,7 @@ def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str 
     return None
 
 
-def _stored_problem(validator: DefinitionValidator, stored: Object) -> str:
+def _stored_problem(validator: DefinitionValidator, stored: MutableObject) -> str:
     """Message about a stored object; empty if it follows the definition."""
     problem = validator.problem(stored)
     if not problem:

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.loose_json import (
+from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.lenient import (
     MAX_TEXT_LENGTH,
     number,
     text,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..base.context import Context
-from ..base.errors import ApiError
-from ..base.loose_json import member, objects
-from ..kepler.deployment.names import NAME_LABEL
-from ..kube.client import Kube, UnknownKind
-from .applying import Applying
+from ...base.context import Context
+from ...base.errors import ApiError
+from ...base.fields.lenient import member, objects
+from ...kube.apply.steps import Applying
+from ...kube.client import Kube, UnknownKind
+from ..deployment.names import NAME_LABEL
 
 # cert-manager's mark of its Secrets.
 _OF_CERT_MANAGER = "cert-manager.io/certificate-name"

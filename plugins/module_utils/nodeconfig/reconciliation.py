@@ -13,25 +13,19 @@ from ..base.argspec import KUBERNETES, PROGRESS, ArgumentSpec
 from ..base.boundary import Finding, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
-from ..base.loose_json import member
-from ..base.manifests import Manifest
+from ..base.fields.lenient import member
+from ..base.json_types import MutableObject
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ..base.whole_files import make_folder
 from ..kube.apply.live import LiveObjects
-from ..kube.client import Kube, Object
-from ..nodeconfig.nodeconfig import TLS_FINGERPRINT_ANNOTATION
-from ..nodeconfig.template_source import APPLY_SET
-from ..nodeconfig.templates import render
-from ..snapshot.snapshot import (
-    NOTHING,
-    SOURCES,
-    WAO_GROUPS,
-    Parts,
-    Source,
-    images_of,
-    read_part,
-    trim_node_config,
-)
-from .applying import Applying, running
+from ..kube.apply.steps import Applying
+from ..kube.client import Kube
+from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
+from ..kube.source import NOTHING, Parts, Source, read_source
+from .nodeconfig import TLS_FINGERPRINT_ANNOTATION
+from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, WAO_GROUPS, trim_node_config
+from .template_source import APPLY_SET
+from .templates import render
 
 # ConfigMap that owns the inventory's Secrets and templates, and their ApplySet.
 INVENTORY = "wattwise-inventory"
@@ -89,8 +83,8 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace})
     if applying.apply(_of_inventory(options)) and not context.check_mode:
-        source = SOURCES["node_config_templates"]
-        cluster.parts.objects["node_config_templates"], _findings = read_part(kube, source, None)
+        stored, _findings = read_source(kube, NODE_CONFIG_TEMPLATES, None)
+        cluster.parts.objects["node_config_templates"] = stored
     rendered = _render(options, cluster.parts.objects, context)
     return _applied(applying, options, rendered, cluster.live)
 
@@ -143,26 +137,26 @@ def _read(kube: Kube, context: Context, force: bool) -> _Cluster:
     """Raises InvalidInput beside wao-core."""
     live = LiveObjects()
 
-    def kept(node_config: Object) -> Object:
+    def kept(node_config: MutableObject) -> MutableObject:
         live.add(node_config)
         return trim_node_config(node_config)
 
     sources = {
-        "nodes": SOURCES["nodes"],
-        "node_config_templates": SOURCES["node_config_templates"],
-        "controllers": SOURCES["controllers"],
-        "node_configs": SOURCES["node_configs"]._replace(trim=kept),
+        "nodes": NODES,
+        "node_config_templates": NODE_CONFIG_TEMPLATES,
+        "controllers": CONTROLLERS,
+        "node_configs": NODE_CONFIGS._replace(trim=kept),
     }
 
-    def read(source: Source) -> tuple[list[Object], list[Finding]]:
-        return read_part(kube, source, None)
+    def read(source: Source) -> tuple[list[MutableObject], list[Finding]]:
+        return read_source(kube, source, None)
 
     found = kube.in_parallel(read, list(sources.values()))
-    live.collections.update(SOURCES["node_configs"].paths)
+    live.collections.update(NODE_CONFIGS.paths)
     objects = {name: items for name, (items, _findings) in zip(sources, found)}
     findings = [finding for _items, findings in found for finding in findings]
     warn_of(findings, context)
-    rivals = running(images_of(objects.pop("controllers")), "wao-controller")
+    rivals = images_with(images_of(objects.pop("controllers")), "wao-controller")
     if rivals and not force:
         raise InvalidInput(
             f"wao-core runs in this cluster ({rivals}) and writes the same NodeConfigs; scale it "
@@ -195,7 +189,7 @@ def _applied(
 
 
 def _render(
-    options: Parameters, snapshot: t.Mapping[str, list[Object]], context: Context
+    options: Parameters, snapshot: t.Mapping[str, list[MutableObject]], context: Context
 ) -> Result:
     path = options["path"]
     if path:
@@ -222,7 +216,7 @@ def _namespace(options: Parameters) -> list[Manifest]:
             "metadata": {
                 "name": INVENTORY,
                 "namespace": name,
-                "labels": {"app.kubernetes.io/managed-by": "wattwise.kube"},
+                "labels": {MANAGED_BY_LABEL: MANAGER},
             },
         },
     ]
@@ -233,7 +227,7 @@ def _metadata(name: str, options: Parameters) -> Manifest:
         "name": name,
         "namespace": options["namespace"],
         "labels": {
-            "app.kubernetes.io/managed-by": "wattwise.kube",
+            MANAGED_BY_LABEL: MANAGER,
             "applyset.kubernetes.io/part-of": INVENTORY,
         },
     }

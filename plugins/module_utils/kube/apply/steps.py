@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base.context import Context, Parameters, Result
-from ..base.errors import WattwiseError
-from ..kube.apply import work
-from ..kube.apply.live import LiveObjects
-from ..kube.client import Kube
+from ...base.context import Context, Parameters, Result
+from ...base.errors import WattwiseError
+from ..client import Kube
+from . import work
+from .live import LiveObjects
 
 
 class Applying:
@@ -44,8 +44,3 @@ class Applying:
         self.result["changed"] = self.result["changed"] or bool(result.get("changed"))
         for name in ("diff", "results", "pruned"):
             self.result[name] += result.get(name) or []
-
-
-def running(images: t.Sequence[str], part: str) -> str:
-    """The images of controllers with this text in their name; empty if there is none."""
-    return ", ".join(image for image in images if part in image)

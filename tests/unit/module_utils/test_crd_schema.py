@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.definitions import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
     DefinitionValidator,
     json_schema,
 )

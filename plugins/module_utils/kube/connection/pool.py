@@ -18,8 +18,8 @@ import typing as t
 import urllib.parse
 from pathlib import Path
 
-from ..base.errors import InvalidInput
-from ..base.libraries import urllib3, urllib3_socks
+from ...base.errors import InvalidInput
+from ...base.libraries import urllib3, urllib3_socks
 from .access import Access, Credential, Pem, bearer, checked_host, token_file
 from .kubeconfig import no_way, read_kubeconfig
 from .pem import certificates, pem_bytes

@@ -16,17 +16,16 @@ import threading
 import typing as t
 from pathlib import Path
 
-from ..base.errors import InvalidInput
-from ..base.texts import shown_text
-from ..base.units import parse_time
+from ...base.errors import InvalidInput
+from ...base.json_types import Object
+from ...base.texts import shown_text
+from ...base.units import parse_time
 from .access import Credential, bearer
 
 _TIMEOUT_SECONDS = 60.0
 # Margin before the expiry of a token, so that requests with it arrive in time.
 _RENEWAL = datetime.timedelta(seconds=30)
 _MAX_STDERR_LENGTH = 300
-
-Object = t.Mapping[str, t.Any]
 
 
 def _utc_now() -> datetime.datetime:

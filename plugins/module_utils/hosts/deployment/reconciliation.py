@@ -8,38 +8,37 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ..base import documents
-from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
-from ..base.boundary import Finding, Subject, warn_of
-from ..base.context import Context, Parameters, Result, difference
-from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.loose_json import member
-from ..base.units import format_time
-from ..hosts import bare_metal_host, host_hardware, role_assignment
-from ..hosts.deployment import agents, reservation
-from ..hosts.deployment.host_document import hosts_document
-from ..hosts.deployment.installation import (
+from ...base import documents
+from ...base.argspec import KUBERNETES, LEASE, ArgumentSpec
+from ...base.boundary import Finding, Subject, warn_of
+from ...base.context import Context, Parameters, Result, difference
+from ...base.errors import ApiError, InvalidInput, WattwiseError
+from ...base.fields.lenient import member
+from ...base.json_types import Object
+from ...base.units import format_time
+from ...kube.apply.steps import Applying
+from ...kube.client import Guard, Kube
+from ...kube.lease import alone
+from ...kube.resource.conditions import Failure
+from ...kube.resource.run import NOT_FOUND, Failed, Gone, ResourceKind, generation_of, stored_status
+from ...solving.limits import LIMITS, Limits
+from .. import bare_metal_host, host_hardware, role_assignment
+from ..host import Host
+from ..outputs import cluster_objects
+from ..provisioning import API_VERSION, KIND
+from ..role_assignment import Wanted
+from ..roles.assignment import Answer, Question, assign
+from ..roles.availability import HostKey, Owner, key_of
+from . import agents, reservation
+from .host_document import hosts_document
+from .installation import (
     INPUTS_ANNOTATION,
     Installation,
     inputs_of,
     installation_of,
     stored_installation,
 )
-from ..hosts.deployment.status import Agents, Seen, reserving_status, status_of
-from ..hosts.host import Host
-from ..hosts.outputs import cluster_objects
-from ..hosts.provisioning import API_VERSION, KIND
-from ..hosts.role_assignment import Wanted
-from ..hosts.roles.assignment import Answer, Question, assign
-from ..hosts.roles.availability import HostKey, Owner, key_of
-from ..kepler.conditions import Failure
-from ..kube.client import Guard, Kube
-from ..kube.lease import alone
-from ..solving.limits import LIMITS, Limits
-from .applying import Applying
-from .resource_run import NOT_FOUND, Failed, Gone, ResourceKind, generation_of, stored_status
-
-Object = t.Mapping[str, t.Any]
+from .status import Agents, Seen, reserving_status, status_of
 
 FIELD_MANAGER = "wattwise-provisioning"
 _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
