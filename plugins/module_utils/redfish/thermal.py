@@ -60,7 +60,7 @@ _OF_THE_MACHINE = frozenset({"unreachable", "timeout", "tls", "unauthorized", "f
 
 
 @dataclass(frozen=True)
-class Reading:
+class BmcReading:
     """Readings of one BMC; a missing quantity has its failure."""
 
     known: KnownSensors
@@ -78,7 +78,7 @@ class Reading:
 
 
 # The answer of an endpoint of type Fake.
-_FAKE = Reading(
+_FAKE = BmcReading(
     KnownSensors(),
     Choice(Temperature("sensor", "", FAKE, (), "", "", FAKE_INLET_CELSIUS), "known_sensor"),
     vendor=FAKE,
@@ -133,7 +133,7 @@ class ThermalPlan:
         """One job for each BMC to read."""
         return [Job(target, "Redfish", self._work, _FAKE) for target in self.due]
 
-    async def _work(self, client: Client, target: PollTarget) -> Reading:
+    async def _work(self, client: Client, target: PollTarget) -> BmcReading:
         here = {part for part in self.gather if _QUANTITIES[part] not in self.kept[target.name]}
         return await _read_bmc(client, _known(target.extra, self.now), frozenset(here))
 
@@ -150,18 +150,18 @@ class ThermalAnswers:
     """A reading or an error of each BMC that was read, and the kept values of all."""
 
     plan: ThermalPlan
-    by_name: t.Mapping[str, Reading | TargetError]
+    by_name: t.Mapping[str, BmcReading | TargetError]
     authentication: t.Sequence[Result]
     now: datetime.datetime
 
     @property
-    def read(self) -> list[tuple[PollTarget, Reading]]:
+    def read(self) -> list[tuple[PollTarget, BmcReading]]:
         """The readings of real BMCs."""
         answers = ((target, self.by_name[target.name]) for target in self.plan.due)
         return [
             (target, answer)
             for target, answer in answers
-            if isinstance(answer, Reading) and answer is not _FAKE
+            if isinstance(answer, BmcReading) and answer is not _FAKE
         ]
 
     @property
@@ -183,7 +183,7 @@ class ThermalAnswers:
 
     def _values(self, target: PollTarget) -> Values:
         answer = self.by_name.get(target.name)
-        found = answer.quantities() if isinstance(answer, Reading) else {}
+        found = answer.quantities() if isinstance(answer, BmcReading) else {}
         new = {name: Value(value, self.now) for name, value in found.items()}
         return {**new, **self.plan.kept[target.name]}
 
@@ -206,7 +206,7 @@ class ThermalAnswers:
         if answer is _FAKE:
             return _as_fake(target)
         known = _known(target.extra, self.plan.now)
-        result = _as_read(target, answer if isinstance(answer, Reading) else Reading(known))
+        result = _as_read(target, answer if isinstance(answer, BmcReading) else BmcReading(known))
         if not kept:
             return result
         result.update((quantity, value.value) for quantity, value in kept.items())
@@ -220,7 +220,7 @@ class ThermalAnswers:
         return result
 
 
-async def _read_bmc(client: Client, known: KnownSensors, gather: frozenset[str]) -> Reading:
+async def _read_bmc(client: Client, known: KnownSensors, gather: frozenset[str]) -> BmcReading:
     walk = Walk(Tree(client), known)
     failures: list[TargetFailure] = []
     inlet: Choice | None = None
@@ -237,7 +237,7 @@ async def _read_bmc(client: Client, known: KnownSensors, gather: frozenset[str])
             failures.append(failure)
     if inlet is None and power is None and failures[0].reason not in ("no_sensor", "implausible"):
         raise failures[0]
-    return Reading(known, inlet, power, walk.vendor, walk.system, tuple(failures))
+    return BmcReading(known, inlet, power, walk.vendor, walk.system, tuple(failures))
 
 
 def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> KnownSensors:
@@ -280,7 +280,7 @@ def _as_fake(target: PollTarget) -> Result:
     return {"name": target.name, **fake, **empty}
 
 
-def _as_read(target: PollTarget, reading: Reading) -> Result:
+def _as_read(target: PollTarget, reading: BmcReading) -> Result:
     inlet, power = reading.inlet, reading.power
     unbelieved = [item.fields["uri"] for item in reading.failures if "uri" in item.fields]
     return {
@@ -295,7 +295,7 @@ def _as_read(target: PollTarget, reading: Reading) -> Result:
     }
 
 
-def _as_sensors(target: PollTarget, reading: Reading) -> Result:
+def _as_sensors(target: PollTarget, reading: BmcReading) -> Result:
     """Sensors for the next run; known ones stay while they only pause."""
     inlet, power, known = reading.inlet, reading.power, reading.known
     return {
@@ -308,7 +308,7 @@ def _as_sensors(target: PollTarget, reading: Reading) -> Result:
     }
 
 
-def _errors(target: PollTarget, answer: Reading | TargetError) -> list[TargetError]:
+def _errors(target: PollTarget, answer: BmcReading | TargetError) -> list[TargetError]:
     if isinstance(answer, TargetError):
         return [answer]
     return [error_of(target.name, target.endpoint, failure) for failure in answer.failures]
