@@ -402,6 +402,10 @@ options:
     description:
       - Options of step V(predict), which asks the power models of NodeConfigs and BMCs over the V2
         inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
+      - All points of one model are sent in as few requests as its server accepts, equal points once.
+        If a server refuses a batch, smaller ones follow, down to single rows.
+      - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is
+        an error of the nodes concerned only.
     type: dict
     default: {}
     suboptions:
@@ -479,6 +483,8 @@ options:
         description:
           - Servers that may get a Secret although only a BMC names them, such as
             V(https://models.example.com:8443), with scheme and without path.
+          - A Secret is otherwise sent only to servers that a NodeConfig of its namespace names
+            together with it, because a BMC must not redirect a password.
         type: list
         elements: str
         default: []
