@@ -382,17 +382,15 @@ def meter(
         parts = energy.of_last_period(last.energy, now, period)
     is_due = energy.is_due(parts, now, period)
     answers = endpoints.ask(options, context, kube, nodes, with_energy=is_due)
-    known, tally = (
-        _names(snapshot.get("nodes")),
-        _Tally(now, period, Pods(snapshot.get("pods") or ())),
-    )
+    known, pods = _names(snapshot.get("nodes")), Pods(snapshot.get("pods") or ())
+    tally = _Tally(now, period, pods)
     metered = known if nodes is None else known.intersection(nodes)
     errors = [*answers.errors, *_add_nodes(tally, answers, known, metered, last, options)]
     if options["source"] == "kepler":
         tally.keep_silent(last.counters, metered)
         parts = tally.extended(parts)
     elif answers.covered_seconds > 0:
-        parts = [_last_period(answers, tally.known_pods, metered, snapshot, now)]
+        parts = [_last_period(answers, pods, metered, snapshot, now)]
     _warn(errors, context)
     return tally.finished(options["source"], readings, parts, errors)
 
