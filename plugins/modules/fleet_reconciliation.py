@@ -15,8 +15,7 @@ author:
 description:
   - Runs the steps of M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
-    M(wattwise.kube.fleet_readings_info), M(wattwise.kube.kube_apply) for statuses,
-    M(wattwise.kube.power_prediction_info), M(wattwise.kube.power_placement),
+    M(wattwise.kube.kube_apply) for statuses, M(wattwise.kube.power_placement),
     M(wattwise.kube.pod_binding), M(wattwise.kube.device_reconciliation) and
     M(wattwise.kube.pod_eviction) in one process, with the same library functions. Each list of the
     cluster is read once, and values pass from step to step in memory.
@@ -204,7 +203,13 @@ options:
         default: 600.0
   merge:
     description:
-      - Options of step V(merge), as in M(wattwise.kube.fleet_readings_info).
+      - Options of step V(merge), which merges the results of M(wattwise.kube.redfish_thermal_info)
+        and M(wattwise.kube.differential_pressure_info) from any number of gateways.
+      - The last value in C(readings.json) or in the status of the NodeConfig replaces a missing one
+        for O(merge.max_age) seconds and marks the node as stale. After that the annotations
+        C(wattwise.github.io/fallback-inlet-celsius) and
+        C(wattwise.github.io/fallback-delta-p-pascal) of the NodeConfig replace it. Without these it
+        stays missing; it never counts as zero.
     type: dict
     default: {}
     suboptions:
@@ -395,7 +400,12 @@ options:
         default: {}
   predict:
     description:
-      - Options of step V(predict), as in M(wattwise.kube.power_prediction_info).
+      - Options of step V(predict), which asks the power models of NodeConfigs and BMCs over the V2
+        inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
+      - All points of one model are sent in as few requests as its server accepts, equal points once.
+        If a server refuses a batch, smaller ones follow, down to single rows.
+      - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is
+        an error of the nodes concerned only.
     type: dict
     default: {}
     suboptions:
@@ -473,6 +483,8 @@ options:
         description:
           - Servers that may get a Secret although only a BMC names them, such as
             V(https://models.example.com:8443), with scheme and without path.
+          - A Secret is otherwise sent only to servers that a NodeConfig of its namespace names
+            together with it, because a BMC must not redirect a password.
         type: list
         elements: str
         default: []

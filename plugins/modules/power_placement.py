@@ -54,7 +54,7 @@ options:
     type: path
   curves:
     description:
-      - Path of the curves document that M(wattwise.kube.power_prediction_info) wrote, with power
+      - Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote, with power
         curves by node name.
       - Required with O(snapshot). A curve in an entry of O(nodes) takes precedence.
     type: path
@@ -280,7 +280,7 @@ options:
       - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
         left out.
       - Use another file in the same folder than
-        O(wattwise.kube.fleet_readings_info#module:textfile).
+        O(wattwise.kube.fleet_reconciliation#module:merge.textfile).
     type: path
   textfile_labels:
     description:

@@ -46,10 +46,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "model_max_age": models.SPEC.options["max_age"],
     },
     "merge": {
-        **_of(
-            observation.SPEC,
-            *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
-        ),
+        **observation.OPTIONS,
         "samples_max_age": {"type": "float", "default": MAX_AGE_SECONDS},
     },
     "meter": metering.SPEC.options,

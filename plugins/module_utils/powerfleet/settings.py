@@ -287,5 +287,5 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
 
 
 def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """Options by name; keys without a default in the definition may be missing."""
+    """Options by name; keys without a default in the CRD may be missing."""
     return {name: given[key] for name, key in names.items() if key in given}

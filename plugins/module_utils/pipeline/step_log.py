@@ -34,13 +34,17 @@ class Step:
 
 
 class StepLog:
-    """The steps of one run, in the order of their beginning."""
+    """The steps of one run, in the order of their beginning, and what they add to its result."""
 
     def __init__(self, context: Context, clock: t.Callable[[], float] = time.monotonic) -> None:
         self._context = context
         self._clock = clock
         self._steps: dict[str, Step] = {}
         self._aside = 0.0
+        self.diff: list[t.Mapping[str, t.Any]] = []
+        self.summary: Result = {}
+        # Results of single steps by their name in the result of the run.
+        self.results: Result = {}
 
     def of(self, name: str) -> Step:
         """The step of this name; the first call begins it."""
