@@ -5,7 +5,8 @@
 
 The specification has what a run needs: name, type, default, choices and suboptions. The table has
 the rest: sentences, unit and range (`kind`, one of kinds.yaml), the variable of a role and the
-field of a custom resource. generate_options.py and generate_crds.py write all other forms.
+field of a custom resource. Variables that are no option of a module have their specification in the
+table. generate_options.py and generate_crds.py write all other forms.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class Option:
             items = {**found.get("items", {}), **more.get("items", {})}
             found = {**found, **more, **({"items": items} if items else {})}
         if "default" not in found and spec.get("default") is not None:
-            found["default"] = _number(spec["default"])
+            found["default"] = _number((self.of("field") or {}).get("default", spec["default"]))
         found["description"] = plain(self.sentences("field", self._field_of)[0])
         return found
 
@@ -220,7 +221,13 @@ def names() -> list[str]:
 def table(name: str) -> Table:
     """A table with the library's specification of its options. Raises ValueError."""
     head = _read(name)
-    return Table(name, head, dict(_options(name, head["options"], _library(head["library"]))))
+    entries = head["options"]
+    specs = (
+        _library(head["library"])
+        if "library" in head
+        else {option: entry["spec"] for option, entry in entries.items()}
+    )
+    return Table(name, head, dict(_options(name, entries, specs)))
 
 
 def _library(place: str) -> Entry:
