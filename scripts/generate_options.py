@@ -27,7 +27,7 @@ FIELDS = REPOSITORY / "plugins" / "module_utils" / "powerfleet" / "fields.py"
 FILES = (
     *("plugins/modules/*.py", "plugins/doc_fragments/*.py"),
     *(f"roles/*/{name}" for name in ("meta/argument_specs.yml", "meta/limits.yml")),
-    *(f"roles/*/{name}" for name in ("defaults/main.yml", "vars/main.yml")),
+    *(f"roles/*/{name}" for name in ("defaults/main.yml", "vars/main.yml", "tasks/*.yml")),
 )
 WIDTH = 100
 PART = re.compile(
@@ -134,8 +134,8 @@ def passed(of: Table, options: list[Option]) -> t.Iterator[str]:
     for option in options:
         differing = option.of("role") or {}
         name = of.variable(option)
-        is_left_out = option.role_default() == "" and option.spec.get("default") is None
-        usual = f"{{{{ {name} | default(omit, true) }}}}" if is_left_out else f"{{{{ {name} }}}}"
+        omitted = " | default(omit, true)" if option.is_omitted_if_empty else ""
+        usual = f"{{{{ {name}{omitted} }}}}"
         yield f'{option.name}: "{differing.get("value", usual)}"'
 
 

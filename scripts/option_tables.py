@@ -128,14 +128,18 @@ class Option:
             }
         return found
 
+    @property
+    def is_omitted_if_empty(self) -> bool:
+        """Whether the module gets no option from an empty variable of a role."""
+        spec = self.spec
+        no_default = spec.get("default") is None and not spec.get("required")
+        return no_default and spec["type"] in ("str", "path")
+
     def role_default(self) -> t.Any:
-        """The default of the role's variable. Empty, the option of the module is left out."""
+        """The default of the role's variable."""
         differing = self.of("role") or {}
-        if "default" in differing:
-            return differing["default"]
-        default = self.spec.get("default")
-        leaves_out = default is None and self.spec["type"] in ("str", "path")
-        return "" if leaves_out and not self.spec.get("required") else default
+        usual = "" if self.is_omitted_if_empty else self.spec.get("default")
+        return differing.get("default", usual)
 
     # --- fields of custom resources ---
 
@@ -227,6 +231,8 @@ def table(name: str) -> Table:
         if "library" in head
         else {option: entry["spec"] for option, entry in entries.items()}
     )
+    if head.get("is_partial"):
+        specs = {option: spec for option, spec in specs.items() if option in entries}
     return Table(name, head, dict(_options(name, entries, specs)))
 
 

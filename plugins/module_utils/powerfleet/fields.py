@@ -13,6 +13,16 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
         "mark_unplaced": "markUnplaced",
         "volume_timeout": "volumeTimeoutSeconds",
     },
+    "daemons": {
+        "timeout": "timeoutSeconds",
+        "concurrency": "concurrency",
+        "allow_plain_http": "allowPlainHttp",
+        "validate_certs": "validateCerts",
+        "tls_fingerprint": "tlsFingerprints",
+        "tls_server_name": "serverName",
+        "wire": "wire",
+        "min_success": "minSuccess",
+    },
     "devices": {
         "api_group": "apiGroup",
         "gate": "gate",
@@ -81,5 +91,10 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
         "validate_certs": "validateCerts",
         "ca_path": "caPath",
         "tls_fingerprint": "tlsFingerprints",
+    },
+    "rmd": {
+        "pod_selector": "podSelector",
+        "namespace": "namespace",
+        "require_capacity": "requireCapacity",
     },
 }

@@ -21,25 +21,6 @@ from .triggers import Trigger
 
 Object = t.Mapping[str, t.Any]
 
-# Name of an option → name in the spec.
-_ASKING = {
-    "timeout": "timeoutSeconds",
-    "concurrency": "concurrency",
-    "allow_plain_http": "allowPlainHttp",
-    "validate_certs": "validateCerts",
-    "tls_fingerprint": "tlsFingerprints",
-}
-_RMD = {
-    "namespace": "namespace",
-    "pod_selector": "podSelector",
-    "require_capacity": "requireCapacity",
-}
-_DAEMONS = {
-    **_ASKING,
-    "min_success": "minSuccess",
-    "tls_server_name": "serverName",
-    "wire": "wire",
-}
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
 _CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
 _LONGEST_CREDENTIAL = 1_000_000
@@ -147,9 +128,9 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     given = fleet.spec["rmd"]
     return {
         **{name: options[name] for name in KUBERNETES.options},
-        **_taken(given, _RMD),
+        **_taken(given, FIELDS["rmd"]),
         "daemons": {
-            **_taken(given, _DAEMONS),
+            **_taken(given, FIELDS["daemons"]),
             **{name: value for name, value in options["rmd_client"].items() if value is not None},
         },
         "run_dir": str(Path(options["run_dir"]) / "rmd"),
