@@ -6,6 +6,7 @@
 A comment `begin generated: TABLE` asks for a part of a file, up to `end generated`; names after the
 table limit it to these options, and names with a hyphen leave options out. The file decides the
 form: documentation of a module, or specification, defaults, limits or passed variables of a role.
+The tables of docs/inventory.md are those in the READMEs of roles, with the types.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ WIDTH = 100
 PART = re.compile(
     r"^(?P<begin>(?P<indent> *)# begin generated: (?P<request>[^\n]*)\n).*?(?P<end> *# end generated\n)",
     re.MULTILINE | re.DOTALL,
+)
+INVENTORY = REPOSITORY / "docs" / "inventory.md"
+TABLE = re.compile(
+    r"(?P<begin><!-- begin generated: variables of (?P<role>\w+) -->\n).*?(?P<end><!-- end generated -->\n)",
+    re.DOTALL,
 )
 # REUSE-IgnoreStart: the header below is that of the written file
 FIELDS_HEADER = '''# Copyright: Contributors to the wattwise.kube project
@@ -172,9 +178,36 @@ def fields() -> str:
     return text + "}\n"
 
 
+def inventory_table(match: re.Match[str]) -> str:
+    """The variables of a role, from its README and its argument specification."""
+    role = match["role"]
+    folder = REPOSITORY / "roles" / role
+    specification = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text("utf-8"))
+    kinds = {
+        name: option["type"]
+        for entry in specification["argument_specs"].values()
+        for name, option in entry["options"].items()
+    }
+    text = (folder / "README.md").read_text("utf-8").partition("\n## Variables\n")[2]
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.*)$",
+        re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0],
+        re.MULTILINE,
+    )
+    table_lines = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for name, rest in rows:
+        # Links of the README, seen from docs/.
+        rest = rest.replace("](../../docs/inventory.md#", "](#").replace("](../../docs/", "](")
+        rest = re.sub(r"\]\(\.\./(?=\w+/README)", "](../roles/", rest)
+        rest = re.sub(r"\]\(#(?=[^)]*\))", f"](../roles/{role}/README.md#", rest)
+        table_lines.append(f"| `{name}` | {kinds[name]} | {rest}")
+    return match["begin"] + "".join(f"{line}\n" for line in table_lines) + match["end"]
+
+
 def rendered() -> dict[Path, str]:
     """Expected contents of all files with generated parts."""
-    found = {FIELDS: fields()}
+    inventory = INVENTORY.read_text(encoding="utf-8")
+    found = {FIELDS: fields(), INVENTORY: TABLE.sub(inventory_table, inventory)}
     for pattern in FILES:
         for path in sorted(REPOSITORY.glob(pattern)):
             text = path.read_text(encoding="utf-8")
