@@ -178,11 +178,12 @@ def fields() -> str:
     return text + "}\n"
 
 
-def inventory_table(match: re.Match[str]) -> str:
+def inventory_table(generated: t.Mapping[Path, str], match: re.Match[str]) -> str:
     """The variables of a role, from its README and its argument specification."""
     role = match["role"]
     folder = REPOSITORY / "roles" / role
-    specification = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text("utf-8"))
+    path = folder / "meta" / "argument_specs.yml"
+    specification = yaml.safe_load(generated.get(path) or path.read_text(encoding="utf-8"))
     kinds = {
         name: option["type"]
         for entry in specification["argument_specs"].values()
@@ -206,13 +207,14 @@ def inventory_table(match: re.Match[str]) -> str:
 
 def rendered() -> dict[Path, str]:
     """Expected contents of all files with generated parts."""
-    inventory = INVENTORY.read_text(encoding="utf-8")
-    found = {FIELDS: fields(), INVENTORY: TABLE.sub(inventory_table, inventory)}
+    found = {FIELDS: fields()}
     for pattern in FILES:
         for path in sorted(REPOSITORY.glob(pattern)):
             text = path.read_text(encoding="utf-8")
             if "# begin generated:" in text:
                 found[path] = PART.sub(functools.partial(part, path), text)
+    inventory = INVENTORY.read_text(encoding="utf-8")
+    found[INVENTORY] = TABLE.sub(functools.partial(inventory_table, found), inventory)
     return found
 
 

@@ -82,12 +82,13 @@ class Option:
         given = (self.of(surface) or {}).get("description", self.entry["description"])
         words = table(self.table).words
 
-        # A variable of the role that is no option of a module stands for itself.
-        variables = f"{table(self.table).head.get('role', {}).get('name')}_"
+        # Options of other plugins, and variables that are no option of a module, stay as they are.
+        role = table(self.table).head.get("role", {}).get("name")
+        others = ("wattwise.kube.", f"{role}_")
 
         def replaced(match: re.Match[str]) -> str:
             text = match.group(1)
-            return match.group() if text.startswith(variables) else refer(self._reference(text))
+            return match.group() if text.startswith(others) else refer(self._reference(text))
 
         return [
             _REFERENCE.sub(replaced, functools.reduce(_with_word, words.items(), text))
@@ -212,13 +213,18 @@ def _kinds() -> t.Mapping[str, Entry]:
 
 
 def _read(name: str) -> Json:
-    loaded: Json = yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    loaded: Json = yaml.safe_load(_paths()[name].read_text(encoding="utf-8"))
     return loaded
+
+
+@functools.cache
+def _paths() -> t.Mapping[str, Path]:
+    return {path.stem: path for path in sorted(FOLDER.rglob("*.yaml"))}
 
 
 def names() -> list[str]:
     """All tables."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "kinds")
+    return sorted(_paths().keys() - {"kinds"})
 
 
 @functools.cache

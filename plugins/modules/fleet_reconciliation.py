@@ -78,12 +78,13 @@ options:
       - Ansible process of the run. While it lives, other runs in O(run_dir) are refused.
       - The action plugin sets this option. Leave it unset.
     type: str
+  # begin generated: run
   record_namespace:
     description:
       - Namespace of the ConfigMap C(wattwise-last-binding). It keeps the documents of the last
-        binding, compressed to at most 1 MiB. A run whose O(run_dir) lacks them restores them from
+        binding, compressed to at most 1 MiB. A run whose C(run_dir) lacks them restores them from
         there, so that the report can compute savings without a persistent folder.
-      - Without this option the documents are kept in O(run_dir) only. A ConfigMap that cannot be
+      - Without this option the documents are kept in C(run_dir) only. A ConfigMap that cannot be
         read or written causes a warning.
     type: str
   publish_namespace:
@@ -93,6 +94,7 @@ options:
         learn from it.
       - A ConfigMap that cannot be read or written causes a warning.
     type: str
+  # end generated
   node_configs:
     description:
       - Path of NodeConfigs that an earlier task rendered in check mode. They count as if they were

@@ -22,6 +22,7 @@ description:
     (C(kepler.system.sustainable.computing.io/v1alpha1)) of this name, and writes their status.
   - The module does not wait for the operators of other projects.
 options:
+  # begin generated: kepler_addons_installation
   namespace:
     description:
       - Namespace of Kepler and of the add-ons; created if missing.
@@ -32,6 +33,7 @@ options:
       - Name of the KeplerAddons, which begins the names of all objects.
     type: str
     default: kepler
+  # end generated
   spec:
     description:
       - Desired state, with the fields of the spec of KeplerAddons.

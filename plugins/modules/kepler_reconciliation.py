@@ -28,9 +28,10 @@ description:
   - The module does not wait for pods. RV(status) has the collectors that run, and the last messages
     of collectors that crash.
 options:
+  # begin generated: kepler_installation
   namespace:
     description:
-      - Namespace of the collectors; created if missing.
+      - Namespace of the collectors and of the discovery pods; created if missing.
     type: str
     default: kepler
   name:
@@ -38,6 +39,18 @@ options:
       - Name of the installation, which begins the names of its objects, and of its KeplerSystem.
     type: str
     default: kepler
+  force:
+    description:
+      - Whether to run Kepler beside another one, which counts its energy twice.
+    type: bool
+    default: false
+  prune_max:
+    description:
+      - Largest share of the installation's objects, from V(0.0) to V(1.0), that one run may remove;
+        one object is always allowed.
+    type: float
+    default: 0.5
+  # end generated
   spec:
     description:
       - Desired state, with the fields of a KeplerSystem's spec.
@@ -430,16 +443,6 @@ options:
       - present
       - absent
     default: present
-  force:
-    description:
-      - Whether to install Kepler beside another one. Its energy counts twice then.
-    type: bool
-    default: false
-  prune_max:
-    description:
-      - Largest share of the installation's objects that one run may remove; one is always allowed.
-    type: float
-    default: 0.5
   on_error:
     description:
       - Effect of an error, after it is in the status of a KeplerSystem. V(fail) fails the task,
