@@ -198,9 +198,8 @@ def inventory_table(generated: t.Mapping[Path, str], match: re.Match[str]) -> st
     table_lines = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, rest in rows:
         # Links of the README, seen from docs/.
-        rest = rest.replace("](../../docs/inventory.md#", "](#").replace("](../../docs/", "](")
+        rest = rest.replace("](#", f"](../roles/{role}/README.md#").replace("](../../docs/", "](")
         rest = re.sub(r"\]\(\.\./(?=\w+/README)", "](../roles/", rest)
-        rest = re.sub(r"\]\(#(?=[^)]*\))", f"](../roles/{role}/README.md#", rest)
         table_lines.append(f"| `{name}` | {kinds[name]} | {rest}")
     return match["begin"] + "".join(f"{line}\n" for line in table_lines) + match["end"]
 
@@ -212,7 +211,10 @@ def rendered() -> dict[Path, str]:
         for path in sorted(REPOSITORY.glob(pattern)):
             text = path.read_text(encoding="utf-8")
             if "# begin generated:" in text:
-                found[path] = PART.sub(functools.partial(part, path), text)
+                found[path], parts = PART.subn(functools.partial(part, path), text)
+                # Without its end, a part would reach to the end of the next one.
+                if parts != text.count("# begin generated:"):
+                    raise ValueError(f"{path}: a generated part has no end")
     inventory = INVENTORY.read_text(encoding="utf-8")
     found[INVENTORY] = TABLE.sub(functools.partial(inventory_table, found), inventory)
     return found

@@ -261,19 +261,11 @@ def _options(owner: str, entries: Entry, specs: Entry) -> t.Iterator[tuple[str, 
         entry = given
         if "from" in given:
             entry = {**_read(given["from"])["options"][name], **given}
-        members = _options(
-            f"{owner}.{name}", entry.get("options", {}), specs[name].get("options", {})
+        members = dict(
+            _options(f"{owner}.{name}", entry.get("options", {}), specs[name].get("options", {}))
         )
-        yield (
-            name,
-            Option(
-                name,
-                owner.partition(".")[0],
-                specs[name],
-                entry,
-                tuple(each for _, each in members),
-            ),
-        )
+        of = owner.partition(".")[0]
+        yield name, Option(name, of, specs[name], entry, tuple(members.values()))
 
 
 def _with_word(text: str, word: tuple[str, str]) -> str:
