@@ -151,7 +151,7 @@ def part(path: Path, match: re.Match[str]) -> str:
     of, indent = table(name), len(match["indent"])
     surface = "role" if "roles" in path.relative_to(REPOSITORY).parts else "module"
     options = selected(of, wanted, surface)
-    is_whole = all(word.startswith("-") for word in wanted)
+    is_whole = not wanted
     if surface == "module":
         lines = block(of_module(path.stem, of, options), indent)
     elif path.name == "argument_specs.yml":
