@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Options of a KeplerSystem: the spec of the resource in the words of module options.
 
-The definition in scripts/crds has the same tree in camelCase; a test holds both equal.
+The fields of the CRD are these options in camelCase; scripts/options has the rest of them.
 """
 
 from __future__ import annotations
