@@ -174,8 +174,10 @@ options:
               requests:
                 cpu: 100m
                 memory: 200Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 400Mi
+                ephemeral-storage: 128Mi
           tolerations:
             description:
               - Taints that collectors tolerate.
@@ -312,8 +314,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
@@ -355,8 +359,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
