@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,12 @@ state = "{folder}/containers"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{folder}/network"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = "{folder}/container.json"
 """
+# Kernels without Intel RDT have no folder resctrl in sysfs, on which a container could mount one.
+_FOLDER_OF_RESCTRL = {"destination": "/sys/fs", "type": "tmpfs", "source": "tmpfs"}
 # No masquerading: pods reach this machine, and nothing beyond it.
 _NETWORK: dict[str, Any] = {
     "cniVersion": "0.4.0",
@@ -93,6 +99,9 @@ def write_configuration(state: LabState, folder: Path, api_port: int) -> None:
     plugins["plugins"][0]["ipam"]["dataDir"] = str(folder / "addresses")
     (folder / "network" / "10-wattwise.conflist").write_text(json.dumps(plugins))
     (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=PAUSE_IMAGE))
+    specification = json.loads(subprocess.check_output(["ctr", "oci", "spec"], text=True))
+    specification["mounts"].append(_FOLDER_OF_RESCTRL)
+    (folder / "container.json").write_text(json.dumps(specification))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(state, folder)))
     (folder / "resolv.conf").write_text(f"nameserver {DNS_ADDRESS}\n")
     options = (
@@ -130,7 +139,7 @@ def _kubelet(state: LabState, folder: Path) -> dict[str, object]:
         "failSwapOn": False,
         # Pods with whole CPUs get them for themselves, as caches are given to CPUs.
         "cpuManagerPolicy": "static",
-        "reservedSystemCPUs": "0",
+        "systemReserved": {"cpu": "100m"},
         "enforceNodeAllocatable": [],
         # The machine's own file may name a folder that the node does not have.
         "resolvConf": str(folder / "resolv.conf"),

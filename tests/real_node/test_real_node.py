@@ -312,7 +312,7 @@ def test_the_node_agent_and_the_daemon_of_rmd_give_cache_ways_to_a_pod(
     client = cluster.kube.get("/api/v1/namespaces/rmd-system/secrets/rmd-client")
     copy = {"metadata": {"name": "rmd-client"}, "data": client["data"], "type": client["type"]}
     cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", copy)
-    change = {"spec": {"interval": "10s", "rmd": {"enabled": True}}}
+    change = {"spec": {"interval": "15s", "rmd": {"enabled": True}}}
     cluster.kube.request("PATCH", f"{FLEETS}/hall", change, MERGE_CONTENT_TYPE)
     offered = {"intel.com/l3_cache_ways": "8"}
     ways = {"status": {"capacity": offered, "allocatable": offered}}
