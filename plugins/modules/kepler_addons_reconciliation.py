@@ -202,8 +202,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 64Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 256Mi
+                ephemeral-storage: 128Mi
       logging:
         description:
           - Collection of the logs of Kepler on its nodes.
@@ -254,8 +256,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 64Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 256Mi
+                ephemeral-storage: 128Mi
       certificates:
         description:
           - Certificates of Kepler and its scraper, in the Secrets of security.

@@ -188,8 +188,10 @@ options:
               requests:
                 cpu: 100m
                 memory: 200Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 400Mi
+                ephemeral-storage: 128Mi
           tolerations:
             description:
               - Taints that collectors tolerate.
@@ -325,8 +327,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
@@ -368,8 +372,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
