@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
-.PHONY: help demo operator-demo test test-deep bench lint docs architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs generate architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -40,6 +40,9 @@ lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 
 docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
 	@$(NOX) -s docs
+
+generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
+	@$(NOX) -s generate
 
 architecture: setup ## draw docs/architecture.md from the imports between rooms
 	@$(NOX) -s architecture

@@ -250,6 +250,12 @@ def rooms(session: nox.Session) -> None:
 
 
 @gate("lint", "test")
+def options(session: nox.Session) -> None:
+    """The forms of each option, compared with its table in scripts/options."""
+    run(session, "python", "-m", "scripts.generate_options", "--check")
+
+
+@gate("lint", "test")
 def changelog(session: nox.Session) -> None:
     """The changelog's fragments: at least one exists, and all are well formed."""
     if not any((MIRROR / "changelogs" / "fragments").glob("*.yml")):
@@ -544,6 +550,14 @@ def bench(session: nox.Session) -> None:
     """Measures against peers and writes docs/performance.md."""
     build_lab(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
+
+
+@gate()
+def generate(session: nox.Session) -> None:
+    """Writes the forms of each option, and the CRDs, from scripts/options and scripts/crds."""
+    session.chdir(REPOSITORY)
+    run(session, "python", "-m", "scripts.generate_options")
+    run(session, "python", "-m", "scripts.generate_crds")
 
 
 @gate()

@@ -130,7 +130,7 @@ def status(state: LabState) -> list[ServiceStatus]:
     return found
 
 
-def _locked(state: LabState, say: Say) -> contextlib.AbstractContextManager[None]:
+def _locked(state: LabState, say: Say) -> contextlib.AbstractContextManager[object]:
     return file_lock(state.root / LOCK_FILE, say, "another command on this lab")
 
 

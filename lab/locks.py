@@ -14,10 +14,11 @@ from typing import IO
 
 
 @contextlib.contextmanager
-def file_lock(path: Path, say: Callable[[str], None], holder: str) -> Iterator[None]:
+def file_lock(path: Path, say: Callable[[str], None], holder: str) -> Iterator[IO[str]]:
     """Hold the lock file; prints that it waits for `holder` while another process has it.
 
-    The holder of the lock may delete the file, or its folder.
+    The holder of the lock may delete the file, or its folder. A process that inherits the open file
+    holds the lock too.
     """
     while True:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -28,7 +29,7 @@ def file_lock(path: Path, say: Callable[[str], None], holder: str) -> Iterator[N
                 say(f"waiting for {holder}, which holds {path}")
                 fcntl.flock(file, fcntl.LOCK_EX)
             if _is_still(path, file):
-                yield
+                yield file
                 return
 
 

@@ -4,7 +4,8 @@
 """Write roles/crds/files from scripts/crds: one definition for each kind and API group.
 
 A source holds the schema of a kind once, with YAML anchors for repeated parts; the anchors of
-shared/ are available in every source. Definitions cannot share a schema, so the files repeat it for
+shared/ are available in every source. A member `$options` of properties names tables of
+option_tables.py, whose options are fields. Definitions cannot share a schema, so the files repeat it for
 each API group; a test checks that they are current.
 """
 
@@ -14,6 +15,8 @@ import typing as t
 from pathlib import Path
 
 import yaml
+
+from scripts import option_tables
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "scripts" / "crds"
@@ -82,8 +85,26 @@ def _read(source: Path, shared: str) -> dict[str, t.Any]:
     A source alone is not valid YAML, as linters report; hence the file name.
     """
     text = source.read_text(encoding="utf-8").partition("\n---\n")[2]
-    loaded: dict[str, t.Any] = yaml.safe_load(f"{shared}\n{text}")
+    loaded: dict[str, t.Any] = _with_options(yaml.safe_load(f"{shared}\n{text}"))
     return loaded
+
+
+def _with_options(value: t.Any) -> t.Any:
+    """The value with fields in place of the names of their tables."""
+    if isinstance(value, list):
+        return [_with_options(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, t.Any] = {}
+    for key, member in value.items():
+        if key != "$options":
+            found[key] = _with_options(member)
+            continue
+        for name in member:
+            for option in option_tables.table(name).options.values():
+                if option.of("field") is not None:
+                    found[option.field_name()] = option.schema()
+    return found
 
 
 def rendered() -> dict[Path, str]:

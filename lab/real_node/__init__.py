@@ -14,9 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import IO
 
 from lab import controlplane
 from lab.api import Api
@@ -25,7 +27,13 @@ from lab.errors import LabError
 from lab.gotools import Say, build, cache_folder
 from lab.locks import file_lock
 from lab.process import REPOSITORY, wait_until
-from lab.real_node.configuration import NAME, NODE_SELECTOR, PAUSE_IMAGE, write_configuration
+from lab.real_node.configuration import (
+    NAME,
+    NODE_SELECTOR,
+    PAUSE_IMAGE,
+    write_configuration,
+    write_places,
+)
 from lab.state import LabState
 
 __all__ = ["NAME", "NODE_SELECTOR", "PAUSE_IMAGE", "RealNode", "running"]
@@ -70,29 +78,41 @@ class RealNode:
 
 
 @contextlib.contextmanager
-def running(state: LabState, archives: Sequence[Path], say: Say) -> Iterator[RealNode]:
+def running(
+    state: LabState,
+    archives: Sequence[Path],
+    say: Say,
+    programs: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+) -> Iterator[RealNode]:
     """Start the node, import images and wait until it is Ready; at the end nothing is left of it.
 
-    One of the images is PAUSE_IMAGE. Raises LabError.
+    One of the images is PAUSE_IMAGE. Pods reach `programs`, by name their addresses on loopback, at
+    these names and the same ports. Raises LabError.
     """
     program = build(kubelet(), say) / "kubelet"
-    port = state.read_settings().ports["kube-apiserver"]
     # A machine is one node at a time.
     lock = file_lock(cache_folder() / "real-node.lock", say, "the real node of another lab")
-    with lock, _started(state, program, port, archives, say) as node:
+    with lock as file, _started(state, program, archives, say, programs, file) as node:
         yield node
 
 
 @contextlib.contextmanager
 def _started(
-    state: LabState, program: Path, port: int, archives: Sequence[Path], say: Say
+    state: LabState,
+    program: Path,
+    archives: Sequence[Path],
+    say: Say,
+    programs: Mapping[str, tuple[str, int]],
+    lock: IO[str],
 ) -> Iterator[RealNode]:
     # The path of containerd's socket may have 104 characters.
     folder = Path(tempfile.mkdtemp(prefix="wattwise-node-"))
     try:
         controlplane.leave_out_real_node(state)
+        port = state.read_settings().ports["kube-apiserver"]
         write_configuration(state, folder, port)
-        with _supervised(folder, str(program), str(port)), Api(state.kubeconfig) as api:
+        write_places(folder, port, programs)
+        with _supervised(folder, str(program), lock), Api(state.kubeconfig) as api:
             node = RealNode(folder)
             try:
                 wait_until(node.socket.exists, READY_SECONDS, "containerd's socket")
@@ -111,11 +131,13 @@ def _started(
 
 
 @contextlib.contextmanager
-def _supervised(folder: Path, program: str, port: str) -> Iterator[None]:
-    """Run the node's programs, which end with the supervisor's standard input."""
-    # Mounts are shared with containers, as on a machine with systemd, and end with the processes.
-    apart = ("unshare", "--mount", "--propagation", "shared")
-    command = [*apart, sys.executable, "-m", "lab.real_node.supervisor", str(folder), program, port]
+def _supervised(folder: Path, program: str, lock: IO[str]) -> Iterator[None]:
+    """Run the node's programs, which end with the supervisor's standard input.
+
+    The supervisor holds the lock too, until this machine is restored.
+    """
+    apart = ("unshare", "--mount", "--propagation", "private")
+    command = [*apart, sys.executable, "-m", "lab.real_node.supervisor", str(folder), program]
     with (
         (folder / "supervisor.log").open("w") as log,
         subprocess.Popen(
@@ -125,6 +147,7 @@ def _supervised(folder: Path, program: str, port: str) -> Iterator[None]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            pass_fds=[lock.fileno()],
         ) as supervisor,
     ):
         assert supervisor.stdin and supervisor.stdout

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ BRIDGE = "wattwise0"
 # In the range of the lab's Services, as its API server's address.
 DNS_ADDRESS = "10.96.0.10"
 CLUSTER_DOMAIN = "cluster.local"
+# Addresses of other programs that pods reach.
+_ADDRESSES = "10.96.1.{}"
 _KUBELET_PORT = 10350
 _CONTAINERD = """version = 2
 root = "{folder}/images"
@@ -35,7 +41,12 @@ state = "{folder}/containers"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{folder}/network"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = "{folder}/container.json"
 """
+# Kernels without Intel RDT have no folder resctrl in sysfs, on which a container could mount one.
+_FOLDER_OF_RESCTRL = {"destination": "/sys/fs", "type": "tmpfs", "source": "tmpfs"}
 # No masquerading: pods reach this machine, and nothing beyond it.
 _NETWORK: dict[str, Any] = {
     "cniVersion": "0.4.0",
@@ -55,6 +66,31 @@ _NETWORK: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Place:
+    """A name and an address for pods, at which they reach a program on loopback."""
+
+    name: str
+    address: str
+    port: int
+    target: str
+    target_port: int
+
+
+def write_places(folder: Path, api_port: int, programs: Mapping[str, tuple[str, int]]) -> None:
+    """The places of the API server and of programs, which have their own ports there too."""
+    name = f"kubernetes.default.svc.{CLUSTER_DOMAIN}"
+    places = [Place(name, credentials.SERVICE_ADDRESS, 443, "127.0.0.1", api_port)]
+    for number, (name, (target, port)) in enumerate(programs.items(), start=1):
+        places.append(Place(name, _ADDRESSES.format(number), port, target, port))
+    text = json.dumps([dataclasses.asdict(each) for each in places])
+    (folder / "places.json").write_text(text)
+
+
+def read_places(folder: Path) -> list[Place]:
+    return [Place(**each) for each in json.loads((folder / "places.json").read_text())]
+
+
 def write_configuration(state: LabState, folder: Path, api_port: int) -> None:
     """Write all files below the folder."""
     (folder / "network").mkdir()
@@ -63,7 +99,11 @@ def write_configuration(state: LabState, folder: Path, api_port: int) -> None:
     plugins["plugins"][0]["ipam"]["dataDir"] = str(folder / "addresses")
     (folder / "network" / "10-wattwise.conflist").write_text(json.dumps(plugins))
     (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=PAUSE_IMAGE))
+    specification = json.loads(subprocess.check_output(["ctr", "oci", "spec"], text=True))
+    specification["mounts"].append(_FOLDER_OF_RESCTRL)
+    (folder / "container.json").write_text(json.dumps(specification))
     (folder / "kubelet.json").write_text(json.dumps(_kubelet(state, folder)))
+    (folder / "resolv.conf").write_text(f"nameserver {DNS_ADDRESS}\n")
     options = (
         f"--config={folder}/kubelet.json",
         f"--kubeconfig={_write_kubeconfig(state, folder, api_port)}",
@@ -97,9 +137,12 @@ def _kubelet(state: LabState, folder: Path) -> dict[str, object]:
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
-        # No groups and no chains of iptables beside those of the containers.
-        "cgroupsPerQOS": False,
+        # Pods with whole CPUs get them for themselves, as caches are given to CPUs.
+        "cpuManagerPolicy": "static",
+        "systemReserved": {"cpu": "100m"},
         "enforceNodeAllocatable": [],
+        # The machine's own file may name a folder that the node does not have.
+        "resolvConf": str(folder / "resolv.conf"),
         "makeIPTablesUtilChains": False,
         # Other programs of this machine may need much of its memory and disk.
         "evictionHard": {"memory.available": "1Mi"},

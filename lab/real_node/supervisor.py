@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs containerd, kubelet and a way to the API server, and puts the machine back afterwards.
 
-`python -m lab.real_node.supervisor FOLDER KUBELET API_PORT` runs until its standard input ends,
-which also happens when the starting process is killed. Pods have a bridge of their own, from which
-they reach two addresses of this process: the Service of the API server, and a server of DNS.
+`python -m lab.real_node.supervisor FOLDER KUBELET` runs until its standard input ends, which also
+happens when the starting process is killed. Pods have a bridge of their own, from which they reach
+some addresses of this process: a server of DNS, and the places in FOLDER.
 
 kubelet and the bridge change settings of the kernel, and containers outlive kubelet and containerd;
 so this process ends the containers and restores the settings. It has a namespace of mounts of its
-own, with which all mounts below FOLDER end.
+own, with which all mounts end. There /run is empty, and /sys/fs/resctrl exists as with Intel RDT.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
-from lab.controlplane.credentials import SERVICE_ADDRESS
-from lab.real_node.configuration import BRIDGE, CLUSTER_DOMAIN, DNS_ADDRESS
+from lab.real_node.configuration import BRIDGE, CLUSTER_DOMAIN, DNS_ADDRESS, Place, read_places
 
 # Settings that kubelet writes at its start (k8s.io/kubernetes pkg/kubelet/cm, setupKernelTunables),
 # and the one of the bridge.
@@ -38,30 +37,58 @@ KERNEL_SETTINGS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
-HTTPS_PORT = 443
+GROUPS = ("k8s.io", "kubepods")
 END_SECONDS = 20.0
 _CHUNK_BYTES = 65536
 
 
-def main(folder: Path, kubelet: str, api_port: int) -> int:
+def main(folder: Path, kubelet: str) -> int:
     """Run everything until standard input ends; then restore the machine."""
     # The end of standard input is the only signal; Ctrl-C reaches the starting process too.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with _machine_restored():
+    starter, places = os.getppid(), read_places(folder)
+    # The machine's mounts, where nothing is mounted below the folder.
+    machine = os.open(f"/proc/{starter}/ns/mnt", os.O_RDONLY)
+    _mount(folder)
+    with _machine_restored(places):
         processes: list[subprocess.Popen[bytes]] = []
         try:
-            for name, command in _commands(folder, kubelet).items():
+            for name, command in _commands(folder, kubelet, places).items():
                 processes.append(_started(folder, name, command))
-            asyncio.run(_forward_until_input_ends(api_port))
+            asyncio.run(_forward_until_input_ends(places))
         finally:
             for process in reversed(processes):
                 end(process)
             end_containers(folder)
+    if os.getppid() != starter:
+        # It was killed, so nobody else removes the folder.
+        remove = ["nsenter", f"--mount=/proc/self/fd/{machine}", "rm", "-rf", str(folder)]
+        subprocess.run(remove, pass_fds=[machine], check=True)
     return 0
 
 
-def _commands(folder: Path, kubelet: str) -> dict[str, list[str]]:
+def _mount(folder: Path) -> None:
+    """Mounts of the node alone, of which this process has a private copy of the machine's."""
+    system, kept = Path("/sys/fs"), folder / "sys-fs"
+    kept.mkdir()
+    _run("mount", "--rbind", str(system), str(kept))
+    _run("mount", "-t", "tmpfs", "node", str(system))
+    for path in kept.iterdir():
+        (system / path.name).mkdir()
+        _run("mount", "--rbind", str(path), str(system / path.name))
+    _run("umount", "--recursive", "--lazy", str(kept))
+    (system / "resctrl").mkdir(exist_ok=True)
+    _run("mount", "-t", "tmpfs", "node", "/run")
+    # Containers see mounts of the node, as on a machine with systemd.
+    _run("mount", "--make-rshared", "/")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def _commands(folder: Path, kubelet: str, places: Sequence[Place]) -> dict[str, list[str]]:
     return {
         "containerd": ["containerd", f"--config={folder / 'containerd.toml'}"],
         "kubelet": [kubelet, *(folder / "kubelet.options").read_text().split("\n")],
@@ -69,7 +96,7 @@ def _commands(folder: Path, kubelet: str) -> dict[str, list[str]]:
             *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv"),
             *("--no-hosts", "--bind-interfaces", f"--listen-address={DNS_ADDRESS}"),
             f"--local=/{CLUSTER_DOMAIN}/",
-            f"--address=/kubernetes.default.svc.{CLUSTER_DOMAIN}/{SERVICE_ADDRESS}",
+            *(f"--address=/{place.name}/{place.address}" for place in places),
         ],
     }
 
@@ -88,11 +115,11 @@ def _started(folder: Path, name: str, command: list[str]) -> subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def _machine_restored() -> Iterator[None]:
-    """Give this machine the two addresses; at the end take back all that changed."""
+def _machine_restored(places: Sequence[Place]) -> Iterator[None]:
+    """Give this machine the addresses; at the end take back all that changed."""
     before = {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
-    groups_before = set(_control_groups())
-    addresses = [f"{address}/32" for address in (SERVICE_ADDRESS, DNS_ADDRESS)]
+    groups_before = set(control_groups())
+    addresses = [f"{address}/32" for address in (DNS_ADDRESS, *(each.address for each in places))]
     for address in addresses:
         _ip("address", "add", address, "dev", "lo")
     try:
@@ -101,9 +128,8 @@ def _machine_restored() -> Iterator[None]:
         for address in addresses:
             _ip("address", "delete", address, "dev", "lo")
         _ip("link", "delete", BRIDGE)
-        for group in set(_control_groups()) - groups_before:
-            with contextlib.suppress(OSError):  # another containerd uses it
-                group.rmdir()
+        for group in set(control_groups()) - groups_before:
+            _remove_group(group)
         for name, text in before.items():
             Path("/proc/sys", name).write_text(text)
 
@@ -113,26 +139,41 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], capture_output=True, check=False)
 
 
-def _control_groups() -> Iterator[Path]:
-    """The parents of containerd's groups, in cgroup v1 one for each controller."""
-    for pattern in ("k8s.io", "*/k8s.io"):
-        yield from Path("/sys/fs/cgroup").glob(pattern)
+def control_groups() -> Iterator[Path]:
+    """The parents of the groups of containers, in cgroup v1 one for each controller."""
+    for name in GROUPS:
+        for pattern in (name, f"*/{name}"):
+            yield from Path("/sys/fs/cgroup").glob(pattern)
 
 
-async def _forward_until_input_ends(api_port: int) -> None:
-    """Serve the API server at the address of its Service."""
+def _remove_group(group: Path) -> None:
+    for folder, _folders, _files in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):  # another containerd uses it
+            Path(folder).rmdir()
+
+
+async def _forward_until_input_ends(places: Sequence[Place]) -> None:
+    """Serve the programs at their places."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), ended.set)
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            there, back = await asyncio.open_connection("127.0.0.1", api_port)
-            await asyncio.gather(_copy(reader, back), _copy(there, writer))
-
-    async with await asyncio.start_server(forward, SERVICE_ADDRESS, HTTPS_PORT):
+    async with contextlib.AsyncExitStack() as stack:
+        for place in places:
+            server = await asyncio.start_server(_forwarder(place), place.address, place.port)
+            await stack.enter_async_context(server)
         print("ready", flush=True)
         await ended.wait()
+
+
+def _forwarder(
+    place: Place,
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            there, back = await asyncio.open_connection(place.target, place.target_port)
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+
+    return forward
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -183,4 +224,4 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts the module device_allocation from the installed collection where it can."""
+"""Starts every module that has neither progress nor a run; meta/runtime.yml names them."""
 
 from __future__ import annotations
 

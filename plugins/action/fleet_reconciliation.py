@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shows the progress of the module fleet_reconciliation step by step, and names its run."""
+"""Shows the progress of each module of a run, and names the run; meta/runtime.yml names them."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
+  # begin generated: fleet
   snapshot:
     description:
       - Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. Its NodeConfigs
@@ -42,12 +43,13 @@ options:
       - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on the
         network path can then read it. If V(false), such a target is an error and gets no request.
         If V(true), a warning tells the number of such targets.
-      - Targets without a credential are asked in either case. NodeConfigs cannot set this option.
+      - A target without a credential is asked in either case. NodeConfigs cannot set this option.
     type: bool
     default: false
   validate_certs:
     description:
-      - Whether certificates are verified. If V(false), a warning tells the number of such targets.
+      - Whether the certificates of targets are verified. If V(false), a warning tells the number of
+        targets.
       - For self-signed certificates, prefer O(tls_fingerprint) or O(ca_path) to V(false).
     type: bool
     default: true
@@ -78,6 +80,7 @@ options:
         failure holds all results.
     type: float
     default: 0.0
+  # end generated
 requirements:
   - aiohttp >= 3.10
 """

@@ -11,6 +11,7 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
+  # begin generated: lease
   lease_namespace:
     description:
       - Namespace of the Lease C(wattwise-binding). Its holder is the only run in the cluster that
@@ -27,4 +28,5 @@ options:
         holder.
     type: float
     default: 60.0
+  # end generated
 """

@@ -11,6 +11,7 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
+  # begin generated: daemons
   timeout:
     description:
       - Seconds that all requests to one daemon may take together.
@@ -93,6 +94,7 @@ options:
         failure holds all results. Changes on the other daemons stay.
     type: float
     default: 0.0
+  # end generated
 requirements:
   - aiohttp >= 3.10
 """

@@ -11,6 +11,7 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
+  # begin generated: solver
   time_limit:
     description:
       - Seconds of processor time that a search may take, above 0. The counted work normally ends
@@ -24,4 +25,5 @@ options:
       - Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
+  # end generated
 """

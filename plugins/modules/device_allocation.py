@@ -69,7 +69,7 @@ options:
     type: str
   curves:
     description:
-      - Path of the curves document that M(wattwise.kube.power_prediction_info) wrote. The first
+      - Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote. The first
         device on a node that runs only DaemonSet pods costs the idle watts of the node as well.
     type: path
   strategy:

@@ -30,9 +30,10 @@ description:
   - A pod or claim that fails is listed in RV(errors) and stops no other.
   - If devices of O(plan) are gone, up to three searches run, each within O(time_limit).
 options:
+  # begin generated: devices -time_limit -seed
   api_group:
     description:
-      - API group of the claims.
+      - API group of the claims in the cluster.
     type: str
     default: resource.k8s.io
     choices:
@@ -50,15 +51,9 @@ options:
     default: wattwise.github.io/devices
   plan:
     description:
-      - Path of the plan document that M(wattwise.kube.power_placement) wrote. A pod gets its
-        planned node while the planned devices are free there. A pod without a node gets the reason
-        of the plan in its condition, as by M(wattwise.kube.pod_binding).
+      - Path of the plan document. A pod gets its planned node while the planned devices are free
+        there. A pod without a node gets the reason of the plan in its condition.
     type: path
-  device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use; see
-        M(wattwise.kube.device_allocation).
-    type: str
   strategy:
     description:
       - Allocation strategy; see M(wattwise.kube.device_allocation).
@@ -67,14 +62,20 @@ options:
     choices:
       - optimal
       - first_fit
+  device_power:
+    description:
+      - Name of the attribute or capacity with the watts that a device draws in use; see
+        M(wattwise.kube.device_allocation).
+    type: str
   volume_timeout:
     description:
-      - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are bound
-        or made. A pod whose claim has no volume by then gets no devices, and waits for the next
-        run.
-      - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
+      - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are
+        bound or made. A pod whose claim has no volume by then gets no devices, and waits for the
+        next run.
+      - Other runs that bind pods wait meanwhile. At most V(3600).
     type: float
     default: 60.0
+  # end generated
 extends_documentation_fragment:
   - wattwise.kube.solver
   - wattwise.kube.kubernetes

@@ -15,8 +15,7 @@ author:
 description:
   - Runs the steps of M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
-    M(wattwise.kube.fleet_readings_info), M(wattwise.kube.kube_apply) for statuses,
-    M(wattwise.kube.power_prediction_info), M(wattwise.kube.power_placement),
+    M(wattwise.kube.kube_apply) for statuses, M(wattwise.kube.power_placement),
     M(wattwise.kube.pod_binding), M(wattwise.kube.device_reconciliation) and
     M(wattwise.kube.pod_eviction) in one process, with the same library functions. Each list of the
     cluster is read once, and values pass from step to step in memory.
@@ -78,12 +77,13 @@ options:
       - Ansible process of the run. While it lives, other runs in O(run_dir) are refused.
       - The action plugin sets this option. Leave it unset.
     type: str
+  # begin generated: run
   record_namespace:
     description:
       - Namespace of the ConfigMap C(wattwise-last-binding). It keeps the documents of the last
-        binding, compressed to at most 1 MiB. A run whose O(run_dir) lacks them restores them from
+        binding, compressed to at most 1 MiB. A run whose C(run_dir) lacks them restores them from
         there, so that the report can compute savings without a persistent folder.
-      - Without this option the documents are kept in O(run_dir) only. A ConfigMap that cannot be
+      - Without this option the documents are kept in C(run_dir) only. A ConfigMap that cannot be
         read or written causes a warning.
     type: str
   publish_namespace:
@@ -93,6 +93,7 @@ options:
         learn from it.
       - A ConfigMap that cannot be read or written causes a warning.
     type: str
+  # end generated
   node_configs:
     description:
       - Path of NodeConfigs that an earlier task rendered in check mode. They count as if they were
@@ -123,6 +124,18 @@ options:
     type: dict
     default: {}
     suboptions:
+      # begin generated: read
+      gather:
+        description:
+          - Quantities to read from BMCs. A BMC succeeds only if all of them were read.
+        type: list
+        elements: str
+        default:
+          - inlet
+          - power
+        choices:
+          - inlet
+          - power
       credentials:
         description:
           - User names and passwords by key. The C(credential) of a target names its key.
@@ -130,46 +143,6 @@ options:
             certificates that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or
             a list of them.
         type: dict
-      timeout:
-        description:
-          - Seconds that all requests to one target may take together. Raise it for slow BMCs.
-        type: float
-        default: 10.0
-      concurrency:
-        description:
-          - Number of targets to ask at the same time. One BMC never gets two requests at once.
-        type: int
-        default: 64
-      allow_plain_http:
-        description:
-          - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on
-            the network path can then read it. If V(false), such a target is an error and gets no
-            request. If V(true), a warning tells the number of such targets.
-          - Targets without a credential are asked in either case. NodeConfigs cannot set this
-            option.
-        type: bool
-        default: false
-      validate_certs:
-        description:
-          - Whether certificates are verified. If V(false), a warning tells the number of such
-            targets.
-          - For self-signed certificates, prefer O(read.tls_fingerprint) or O(read.ca_path) to
-            V(false).
-        type: bool
-        default: true
-      ca_path:
-        description:
-          - Path of the PEM certificates that verify the targets. The system's certificates by
-            default.
-        type: path
-      tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
-            colons. A target with any other certificate gets no request. A pinned certificate needs
-            no authority and no matching host name.
-        type: list
-        elements: str
-        default: []
       default_credential_namespaces:
         description:
           - Namespaces whose NodeConfigs get the entry C(default) of O(read.credentials) where they
@@ -180,17 +153,46 @@ options:
         type: list
         elements: str
         default: []
-      gather:
+      allow_plain_http:
         description:
-          - Quantities to read. A target succeeds only if all of them were read.
+          - Whether a credential may be sent to a machine whose endpoint is V(http://…). Anybody on
+            the network path can then read it. If V(false), such a machine is an error and gets no
+            request. If V(true), a warning tells the number of such machines.
+          - A machine without a credential is asked in either case. NodeConfigs cannot set this
+            option.
+        type: bool
+        default: false
+      timeout:
+        description:
+          - Seconds that all requests to one machine may take together. Raise it for slow BMCs.
+        type: float
+        default: 10.0
+      concurrency:
+        description:
+          - Number of machines to ask at the same time. One BMC never gets two requests at once.
+        type: int
+        default: 64
+      validate_certs:
+        description:
+          - Whether the certificates of machines are verified. If V(false), a warning tells the
+            number of machines.
+          - For self-signed certificates, prefer O(read.tls_fingerprint) or O(read.ca_path) to
+            V(false).
+        type: bool
+        default: true
+      ca_path:
+        description:
+          - Path of the PEM certificates that verify the machines. The system's certificates by
+            default.
+        type: path
+      tls_fingerprint:
+        description:
+          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
+            colons. A machine with any other certificate gets no request. A pinned certificate needs
+            no authority and no matching host name.
         type: list
         elements: str
-        choices:
-          - inlet
-          - power
-        default:
-          - inlet
-          - power
+        default: []
       refresh:
         description:
           - Whether every machine is asked, regardless of the age of its last reading.
@@ -202,12 +204,27 @@ options:
             O(read.refresh) overrides it.
         type: float
         default: 600.0
+      # end generated
   merge:
     description:
-      - Options of step V(merge), as in M(wattwise.kube.fleet_readings_info).
+      - Options of step V(merge), which merges the results of M(wattwise.kube.redfish_thermal_info)
+        and M(wattwise.kube.differential_pressure_info) from any number of gateways.
+      - The last value in C(readings.json) or in the status of the NodeConfig replaces a missing one
+        for O(merge.max_age) seconds and marks the node as stale. After that the annotations
+        C(wattwise.github.io/fallback-inlet-celsius) and
+        C(wattwise.github.io/fallback-delta-p-pascal) of the NodeConfig replace it. Without these it
+        stays missing; it never counts as zero.
     type: dict
     default: {}
     suboptions:
+      # begin generated: merge
+      min_success:
+        description:
+          - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
+            differential pressure must have been read. Below it the task fails; the failure holds
+            all results.
+        type: float
+        default: 0.0
       max_age:
         description:
           - Seconds for which the last value of a quantity replaces a missing one.
@@ -215,9 +232,9 @@ options:
         default: 300.0
       samples_max_age:
         description:
-          - Seconds for which samples stay in C(samples.json). A sample is the CPU use, temperature,
-            pressure and whole-machine watts of a node at one run. Of each twentieth of a node's
-            load the last six samples stay. V(0) records nothing.
+          - Seconds for which samples stay in C(samples.json), from which power curves are learned.
+            A sample is the CPU use, temperature, pressure and whole-machine watts of a node at one
+            run. Of each twentieth of a node's load the last six samples stay. V(0) records nothing.
         type: float
         default: 2592000.0
       heartbeat_seconds:
@@ -226,13 +243,6 @@ options:
             half of them to all of them, by the node's name.
         type: float
         default: 300.0
-      min_success:
-        description:
-          - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
-            differential pressure must have been read. Below it the task fails; the failure holds
-            all results.
-        type: float
-        default: 0.0
       textfile:
         description:
           - Path of the file to write with the readings in Prometheus' text format.
@@ -247,17 +257,20 @@ options:
           - Labels to add to every sample of O(merge.textfile), such as the name of the cluster.
         type: dict
         default: {}
+      # end generated
   meter:
     description:
       - Options of step V(meter), which reads the watts of pods from Kepler's metrics.
     type: dict
     default: {}
     suboptions:
+      # begin generated: meter
       source:
         description:
-          - Source of the watts. V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each
-            Kepler. V(none) makes no step.
-          - With V(prometheus) and Kepler's metrics of containers, step V(place) of the same task
+          - Source of the watts of pods, which the report sums by namespace and workload.
+            V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each Kepler. V(none) meters
+            no pods. A failure is a warning and never fails the run.
+          - With V(prometheus) and Kepler's metrics of containers, the placement in the same run
             takes the measured CPU use of a workload's running pods for its waiting ones, in place
             of O(place.pod_usage_assumption).
         type: str
@@ -268,11 +281,13 @@ options:
           - kepler
       url:
         description:
-          - URL of the Prometheus, or of a server with its HTTP API. Required for V(prometheus).
+          - URL of the Prometheus, or of a server with its HTTP API such as Thanos. Required for
+            V(prometheus).
         type: str
       labels:
         description:
-          - Labels of the series to take, where one Prometheus has the metrics of several clusters.
+          - Labels of the series to take, such as C(cluster) with V(hall-1), where one Prometheus
+            has the metrics of several clusters.
         type: dict
         default: {}
       targets:
@@ -317,8 +332,9 @@ options:
         default: 28282
       credential:
         description:
-          - Key of the entry in O(meter.credentials), or V(<namespace>/<name>) of a Secret. No
-            credential is sent without this option.
+          - Key of the entry in O(meter.credentials) with C(token), or with C(username) and
+            C(password), or V(<namespace>/<name>) of a Secret with these keys. No credential is sent
+            by default.
         type: str
       credentials:
         description:
@@ -344,8 +360,8 @@ options:
         default: false
       validate_certs:
         description:
-          - Whether certificates are verified. If V(false), a warning tells the number of such
-            servers.
+          - Whether the certificates of Prometheus and Kepler are verified. If V(false), a warning
+            tells the number of servers.
         type: bool
         default: true
       ca_path:
@@ -356,21 +372,22 @@ options:
       tls_fingerprint:
         description:
           - SHA-256 fingerprints of certificates or public keys. A server with any other certificate
-            gets no request.
+            gets no request, and certificate authorities do not count.
         type: list
         elements: str
         default: []
       tls_server_name:
         description:
-          - Name that the certificates must have. The host of the endpoint by default.
+          - Name that the certificates must have, such as V(kepler.kepler.svc). The host of the
+            endpoint by default.
         type: str
       client_cert:
         description:
-          - Path of the client certificate, in PEM, for Keplers with C(mtls).
+          - Path of the client certificate, in PEM, for Keplers with C(mtls). None by default.
         type: path
       client_key:
         description:
-          - Path of the client's private key, in PEM. Without it the key is read from
+          - Path of the client's private key, in PEM. By default the key is read from
             O(meter.client_cert).
         type: path
       energy_period_seconds:
@@ -393,97 +410,19 @@ options:
           - Labels to add to every sample of O(meter.textfile).
         type: dict
         default: {}
+      # end generated
   predict:
     description:
-      - Options of step V(predict), as in M(wattwise.kube.power_prediction_info).
+      - Options of step V(predict), which asks the power models of NodeConfigs and BMCs over the V2
+        inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
+      - All points of one model are sent in as few requests as its server accepts, equal points once.
+        If a server refuses a batch, smaller ones follow, down to single rows.
+      - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is
+        an error of the nodes concerned only.
     type: dict
     default: {}
     suboptions:
-      credentials:
-        description:
-          - User names and passwords by key. The C(credential) of a target names its key.
-          - Each entry has C(username) and C(password). Optional members are C(ca), the PEM
-            certificates that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or
-            a list of them.
-        type: dict
-      timeout:
-        description:
-          - Seconds that all requests to one target may take together. Raise it for slow BMCs.
-        type: float
-        default: 10.0
-      concurrency:
-        description:
-          - Number of targets to ask at the same time. One BMC never gets two requests at once.
-        type: int
-        default: 64
-      allow_plain_http:
-        description:
-          - Whether a credential may be sent to a target whose endpoint is V(http://…). Anybody on
-            the network path can then read it. If V(false), such a target is an error and gets no
-            request. If V(true), a warning tells the number of such targets.
-          - Targets without a credential are asked in either case. NodeConfigs cannot set this
-            option.
-        type: bool
-        default: false
-      validate_certs:
-        description:
-          - Whether certificates are verified. If V(false), a warning tells the number of such
-            targets.
-          - For self-signed certificates, prefer O(predict.tls_fingerprint) or O(predict.ca_path) to
-            V(false).
-        type: bool
-        default: true
-      ca_path:
-        description:
-          - Path of the PEM certificates that verify the targets. The system's certificates by
-            default.
-        type: path
-      tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
-            colons. A target with any other certificate gets no request. A pinned certificate needs
-            no authority and no matching host name.
-        type: list
-        elements: str
-        default: []
-      batch_rows:
-        description:
-          - Largest number of points in one request, from 1. Lower it if large requests exceed
-            O(predict.timeout), which in this module limits one request.
-        type: int
-        default: 10000
-      cpu_usage_format:
-        description:
-          - Unit of CPU use in requests to the models, V(percent) of the node's capacity or V(raw)
-            cores.
-          - The annotation C(wattwise.github.io/cpu-usage-format) of a NodeConfig overrides this
-            option.
-        type: str
-        default: percent
-        choices:
-          - percent
-          - raw
-      min_success:
-        description:
-          - Share of the targets, from V(0.0) to V(1.0), that must succeed. Below it the task fails;
-            the failure holds all results.
-        type: float
-        default: 0.0
-      model_origins:
-        description:
-          - Servers that may get a Secret although only a BMC names them, such as
-            V(https://models.example.com:8443), with scheme and without path.
-        type: list
-        elements: str
-        default: []
-      keep_seconds:
-        description:
-          - Seconds for which a curve with unmoved inputs is kept. Inputs are unmoved if endpoint,
-            capacity and format are equal, the inlet temperature is within 0.5 °C and the
-            differential pressure within 1 Pa. V(0) asks every model in every run.
-          - Learned curves are kept in the same way.
-        type: float
-        default: 600.0
+      # begin generated: predict
       power_curves:
         description:
           - Stated power curves, which go before the power models. The first entry whose selector
@@ -507,15 +446,15 @@ options:
             type: float
           points:
             description:
-              - Points in place of O(predict.power_curves[].idle) and
-                O(predict.power_curves[].max). Each has the CPU use in percent of the capacity and
-                the watts, such as V([50, 310]). Loads ascend, and watts never fall.
+              - Points in place of O(predict.power_curves[].idle) and O(predict.power_curves[].max).
+                Each has the CPU use in percent of the capacity and the watts, such as V([50, 310]).
+                Loads ascend, and watts never fall.
             type: list
             elements: list
       learn:
         description:
-          - Whether a node without a stated or predicted curve gets one from C(samples.json) in
-            O(run_dir), by a regression over samples of the node, else of nodes with its server type
+          - Whether a node without a stated or predicted curve gets one from C(samples.json) in the
+            run folder, by a regression over samples of the node, else of nodes with its server type
             and capacity.
           - A curve needs 12 samples in 4 twentieths of the capacity, 20 points apart or more, and a
             cross-validated error of at most 15 %. It never falls with the load, and spans only the
@@ -537,93 +476,105 @@ options:
           - Node label with the server type, for curves that are learned for a type.
         type: str
         default: node.kubernetes.io/instance-type
+      cpu_usage_format:
+        description:
+          - Unit of CPU use in requests to the power models, V(percent) of the node's capacity or
+            V(raw) cores.
+          - The annotation C(wattwise.github.io/cpu-usage-format) of a NodeConfig overrides this
+            option.
+        type: str
+        default: percent
+        choices:
+          - percent
+          - raw
+      credentials:
+        description:
+          - User names and passwords by key. The C(credential) of a target names its key.
+          - Each entry has C(username) and C(password). Optional members are C(ca), the PEM
+            certificates that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or
+            a list of them.
+        type: dict
+      model_origins:
+        description:
+          - Servers that may get a Secret although only a BMC names them, such as
+            V(https://models.example.com:8443), with scheme and without path.
+        type: list
+        elements: str
+        default: []
+      allow_plain_http:
+        description:
+          - Whether a credential may be sent to a power model whose endpoint is V(http://…). Anybody
+            on the network path can then read it. If V(false), such a power model is an error and
+            gets no request. If V(true), a warning tells the number of such power models.
+          - A power model without a credential is asked in either case. NodeConfigs cannot set this
+            option.
+        type: bool
+        default: false
+      timeout:
+        description:
+          - Seconds that one request to a power model may take.
+        type: float
+        default: 10.0
+      concurrency:
+        description:
+          - Number of power models to ask at the same time. One server gets at most eight requests.
+        type: int
+        default: 64
+      batch_rows:
+        description:
+          - Largest number of points in one request to a power model, from 1. Lower it if large
+            requests exceed O(predict.timeout).
+        type: int
+        default: 10000
+      min_success:
+        description:
+          - Share of the nodes with a power model, from V(0.0) to V(1.0), that must get a curve.
+            Below it the run fails before placing pods. O(place.unpriced) sets the use of nodes
+            without a curve.
+        type: float
+        default: 0.0
+      keep_seconds:
+        description:
+          - Seconds for which a curve with unmoved inputs is kept. Inputs are unmoved if endpoint,
+            capacity and format are equal, the inlet temperature is within 0.5 °C and the
+            differential pressure within 1 Pa. V(0) asks every model in every run.
+          - Learned curves are kept in the same way.
+        type: float
+        default: 600.0
+      validate_certs:
+        description:
+          - Whether the certificates of power models are verified. If V(false), a warning tells the
+            number of power models.
+          - For self-signed certificates, prefer O(predict.tls_fingerprint) or O(predict.ca_path) to
+            V(false).
+        type: bool
+        default: true
+      ca_path:
+        description:
+          - Path of the PEM certificates that verify the power models. The system's certificates by
+            default.
+        type: path
+      tls_fingerprint:
+        description:
+          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
+            colons. A power model with any other certificate gets no request. A pinned certificate
+            needs no authority and no matching host name.
+        type: list
+        elements: str
+        default: []
+      # end generated
   place:
     description:
       - Options of step V(place), as in M(wattwise.kube.power_placement).
     type: dict
     default: {}
     suboptions:
-      allow_power_off:
-        description:
-          - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-            O(place.standby_watts) instead of their idle watts. The plan document lists them as
-            C(asleep).
-          - A node in short form with any amount in C(used) stays awake.
-        type: bool
-        default: false
-      compare:
-        description:
-          - Strategies to run on the same input for C(comparison) in the plan document. Their
-            placements are not part of the plan.
-          - V(optimal) takes another O(place.time_limit), each other strategy about a second for
-            10,000 pods on 1,000 nodes.
-        type: list
-        elements: str
-        default: []
-        choices:
-          - optimal
-          - greedy
-          - minimize_power
-          - peaks
-          - spread
-      device_power:
-        description:
-          - Name of the attribute or capacity with the watts that a device draws in use, such as
-            C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
-        type: str
-      max_moves:
-        description:
-          - Largest number of moves to propose, in all steps together.
-        type: int
-        default: 10
-      min_gain_watts:
-        description:
-          - Watts that each move must save, above 0, with O(place.rebalance). In a step of several
-            moves their average counts. Preferences that become unmet are subtracted. Raise it to
-            get fewer moves.
-        type: float
-        default: 5.0
-      pod_usage_assumption:
-        description:
-          - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
-        type: float
-        default: 0.8
-      preference_watts:
-        description:
-          - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
-            ignores all preferences. Raise it where preferences matter more than watts.
-          - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
-            counts with 100.
-          - Preferred pod affinity counts with its weight for each pod without another matching pod
-            in its topology domain at the end. Preferred anti-affinity counts for each pod with one.
-            Among pods placed together that avoid each other, one per domain costs nothing.
-          - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond
-            an even share plus C(maxSkew).
-        type: float
-        default: 1.0
-      rebalance:
-        description:
-          - Whether to propose moves of running pods. Their gain is computed after placing the
-            waiting pods.
-          - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
-            O(place.scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as
-            controller, and every PodDisruptionBudget allows their eviction. They belong to no pod
-            group, hold no cache ways or devices, and lack the annotation
-            C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
-          - Moves that save watts only together form one step, such as those that empty a node for
-            sleep (O(place.allow_power_off)). RV(steps) has an order in which each pod finds room.
-        type: bool
-        default: false
+      # begin generated: place
       scheduler_name:
         description:
           - C(schedulerName) of the pods to place.
         type: str
         default: wattwise
-      standby_watts:
-        description:
-          - Watts of a sleeping node, with O(place.allow_power_off).
-        type: float
-        default: 0.0
       strategy:
         description:
           - V(optimal) combines a linear relaxation, local search and, for small inputs,
@@ -647,6 +598,52 @@ options:
           - minimize_power
           - peaks
           - spread
+      compare:
+        description:
+          - Strategies to run on the same input for the comparison in the plan. Their placements are
+            not part of the plan.
+          - V(optimal) takes another O(place.time_limit), each other strategy about a second for
+            10,000 pods on 1,000 nodes.
+        type: list
+        elements: str
+        default: []
+        choices:
+          - optimal
+          - greedy
+          - minimize_power
+          - peaks
+          - spread
+      time_limit:
+        description:
+          - Seconds of processor time that a search may take, above 0. The counted work normally
+            ends much earlier.
+          - On a busy machine a search may take up to ten times as long by the clock, so that the
+            result does not depend on other load.
+        type: float
+        default: 10.0
+      seed:
+        description:
+          - Seed of the random numbers in the search, V(0) or more.
+        type: int
+        default: 0
+      usage_source:
+        description:
+          - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus
+            the assumed use of pods that have not started. V(requests) is the assumed use of all
+            pods; see O(place.pod_usage_assumption). V(auto) is V(metrics) for nodes that have
+            metrics, else V(requests).
+          - With V(metrics), a node without metrics counts as a node without a power curve.
+        type: str
+        default: auto
+        choices:
+          - auto
+          - metrics
+          - requests
+      pod_usage_assumption:
+        description:
+          - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
+        type: float
+        default: 0.8
       unpriced:
         description:
           - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on
@@ -656,42 +653,77 @@ options:
         choices:
           - last_resort
           - exclude
-      usage_source:
+      preference_watts:
         description:
-          - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus
-            the assumed use of pods that have not started. V(requests) is the assumed use of all
-            pods; see O(place.pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics,
-            else V(requests).
-          - With V(metrics), a node without metrics counts as a node without a power curve.
-        type: str
-        default: auto
-        choices:
-          - auto
-          - metrics
-          - requests
-      time_limit:
-        description:
-          - Seconds of processor time that solving may take, above 0. The counted work normally ends
-            much earlier.
-          - On a busy machine solving may take up to ten times as long by the clock, so that the
-            result does not depend on other load.
+          - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
+            ignores all preferences. Raise it where preferences matter more than power.
+          - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
+            counts with 100.
+          - Preferred pod affinity counts with its weight for each pod without another matching pod
+            in its topology domain at the end. Preferred anti-affinity counts for each pod with one.
+            Among pods placed together that avoid each other, one per domain costs nothing.
+          - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond
+            an even share plus C(maxSkew).
         type: float
-        default: 10.0
-      seed:
+        default: 1.0
+      device_power:
         description:
-          - Seed of the random numbers in the search, V(0) or more.
+          - Name of the attribute or capacity with the watts that a device draws in use, such as
+            C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+        type: str
+      allow_power_off:
+        description:
+          - Whether nodes without workload (except DaemonSet pods) count as asleep, with
+            O(place.standby_watts) instead of their idle watts. The plan lists them as C(asleep).
+          - A node in short form with any amount in C(used) stays awake.
+        type: bool
+        default: false
+      standby_watts:
+        description:
+          - Watts of a sleeping node, with O(place.allow_power_off).
+        type: float
+        default: 0.0
+      rebalance:
+        description:
+          - Whether to propose moves of running pods. Their gain is computed after placing the
+            waiting pods.
+          - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
+            O(place.scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as
+            controller, and every PodDisruptionBudget allows their eviction. They belong to no pod
+            group, hold no cache ways or devices, and lack the annotation
+            C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
+          - Moves that save watts only together form one step, such as those that empty a node for
+            sleep (O(place.allow_power_off)). The C(steps) of the plan have an order in which each
+            pod finds room.
+        type: bool
+        default: false
+      min_gain_watts:
+        description:
+          - Watts that each move must save, above 0, with O(place.rebalance). In a step of several
+            moves their average counts. Preferences that become unmet are subtracted. Raise it to
+            get fewer moves.
+        type: float
+        default: 5.0
+      max_moves:
+        description:
+          - Largest number of moves to propose, in all steps together.
         type: int
-        default: 0
+        default: 10
       textfile:
         description:
-          - Path of the file to write with the predicted watts of each node at its present CPU use,
-            in Prometheus' text format.
+          - Path of the file to write in Prometheus' text format, with
+            C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU
+            use.
+          - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
+            left out.
+          - Use another file than the one with the readings.
         type: path
       textfile_labels:
         description:
-          - Labels to add to every sample of O(place.textfile).
+          - Labels to add to every sample of O(place.textfile), such as the name of the cluster.
         type: dict
         default: {}
+      # end generated
   store:
     description:
       - Options of step V(store). Either O(store.namespace) or O(store.path) is required.
@@ -699,13 +731,14 @@ options:
     type: dict
     default: {}
     suboptions:
+      # begin generated: store
       namespace:
         description:
           - Namespace of the immutable ConfigMaps of the plan. Each holds at most 900 KiB.
         type: str
       path:
         description:
-          - Path of a file in place of ConfigMaps.
+          - Path of a file in place of ConfigMaps. None by default.
         type: path
       keep:
         description:
@@ -713,6 +746,7 @@ options:
             all clusters and job templates that store there count together.
         type: int
         default: 5
+      # end generated
   restore:
     description:
       - Options of step V(restore). O(restore.sha256) is required, with either O(restore.path) or
@@ -748,38 +782,45 @@ options:
     type: dict
     default: {}
     suboptions:
+      # begin generated: bind
       mark_unplaced:
         description:
-          - Whether unplaced pods get the condition C(PodScheduled=False) and an event.
+          - Whether unplaced pods get the condition C(PodScheduled=False), on which cluster
+            autoscalers act, and an event.
         type: bool
         default: true
       volume_timeout:
         description:
-          - Seconds to wait, once for all pods, until the volumes of their claims are bound or made. A
-            claim without a volume by then is released, and its pod waits for the next run.
-          - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
+          - Seconds to wait, once for all pods of a run, until the volumes of their claims are bound
+            or made. A claim without a volume by then is released, and its pod waits for the next
+            run.
+          - Other runs that bind pods wait meanwhile. At most V(3600).
         type: float
         default: 60.0
+      # end generated
   devices:
     description:
       - Options of step V(devices), as in M(wattwise.kube.device_reconciliation). After step
         V(restore), only pods of the stored plan get devices, each on its planned node.
+      - Without O(devices.plan) the plan is that of step V(place), else the one in O(run_dir), if
+        there is one.
     type: dict
     default: {}
     suboptions:
+      # begin generated: devices
       api_group:
         description:
-          - API group of the claims.
+          - API group of the claims in the cluster.
         type: str
         default: resource.k8s.io
         choices:
           - resource.k8s.io
           - devmgmtproto.k8s.io
-      device_power:
+      scheduler_name:
         description:
-          - Name of the attribute or capacity with the watts that a device draws in use; see
-            M(wattwise.kube.device_allocation).
+          - C(schedulerName) of the pods to bind. No scheduler may run under this name.
         type: str
+        default: wattwise
       gate:
         description:
           - Scheduling gate that is removed from a pod as soon as it has its devices.
@@ -787,14 +828,9 @@ options:
         default: wattwise.github.io/devices
       plan:
         description:
-          - Path of the plan document to use if step V(place) is not listed. By default the plan in
-            O(run_dir), if there is one.
+          - Path of the plan document. A pod gets its planned node while the planned devices are
+            free there. A pod without a node gets the reason of the plan in its condition.
         type: path
-      scheduler_name:
-        description:
-          - C(schedulerName) of the pods to bind. No scheduler may run under this name.
-        type: str
-        default: wattwise
       strategy:
         description:
           - Allocation strategy; see M(wattwise.kube.device_allocation).
@@ -803,18 +839,15 @@ options:
         choices:
           - optimal
           - first_fit
-      volume_timeout:
+      device_power:
         description:
-          - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are
-            bound or made. A pod whose claim has no volume by then gets no devices, and waits for
-            the next run.
-          - Other runs that bind pods wait meanwhile, see O(lease_namespace). At most V(3600).
-        type: float
-        default: 60.0
+          - Name of the attribute or capacity with the watts that a device draws in use; see
+            M(wattwise.kube.device_allocation).
+        type: str
       time_limit:
         description:
-          - Seconds that one search may take, above 0. Up to three searches run if devices of
-            O(devices.plan) are gone.
+          - Seconds of processor time that one search may take, above 0. Up to three searches run if
+            devices of the plan are gone.
         type: float
         default: 10.0
       seed:
@@ -822,12 +855,22 @@ options:
           - Seed of the random numbers in the search, V(0) or more.
         type: int
         default: 0
+      volume_timeout:
+        description:
+          - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are
+            bound or made. A pod whose claim has no volume by then gets no devices, and waits for
+            the next run.
+          - Other runs that bind pods wait meanwhile. At most V(3600).
+        type: float
+        default: 60.0
+      # end generated
   evict:
     description:
       - Options of step V(evict), as in M(wattwise.kube.pod_eviction).
     type: dict
     default: {}
     suboptions:
+      # begin generated: evict
       timeout:
         description:
           - Seconds to wait for the replacement of an evicted pod. A StatefulSet creates it only
@@ -835,6 +878,7 @@ options:
           - The same limit holds for evicted pods to leave a node that another pod needs.
         type: float
         default: 120.0
+      # end generated
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
   - wattwise.kube.lease

@@ -34,10 +34,12 @@ options:
       - Name of the cluster on the page.
     type: str
     default: ""
+  # begin generated: report
   settle_seconds:
     description:
-      - Seconds between the last binding and the first reading that counts as measured after it.
-        Raise it for BMCs that average power over a longer time.
+      - Seconds between the last binding and the first reading that counts as measured after it;
+        until then the report shows the measurement as pending. Raise it for BMCs that average power
+        over more than a minute.
     type: float
     default: 60.0
   type_label:
@@ -55,7 +57,8 @@ options:
       - topology.kubernetes.io/zone
   position_label:
     description:
-      - Node label with the rack unit, a whole number counted from the floor.
+      - Node label with the rack unit, a whole number counted from the floor. Racks of nodes without
+        it are drawn in the order of names.
     type: str
     default: wattwise.github.io/rack-unit
   price_per_kwh:
@@ -69,6 +72,7 @@ options:
       - Unit of O(price_per_kwh), such as V(EUR), to show beside costs.
     type: str
     default: ""
+  # end generated
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
 requirements:

@@ -22,6 +22,7 @@ description:
     (C(kepler.system.sustainable.computing.io/v1alpha1)) of this name, and writes their status.
   - The module does not wait for the operators of other projects.
 options:
+  # begin generated: kepler_addons_installation
   namespace:
     description:
       - Namespace of Kepler and of the add-ons; created if missing.
@@ -32,11 +33,13 @@ options:
       - Name of the KeplerAddons, which begins the names of all objects.
     type: str
     default: kepler
+  # end generated
   spec:
     description:
       - Desired state, with the fields of the spec of KeplerAddons.
     type: dict
     suboptions:
+      # begin generated: kepler_addons
       system:
         description:
           - Name of the KeplerSystem, or of the installation by role kepler, in this namespace.
@@ -50,14 +53,14 @@ options:
         suboptions:
           mode:
             description:
-              - V(none) for plain HTTP, V(tls) for HTTPS, V(mtls) if Kepler also asks scrapers for
-                a certificate.
+              - V(none) for plain HTTP, V(tls) for HTTPS, V(mtls) if Kepler also asks scrapers for a
+                certificate.
             type: str
+            default: none
             choices:
               - none
               - tls
               - mtls
-            default: none
           server_secret:
             description:
               - Secret with C(tls.crt) and C(tls.key) of Kepler.
@@ -88,10 +91,10 @@ options:
             description:
               - Whether a ServiceMonitor or a PodMonitor finds the collectors.
             type: str
+            default: service
             choices:
               - service
               - pod
-            default: service
           interval:
             description:
               - Interval between scrapes.
@@ -144,18 +147,18 @@ options:
                 description:
                   - URL of Prometheus.
                 type: str
-                default: ''
+                default: ""
               token_secret:
                 description:
                   - Secret whose C(token) goes to Prometheus as a bearer token, only over https.
                 type: str
-                default: ''
+                default: ""
               authority_secret:
                 description:
                   - Secret whose C(ca.crt) verifies Prometheus; authorities of the system without
                     it.
                 type: str
-                default: ''
+                default: ""
           dashboards:
             description:
               - Whether dashboards are applied.
@@ -176,21 +179,21 @@ options:
             description:
               - V(otlp) passes traces on, V(jaeger) keeps them in the memory of Jaeger.
             type: str
+            default: otlp
             choices:
               - otlp
               - jaeger
-            default: otlp
           endpoint:
             description:
               - URL of the receiver of OTLP over HTTP, for V(otlp).
             type: str
-            default: ''
+            default: ""
           image:
             description:
               - Image of the collector with registry and tag, the operator's own by default. With
                 V(jaeger) an image of Jaeger 2; without it the deprecated Jaeger operator is used.
             type: str
-            default: ''
+            default: ""
           resources:
             description:
               - Resources of the container.
@@ -199,8 +202,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 64Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 256Mi
+                ephemeral-storage: 128Mi
       logging:
         description:
           - Collection of the logs of Kepler on its nodes.
@@ -216,33 +221,33 @@ options:
             description:
               - V(opentelemetry) needs the OpenTelemetry operator, V(fluent-bit) needs none.
             type: str
+            default: opentelemetry
             choices:
               - opentelemetry
               - fluent-bit
-            default: opentelemetry
           backend:
             description:
               - Receiver of the logs.
             type: str
+            default: loki
             choices:
               - loki
               - elasticsearch
-            default: loki
           endpoint:
             description:
               - URL of the receiver.
             type: str
-            default: ''
+            default: ""
           image:
             description:
               - Image of the agent with registry and tag.
             type: str
-            default: ''
+            default: ""
           credential_secret:
             description:
               - Secret with C(username) and C(password) for the receiver, whose URL must be https.
             type: str
-            default: ''
+            default: ""
           resources:
             description:
               - Resources of the container.
@@ -251,8 +256,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 64Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 256Mi
+                ephemeral-storage: 128Mi
       certificates:
         description:
           - Certificates of Kepler and its scraper, in the Secrets of security.
@@ -268,15 +275,15 @@ options:
             description:
               - V(auto) is cert-manager if the cluster serves it, and the library otherwise.
             type: str
+            default: auto
             choices:
               - auto
               - cert-manager
               - library
-            default: auto
           duration:
             description:
-              - Validity of a certificate, in whole days unless cert-manager issues. The authority is
-                valid ten times as long.
+              - Validity of a certificate, in whole days unless cert-manager issues. The authority
+                is valid ten times as long.
             type: str
             default: 2160h
           renew_before:
@@ -310,17 +317,18 @@ options:
               - V(exclude) lets clients in the mesh reach Kepler outside of it. V(ambient) includes
                 Kepler in the mesh, with mutual TLS.
             type: str
+            default: exclude
             choices:
               - exclude
               - ambient
-            default: exclude
           scrapers:
             description:
-              - Accounts that may scrape in mode V(ambient), as
-                cluster.local/ns/NAMESPACE/sa/NAME; all without any.
+              - Accounts that may scrape in mode V(ambient), as cluster.local/ns/NAMESPACE/sa/NAME;
+                all without any.
             type: list
             elements: str
             default: []
+      # end generated
   rule_files:
     description:
       - Files of Prometheus rules, each of which becomes a PrometheusRule.

@@ -28,9 +28,10 @@ description:
   - The module does not wait for pods. RV(status) has the collectors that run, and the last messages
     of collectors that crash.
 options:
+  # begin generated: kepler_installation
   namespace:
     description:
-      - Namespace of the collectors; created if missing.
+      - Namespace of the collectors and of the discovery pods; created if missing.
     type: str
     default: kepler
   name:
@@ -38,6 +39,18 @@ options:
       - Name of the installation, which begins the names of its objects, and of its KeplerSystem.
     type: str
     default: kepler
+  force:
+    description:
+      - Whether to run Kepler beside another one, which counts its energy twice.
+    type: bool
+    default: false
+  prune_max:
+    description:
+      - Largest share of the installation's objects, from V(0.0) to V(1.0), that one run may remove;
+        one object is always allowed.
+    type: float
+    default: 0.5
+  # end generated
   spec:
     description:
       - Desired state, with the fields of a KeplerSystem's spec.
@@ -45,10 +58,11 @@ options:
         anything is changed.
     type: dict
     suboptions:
+      # begin generated: kepler
       version:
         description:
-          - Version of Kepler, by which its configuration is written. 0.7 to 0.9 count
-            with eBPF in privileged pods.
+          - Version of Kepler, by which its configuration is written. 0.7 to 0.9 count with eBPF in
+            privileged pods.
         type: str
         default: 0.11.4
       image:
@@ -66,16 +80,16 @@ options:
             description:
               - Tag, or digest that begins with sha256. v and the version by default.
             type: str
-            default: ''
+            default: ""
           pull_policy:
             description:
               - When nodes pull the image.
             type: str
+            default: IfNotPresent
             choices:
               - Always
               - IfNotPresent
               - Never
-            default: IfNotPresent
           pull_secrets:
             description:
               - Secrets of the namespace with which nodes pull the image.
@@ -98,21 +112,21 @@ options:
                 description:
                   - Registry and repository, if they differ from those of the image.
                 type: str
-                default: ''
+                default: ""
               tag:
                 description:
                   - Tag, if it differs from that of the image.
                 type: str
-                default: ''
+                default: ""
       scope:
         description:
-          - With V(minimum) collectors get no right in the cluster, so that metrics do
-            not name pods. With V(cluster) they may read pods.
+          - With V(minimum) collectors get no right in the cluster, so that metrics do not name
+            pods. With V(cluster) they may read pods.
         type: str
+        default: minimum
         choices:
           - minimum
           - cluster
-        default: minimum
       collector:
         description:
           - Settings of the collectors.
@@ -123,11 +137,11 @@ options:
             description:
               - Meter of a node to read. V(auto) is the best one that the probe found.
             type: str
+            default: auto
             choices:
               - auto
               - rapl
               - hwmon
-            default: auto
           sample_rate:
             description:
               - Interval between readings of the meters.
@@ -154,16 +168,16 @@ options:
             description:
               - Lowest level of the collectors' log messages.
             type: str
+            default: info
             choices:
               - debug
               - info
               - warn
               - error
-            default: info
           max_terminated:
             description:
-              - Number of ended workloads that are still reported, the largest energy first;
-                none with V(0), all with V(-1).
+              - Number of ended workloads that are still reported, the largest energy first; none
+                with V(0), all with V(-1).
             type: int
             default: 500
           resources:
@@ -174,8 +188,10 @@ options:
               requests:
                 cpu: 100m
                 memory: 200Mi
+                ephemeral-storage: 16Mi
               limits:
                 memory: 400Mi
+                ephemeral-storage: 128Mi
           tolerations:
             description:
               - Taints that collectors tolerate.
@@ -185,9 +201,8 @@ options:
               - operator: Exists
           additional_config:
             description:
-              - More of Kepler's configuration, as in C(config.yaml); variables of 0.9
-                and earlier. Keys that Kepler does not know, and those that an option
-                sets, are refused by name.
+              - More of Kepler's configuration, as in C(config.yaml); variables of 0.9 and earlier.
+                Keys that Kepler does not know, and those that an option sets, are refused by name.
             type: dict
             default: {}
           port:
@@ -196,14 +211,13 @@ options:
             type: int
           pod_informer:
             description:
-              - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4),
-                needs the right to get C(nodes) and C(nodes/proxy), which also permits commands in
-                pods.
+              - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4), needs
+                the right to get C(nodes) and C(nodes/proxy), which also permits commands in pods.
             type: str
+            default: apiserver
             choices:
               - apiserver
               - kubelet
-            default: apiserver
           node_selector:
             description:
               - Labels of the nodes that are metered; all nodes without any.
@@ -212,6 +226,7 @@ options:
       pools:
         description:
           - Nodes with settings of their own. A node of two pools is left out.
+          - Settings that a pool does not have are those of O(spec.collector).
         type: list
         elements: dict
         default: []
@@ -270,8 +285,8 @@ options:
                   - error
               max_terminated:
                 description:
-                  - Number of ended workloads that are still reported, the largest energy
-                    first; none with V(0), all with V(-1).
+                  - Number of ended workloads that are still reported, the largest energy first;
+                    none with V(0), all with V(-1).
                 type: int
               resources:
                 description:
@@ -284,9 +299,9 @@ options:
                 elements: dict
               additional_config:
                 description:
-                  - More of Kepler's configuration, as in C(config.yaml); variables of
-                    0.9 and earlier. Keys that Kepler does not know, and those that an
-                    option sets, are refused by name.
+                  - More of Kepler's configuration, as in C(config.yaml); variables of 0.9 and
+                    earlier. Keys that Kepler does not know, and those that an option sets, are
+                    refused by name.
                 type: dict
       estimator:
         description:
@@ -303,7 +318,7 @@ options:
             description:
               - Its image with registry and tag.
             type: str
-            default: ''
+            default: ""
           resources:
             description:
               - Resources of the container.
@@ -312,8 +327,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
@@ -325,12 +342,12 @@ options:
             description:
               - Model of the power of a whole node, in place of the server's.
             type: str
-            default: ''
+            default: ""
           node_components_url:
             description:
               - Model of the power of its components.
             type: str
-            default: ''
+            default: ""
       model_server:
         description:
           - Server of power models, of Kepler 0.9 and earlier.
@@ -346,7 +363,7 @@ options:
             description:
               - Its image with registry and tag.
             type: str
-            default: ''
+            default: ""
           resources:
             description:
               - Resources of the container.
@@ -355,8 +372,10 @@ options:
               requests:
                 cpu: 50m
                 memory: 256Mi
+                ephemeral-storage: 64Mi
               limits:
                 memory: 1Gi
+                ephemeral-storage: 1Gi
           command:
             description:
               - Command that starts it in the image.
@@ -372,14 +391,14 @@ options:
         suboptions:
           mode:
             description:
-              - V(none) serves plain HTTP, V(tls) serves HTTPS, and V(mtls) also asks
-                scrapers for a certificate.
+              - V(none) serves plain HTTP, V(tls) serves HTTPS, and V(mtls) also asks scrapers for a
+                certificate.
             type: str
+            default: none
             choices:
               - none
               - tls
               - mtls
-            default: none
           server_secret:
             description:
               - Secret with C(tls.crt) and C(tls.key) of the collectors.
@@ -403,14 +422,14 @@ options:
             default: false
           secret:
             description:
-              - Secret with C(redfish.yaml), Kepler's list of nodes and BMCs; C(redfish.csv)
-                with 0.9 and earlier.
+              - Secret with C(redfish.yaml), Kepler's list of nodes and BMCs; C(redfish.csv) with
+                0.9 and earlier.
             type: str
             default: kepler-redfish
           fake_cpu_meter:
             description:
-              - Whether Kepler runs on nodes that only a BMC meters. Its CPU watts are
-                invented there; only C(kepler_platform_watts) counts.
+              - Whether Kepler runs on nodes that only a BMC meters. Its CPU watts are invented
+                there; only C(kepler_platform_watts) counts.
             type: bool
             default: false
       scrape_namespaces:
@@ -419,6 +438,7 @@ options:
         type: list
         elements: str
         default: []
+      # end generated
   state:
     description:
       - V(absent) removes everything that O(spec) made, and all of an installation that lies outside
@@ -429,16 +449,6 @@ options:
       - present
       - absent
     default: present
-  force:
-    description:
-      - Whether to install Kepler beside another one. Its energy counts twice then.
-    type: bool
-    default: false
-  prune_max:
-    description:
-      - Largest share of the installation's objects that one run may remove; one is always allowed.
-    type: float
-    default: 0.5
   on_error:
     description:
       - Effect of an error, after it is in the status of a KeplerSystem. V(fail) fails the task,

@@ -22,6 +22,7 @@ description:
     NodeConfigs; see O(force).
   - M(wattwise.kube.node_config_template) renders the same templates without a cluster.
 options:
+  # begin generated: node_configs
   namespace:
     description:
       - Namespace of Secrets, templates and NodeConfigs; created if missing.
@@ -35,22 +36,27 @@ options:
     default: []
     suboptions:
       name:
-        description: Name of the Secret in the templates.
+        description:
+          - Name of the Secret in the templates.
         type: str
         required: true
       username:
-        description: User name.
+        description:
+          - User name.
         type: str
         required: true
       password:
-        description: Password. Keep it in a vault.
+        description:
+          - Password. Keep it in a vault.
         type: str
         required: true
       ca:
-        description: PEM certificates that verify the endpoints of this Secret.
+        description:
+          - PEM certificates that verify the endpoints of this Secret.
         type: str
       tls_fingerprint:
-        description: SHA-256 fingerprint of the certificate of the endpoints of this Secret.
+        description:
+          - SHA-256 fingerprint of the certificate of the endpoints of this Secret.
         type: str
   templates:
     description:
@@ -61,7 +67,8 @@ options:
     default: []
     suboptions:
       name:
-        description: Name of the template. Its NodeConfigs are named V(<template>-<node>).
+        description:
+          - Name of the template. Its NodeConfigs are named V(<template>-<node>).
         type: str
         required: true
       annotations:
@@ -71,7 +78,8 @@ options:
         type: dict
         default: {}
       spec:
-        description: Specification of the NodeConfigTemplate.
+        description:
+          - Specification of the NodeConfigTemplate.
         type: dict
         required: true
   tls_fingerprints:
@@ -84,10 +92,10 @@ options:
     description:
       - API group of the templates in O(templates).
     type: str
+    default: wao.bitmedia.co.jp
     choices:
       - wao.bitmedia.co.jp
       - node.waok8s.github.io
-    default: wao.bitmedia.co.jp
   prune_max:
     description:
       - Largest share, from V(0.0) to V(1.0), of the Secrets and templates, and of the NodeConfigs,
@@ -97,9 +105,10 @@ options:
     default: 0.3
   force:
     description:
-      - Whether to write NodeConfigs even if the controller of wao-core runs.
+      - Whether to write NodeConfigs even if the controller of wao-core runs, which writes them too.
     type: bool
     default: false
+  # end generated
   assume:
     description:
       - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions, or

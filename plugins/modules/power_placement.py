@@ -54,7 +54,7 @@ options:
     type: path
   curves:
     description:
-      - Path of the curves document that M(wattwise.kube.power_prediction_info) wrote, with power
+      - Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote, with power
         curves by node name.
       - Required with O(snapshot). A curve in an entry of O(nodes) takes precedence.
     type: path
@@ -132,51 +132,16 @@ options:
         API. Without the option a pod with volume claims is C(unsupported).
     type: list
     elements: dict
-  device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
-        C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
-    type: str
-  previous:
-    description:
-      - Path of the plan document of the last run, for pods that still wait.
-      - A pod keeps its node of that plan unless another one saves watts. The result never gets
-        worse, but takes longer. Only O(strategy=optimal) uses it. Pods and nodes that are gone are
-        ignored.
-    type: path
-  previous_placements:
-    description:
-      - Placements of the last run as a list, instead of O(previous). Each has C(pod), C(node) and
-        C(namespace) (V(default) by default).
-    type: list
-    elements: dict
+  # begin generated: place -time_limit -seed
   scheduler_name:
     description:
-      - C(schedulerName) of the pods in O(snapshot) to place.
+      - C(schedulerName) of the pods to place.
     type: str
     default: wattwise
-  usage_source:
-    description:
-      - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus the
-        assumed use of pods that have not started. V(requests) is the assumed use of all pods; see
-        O(pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics, else
-        V(requests).
-      - With V(metrics), a node without metrics counts as a node without a power curve.
-    type: str
-    default: auto
-    choices:
-      - auto
-      - metrics
-      - requests
-  pod_usage_assumption:
-    description:
-      - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
-    type: float
-    default: 0.8
   strategy:
     description:
-      - V(optimal) combines a linear relaxation, local search and, for small
-        inputs, mixed-integer programming.
+      - V(optimal) combines a linear relaxation, local search and, for small inputs, mixed-integer
+        programming.
       - The other strategies serve comparison. They place one pod at a time, by priority and then by
         name, and never revise a choice.
       - V(greedy) takes the node on which the pod adds the fewest watts.
@@ -198,8 +163,8 @@ options:
       - spread
   compare:
     description:
-      - Strategies to run on the same input for RV(comparison). Their placements are not part of the
-        plan.
+      - Strategies to run on the same input for the comparison in the plan. Their placements are not
+        part of the plan.
       - V(optimal) takes another O(time_limit), each other strategy about a second for 10,000 pods
         on 1,000 nodes.
     type: list
@@ -211,31 +176,24 @@ options:
       - minimize_power
       - peaks
       - spread
-  allow_power_off:
+  usage_source:
     description:
-      - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-        O(standby_watts) instead of their idle watts. RV(asleep) lists them.
-      - A node in short form with any amount in C(used) stays awake.
-    type: bool
-    default: false
-  standby_watts:
+      - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus the
+        assumed use of pods that have not started. V(requests) is the assumed use of all pods; see
+        O(pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics, else
+        V(requests).
+      - With V(metrics), a node without metrics counts as a node without a power curve.
+    type: str
+    default: auto
+    choices:
+      - auto
+      - metrics
+      - requests
+  pod_usage_assumption:
     description:
-      - Watts of a sleeping node, with O(allow_power_off).
+      - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
     type: float
-    default: 0.0
-  preference_watts:
-    description:
-      - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
-        ignores all preferences. Raise it where preferences matter more than watts.
-      - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
-        counts with 100.
-      - Preferred pod affinity counts with its weight for each pod without another matching pod in
-        its topology domain at the end. Preferred anti-affinity counts for each pod with one. Among
-        pods placed together that avoid each other, one per domain costs nothing.
-      - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond an
-        even share plus C(maxSkew).
-    type: float
-    default: 1.0
+    default: 0.8
   unpriced:
     description:
       - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on no
@@ -245,6 +203,36 @@ options:
     choices:
       - last_resort
       - exclude
+  preference_watts:
+    description:
+      - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
+        ignores all preferences. Raise it where preferences matter more than power.
+      - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
+        counts with 100.
+      - Preferred pod affinity counts with its weight for each pod without another matching pod in
+        its topology domain at the end. Preferred anti-affinity counts for each pod with one. Among
+        pods placed together that avoid each other, one per domain costs nothing.
+      - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond an
+        even share plus C(maxSkew).
+    type: float
+    default: 1.0
+  device_power:
+    description:
+      - Name of the attribute or capacity with the watts that a device draws in use, such as
+        C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+    type: str
+  allow_power_off:
+    description:
+      - Whether nodes without workload (except DaemonSet pods) count as asleep, with
+        O(standby_watts) instead of their idle watts. The plan lists them as C(asleep).
+      - A node in short form with any amount in C(used) stays awake.
+    type: bool
+    default: false
+  standby_watts:
+    description:
+      - Watts of a sleeping node, with O(allow_power_off).
+    type: float
+    default: 0.0
   rebalance:
     description:
       - Whether to propose moves of running pods. Their gain is computed after placing the waiting
@@ -255,7 +243,7 @@ options:
         ways or devices, and lack the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
         with V(false).
       - Moves that save watts only together form one step, such as those that empty a node for sleep
-        (O(allow_power_off)). RV(steps) has an order in which each pod finds room.
+        (O(allow_power_off)). The C(steps) of the plan have an order in which each pod finds room.
     type: bool
     default: false
   min_gain_watts:
@@ -269,24 +257,37 @@ options:
       - Largest number of moves to propose, in all steps together.
     type: int
     default: 10
-  path:
-    description:
-      - Path of the plan document to write, also in check mode.
-    type: path
   textfile:
     description:
       - Path of the file to write in Prometheus' text format, with
         C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU use.
       - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
         left out.
-      - Use another file in the same folder than
-        O(wattwise.kube.fleet_readings_info#module:textfile).
+      - Use another file than the one with the readings.
     type: path
   textfile_labels:
     description:
       - Labels to add to every sample of O(textfile), such as the name of the cluster.
     type: dict
     default: {}
+  # end generated
+  previous:
+    description:
+      - Path of the plan document of the last run, for pods that still wait.
+      - A pod keeps its node of that plan unless another one saves watts. The result never gets
+        worse, but takes longer. Only O(strategy=optimal) uses it. Pods and nodes that are gone are
+        ignored.
+    type: path
+  previous_placements:
+    description:
+      - Placements of the last run as a list, instead of O(previous). Each has C(pod), C(node) and
+        C(namespace) (V(default) by default).
+    type: list
+    elements: dict
+  path:
+    description:
+      - Path of the plan document to write, also in check mode.
+    type: path
 extends_documentation_fragment:
   - wattwise.kube.solver
   - wattwise.kube.attributes.info_module

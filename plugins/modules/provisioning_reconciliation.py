@@ -25,6 +25,7 @@ description:
     C(<name>-agents) belong to the Provisioning and go with it.
   - The module does not wait for the installer. Each run writes its progress into the status.
 options:
+  # begin generated: provisioning -require_ip -group_names -ssh -time_limit -seed
   namespace:
     description:
       - Namespace of the Provisioning.
@@ -35,23 +36,6 @@ options:
       - Name of the Provisioning.
     type: str
     required: true
-  spec:
-    description:
-      - Spec of the Provisioning, which is created or changed first. Without it the Provisioning has
-        to exist.
-    type: dict
-  cluster:
-    description:
-      - Name of the cluster. By default the label C(cluster) of the Provisioning, or its name.
-    type: str
-  state:
-    description:
-      - V(absent) deletes the Provisioning and releases its hosts.
-    type: str
-    default: present
-    choices:
-      - present
-      - absent
   reserve:
     description:
       - Mark of a reserved BareMetalHost. V(consumer) sets C(spec.consumerRef). V(labels) sets the
@@ -76,7 +60,8 @@ options:
     default: []
   read_user_data:
     description:
-      - Whether to read the Secrets with user data of the chosen hosts, for their user and host keys.
+      - Whether to read the Secrets with user data of the chosen hosts, for their user and host
+        keys.
     type: bool
     default: false
   installer_image:
@@ -107,10 +92,6 @@ options:
         Program C(host-agent) needs one.
     type: str
     default: ""
-  document:
-    description:
-      - File for the hosts with their roles and capabilities, for the report. No file by default.
-    type: path
   lease_namespace:
     description:
       - Namespace of the Lease C(wattwise-provisioning), which a run with O(hardware) holds. All
@@ -123,6 +104,28 @@ options:
         holder.
     type: float
     default: 60.0
+  # end generated
+  spec:
+    description:
+      - Spec of the Provisioning, which is created or changed first. Without it the Provisioning has
+        to exist.
+    type: dict
+  cluster:
+    description:
+      - Name of the cluster. By default the label C(cluster) of the Provisioning, or its name.
+    type: str
+  state:
+    description:
+      - V(absent) deletes the Provisioning and releases its hosts.
+    type: str
+    default: present
+    choices:
+      - present
+      - absent
+  document:
+    description:
+      - File for the hosts with their roles and capabilities, for the report. No file by default.
+    type: path
   on_error:
     description:
       - Effect of an error, after it is in the status of the Provisioning. V(fail) fails the task,

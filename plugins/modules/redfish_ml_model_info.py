@@ -126,7 +126,7 @@ authentication:
   description:
     - Nodes whose account was refused, and nodes whose account is accepted again.
     - Pass it to O(authentication) of the next module that asks the same machines.
-      M(wattwise.kube.fleet_readings_info) writes it to C(status.authentication) of the NodeConfigs.
+      M(wattwise.kube.fleet_reconciliation) writes it to C(status.authentication) of the NodeConfigs.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict

@@ -32,6 +32,7 @@ options:
       - Name of the cluster in O(web_folder), with letters, digits, dots, hyphens and underscores.
         The name of O(run_dir) by default.
     type: str
+  # begin generated: publication
   config_map:
     description:
       - ConfigMap to write, as C(<namespace>/<name>). The namespace must exist.
@@ -93,6 +94,7 @@ options:
       - Whether O(uploads) may use plain HTTP.
     type: bool
     default: false
+  # end generated
 attributes:
   check_mode:
     description: Can run in C(check_mode) and returns the changes that it would make.

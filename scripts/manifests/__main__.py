@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge the Dockerfile with hadolint and the manifests with kube-score.
+"""Judge the Dockerfile with hadolint and the manifests, also rendered ones, with kube-score.
 
-scripts/manifests/exceptions.yml names each accepted finding by check and object, with the reason. A finding without
+scripts/manifests/exceptions.yml names each accepted finding by check and objects, with the reason. A finding without
 an exception fails, and so does an exception without a finding.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 import yaml
 
 from lab.gotools import GoTools, build
+from scripts.manifests import rendered
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
@@ -111,6 +112,8 @@ def all_findings(root: Path, programs: Path) -> Iterator[Finding]:
     for overlay in overlays(root):
         text = _run((str(programs / "kustomize"), "build", str(overlay)))
         yield from judge_manifests(text, str(overlay.relative_to(root)), kube_score)
+    text = yaml.safe_dump_all(rendered.all_manifests())
+    yield from judge_manifests(text, "rendered at run time", kube_score)
     for path in files(root):
         yield from judge_manifests(path.read_text(), str(path.relative_to(root)), kube_score)
 
@@ -125,7 +128,11 @@ def _run(command: Sequence[str], given: str = "", allowed: tuple[int, ...] = (0,
 def main() -> int:
     """0 without complaints."""
     programs = build(PROGRAMS, print)
-    exceptions = yaml.safe_load(EXCEPTIONS.read_text())
+    exceptions = [
+        {**each, "object": name}
+        for each in yaml.safe_load(EXCEPTIONS.read_text())
+        for name in each["objects"]
+    ]
     try:
         said = complaints(all_findings(ROOT, programs), exceptions)
     except subprocess.CalledProcessError as error:

@@ -22,8 +22,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
     API_VERSIONS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
+from support import observing
 from support.snapshots import with_targets
 from support.wao import DEFINITIONS, Object, node_config, template
 
@@ -157,15 +157,12 @@ def test_a_hostile_node_config_costs_its_node_alone(
     status = status_of(namespace, "bad", "v")
     status["status"]["readings"] = {"inletTemp": {"celsius": 1.0, "time": "9999-12-31T23:59:59Z"}}
     apply({"kubeconfig": kubeconfig, "manifests": [status], "status": True})
-    statuses = str(tmp_path / "statuses.json")
+    of_namespace(kubeconfig, namespace, tmp_path, nodes)
     sensors = {"name": nodes[0], "inlet_uri": "/a", "inlet_name": "x" * 40_000}
-    result = observation.observe(
-        {
-            "snapshot": of_namespace(kubeconfig, namespace, tmp_path, nodes),
-            "thermal": [{"readings": [], "errors": [], "sensors": [sensors]}],
-            "pressure": [{"readings": [], "errors": []}],
-            "statuses_path": statuses,
-        }
+    result = observing.observe(
+        tmp_path,
+        thermal=[{"readings": [], "errors": [], "sensors": [sensors]}],
+        pressure=[{"readings": [], "errors": []}],
     )
     assert result["readings"][nodes[0]]["inlet_celsius"] is None
     assert result["readings"][nodes[1]]["inlet_celsius"] == 25.0
@@ -174,7 +171,12 @@ def test_a_hostile_node_config_costs_its_node_alone(
         ("bad", "status.readings.inletTemp.time"),
     }
     written = apply(
-        {"kubeconfig": kubeconfig, "src": [statuses], "src_key": "statuses", "status": True}
+        {
+            "kubeconfig": kubeconfig,
+            "src": [str(tmp_path / "statuses.json")],
+            "src_key": "statuses",
+            "status": True,
+        }
     )
     assert [each["action"] for each in written["results"]] == ["configured", "configured"]
     assert kube.get(config_path(namespace, "bad"))["status"]["sensors"]["inletTemp"] == {

@@ -78,7 +78,8 @@ class Metered:
         body = snapshot.take(given)["snapshot"]
         nodes = [self.machine.name]
         context = Context(warn=print)
-        return metering.meter(options, body, {}, context, self.kube, previous, nodes)
+        last = metering.LastMetering.from_document(previous, context.now())
+        return metering.meter(options, body, {}, context, self.kube, last, nodes)
 
     def watts(self, source: str) -> dict[str, float]:
         """Watts of our pods by name."""
@@ -176,7 +177,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
     allowed = max(expected.values())
 
     def counted() -> bool:
-        [part] = site.metered("kepler", counted_from.body()).energy
+        [part] = site.metered("kepler", counted_from.as_document()).energy
         seconds = (part.end - part.begin).total_seconds()
         joules = {key.name: value for key, value in part.joules.items() if key.name in CORES}
         wanted = {name: watts * seconds for name, watts in expected.items()}

@@ -103,10 +103,8 @@ def of_energy(names: tuple[str, str, str], begun: float, *, with_uid: bool) -> E
 
 def test_names_units_and_form_of_the_metrics_are_as_prometheus_wants_them() -> None:
     pod = Pod("shop", "web-1", "u1", "n1", "Deployment", "web")
-    found = metering.Metering(
-        "kepler", datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC), {pod: {"package": 1.5}}
-    )
-    found.nodes["n1"] = {"package": 20.0}
+    now = datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
+    found = metering.Metering("kepler", now, {pod: {"package": 1.5}}, {"n1": {"package": 20.0}})
     assert lint(found.metrics({"cluster": "hall-1"})) == ""
 
 

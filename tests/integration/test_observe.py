@@ -4,7 +4,7 @@
 """Role and playbook observe on the whole lab: bad machines, gateways, secrets, second runs.
 
 Its library parts are redfish_thermal_info, redfish_ml_model_info, differential_pressure_info and
-fleet_readings_info.
+fleet_reconciliation.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Role observe's files for Prometheus and Grafana, checked by Prometheus' promtool.
 
-The metrics are those of the files that fleet_readings_info and power_placement wrote for three
+The metrics are those of the files that fleet_reconciliation and power_placement wrote for three
 nodes, one of them failing, two with RMD, and those that the operator's endpoint serves for a
 PowerFleet. The alerts' own tests are in prometheus/rules.test.yml.
 """
@@ -24,7 +24,6 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
 )
@@ -41,7 +40,7 @@ from lab.bmc.pods import BoundPod
 from lab.machines import build_machines
 from lab.physics import Truth
 from lab.state import LabSettings, LabState
-from support import promql
+from support import observing, promql
 from support.power_fleets import fleet, manifest, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
@@ -110,14 +109,14 @@ def textfile(tmp_path_factory: pytest.TempPathFactory) -> str:
     ]
     lost = {"name": "n3", "endpoint": "https://n3", "reason": "timeout", "detail": "too slow"}
     pascals = [{"name": name, "pascals": -2.5} for name in names]
-    parameters = {
-        "snapshot": str(folder / "snapshot.json"),
-        "thermal": [{"readings": read, "errors": [lost]}],
-        "pressure": [{"readings": pascals, "errors": []}],
-        "textfile": str(folder / "wattwise.prom"),
-        "textfile_labels": {"cluster": "hall-1"},
-    }
-    observation.observe(parameters, Context(now=lambda: NOON))
+    observing.observe(
+        folder,
+        Context(now=lambda: NOON),
+        thermal=[{"readings": read, "errors": [lost]}],
+        pressure=[{"readings": pascals, "errors": []}],
+        textfile=str(folder / "wattwise.prom"),
+        textfile_labels={"cluster": "hall-1"},
+    )
     predicted = {
         "snapshot": str(folder / "snapshot.json"),
         "curves": str(folder / "curves.json"),

@@ -9,11 +9,12 @@ the order of this file. Their times become a table in the file that WATTWISE_TIM
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-import subprocess
+import ssl
 import time
-import typing as t
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,168 +22,68 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import (
+    METER_LABEL,
+    SUPPORTED_LABEL,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     PROBE_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
-    MERGE_CONTENT_TYPE,
-    Kube,
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import MERGE_CONTENT_TYPE
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    RECONCILE_PERIOD,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
-from lab import pki, real_node
-from lab.controlplane.programs import find_programs
+from lab import bare_metal, pki, real_node
+from lab.embedded import EmbeddedLab, embedded_lab
 from lab.process import wait_until
-from lab.real_node import NAME, NODE_SELECTOR, PAUSE_IMAGE, RealNode
+from lab.real_node import NAME, NODE_SELECTOR, PAUSE_IMAGE
 from support.dockerfile import ROOT
 from support.lab import RunningLab, kubeconfig, lab, lab_state
-from support.playbook import run_playbook
-
-__all__ = ["kubeconfig", "lab", "lab_state"]
-
-Json = dict[str, t.Any]
-
-IMAGE = os.environ["WATTWISE_IMAGE"]
-# The name in the manifests, and a second version of the same content.
-FIRST, SECOND = (
-    "registry.invalid/wattwise-operator:0.1.0",
-    "registry.invalid/wattwise-operator:next",
+from support.real_cluster import (
+    FIRST,
+    NAMESPACE,
+    PODS,
+    SECONDS,
+    STAND_INS,
+    WORK,
+    Cluster,
+    Json,
+    archive,
+    play_role,
+    told,
 )
-NAMESPACE = "wattwise-system"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-WORK = "/api/v1/namespaces/default/pods"
+
+__all__ = ["archive", "kubeconfig", "lab", "lab_state"]
+
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
+SYSTEM = (
+    "/apis/kepler.system.sustainable.computing.io/v1alpha1/namespaces/kepler/keplersystems/kepler"
+)
+RMD = "/apis/intel.com/v1alpha1/namespaces"
 # The API server takes objects of almost 1.5 MB.
 LARGE_BYTES, LARGE_PODS = 1_400_000, 60
-SECONDS = 180.0
-# As a user's own overlay; KWOK's nodes only simulate containers.
-OVERLAY = """
-resources: [OVERLAY]
-patches:
-  - target: {kind: Deployment}
-    patch: |
-      - {op: add, path: /spec/template/spec/nodeSelector, value: SELECTOR}
-images:
-  - {name: registry.invalid/wattwise-operator, newTag: "TAG"}
-"""
-
-
-def run(*command: str, given: str | None = None) -> str:
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
-class Cluster:
-    """A lab with a real node."""
-
-    def __init__(self, lab: RunningLab, node: RealNode, folder: Path) -> None:
-        self.kube, self.node, self._folder = (
-            Kube.connect({"kubeconfig": lab.kubeconfig}),
-            node,
-            folder,
-        )
-        self._kubeconfig = lab.kubeconfig
-
-    def kubectl(self, *words: str, given: str | None = None) -> str:
-        program = str(find_programs(lambda _text: None)["kubectl"])
-        return run(program, f"--kubeconfig={self._kubeconfig}", *words, given=given)
-
-    def manifests(self, overlay: str, tag: str = "0.1.0") -> str:
-        """The objects of an overlay as a user applies it, for this node."""
-        folder = ROOT / "operator" / "config" / "overlays" / overlay
-        text = OVERLAY.replace("OVERLAY", os.path.relpath(folder, self._folder))
-        text = text.replace("SELECTOR", json.dumps(NODE_SELECTOR)).replace("TAG", tag)
-        (self._folder / "kustomization.yaml").write_text(text)
-        return self.kubectl("kustomize", str(self._folder))
-
-    def install(self, overlay: str, tag: str = "0.1.0") -> None:
-        self.kubectl("apply", "--server-side", "--filename=-", given=self.manifests(overlay, tag))
-
-    def wait_ready(self, deployment: str = "wattwise-operator") -> None:
-        place = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{deployment}"
-
-        def is_ready() -> bool:
-            found = self.kube.get(place)
-            status = found.get("status", {})
-            counts = [status.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")]
-            generations = status.get("observedGeneration"), found["metadata"]["generation"]
-            return counts == [1, 1, 1] and len({*generations}) == 1
-
-        self.wait(is_ready, f"{deployment} to be Ready")
-
-    def wait(self, condition: t.Callable[[], bool], what: str) -> None:
-        try:
-            wait_until(condition, SECONDS, what)
-        except Exception as error:
-            place = ("--all-namespaces", f"--field-selector=spec.nodeName={NAME}")
-            told = self.kubectl("get", "pods", *place, "--output=wide")
-            told += self.kubectl("get", "events", place[0], "--field-selector=type=Warning")
-            raise AssertionError(f"{error}\n{told}\n{self.node.logs}") from error
-
-    def containers(self) -> dict[str, Json]:
-        """The statuses of the containers of the operator's namespace by name."""
-        return {
-            status["name"]: status
-            for pod in self.kube.list(PODS)
-            if not pod["metadata"].get("deletionTimestamp")
-            for status in pod.get("status", {}).get("containerStatuses", [])
-        }
-
-    def place(self, name: str) -> float:
-        """Create a pod for the operator to place; the seconds until it runs."""
-        start = time.monotonic()
-        container = {
-            "name": "main",
-            "image": PAUSE_IMAGE,
-            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
-        }
-        spec = {
-            "schedulerName": "wattwise",
-            "containers": [container],
-            "nodeSelector": NODE_SELECTOR,
-            "terminationGracePeriodSeconds": 0,
-        }
-        self.kube.request("POST", WORK, {"metadata": {"name": name}, "spec": spec})
-
-        def runs() -> bool:
-            found = self.kube.get(f"{WORK}/{name}")
-            place = found["spec"].get("nodeName"), found.get("status", {}).get("phase")
-            return place == (NAME, "Running")
-
-        self.wait(runs, f"pod {name} to run")
-        return time.monotonic() - start
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The image under both tags, and the pause image, which is the same with another command."""
-    folder = tmp_path_factory.mktemp("images")
-    (folder / "Dockerfile").write_text(f'FROM {IMAGE}\nCMD ["sleep", "infinity"]\n')
-    build = ("buildah", "build", "--isolation=chroot", "--tag", PAUSE_IMAGE)
-    run(*build, "--file", str(folder / "Dockerfile"), str(folder))
-    (folder / "Dockerfile").write_text(f"FROM {IMAGE}\nLABEL version=next\n")
-    run(*build[:-1], SECOND, "--file", str(folder / "Dockerfile"), str(folder))
-    run("podman", "tag", IMAGE, FIRST)
-    images = (FIRST, SECOND, PAUSE_IMAGE)
-    path = folder / "images.tar"
-    run("podman", "save", "--quiet", "--multi-image-archive", "--output", str(path), *images)
-    return path
+def bmcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
+    with embedded_lab(tmp_path_factory.mktemp("bmcs")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def cluster(
-    lab: RunningLab, archive: Path, tmp_path_factory: pytest.TempPathFactory
+    lab: RunningLab, archive: Path, bmcs: EmbeddedLab, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    with real_node.running(lab.state, [archive], print) as node:
+    """Pods without a node run on the real one; on KWOK's nodes containers are only simulated."""
+    port = bmcs.settings.ports["bmc"]
+    programs = {f"{each.name}-bmc": (each.bmc_address, port) for each in bmcs.machines}
+    with real_node.running(lab.state, [archive], print, programs) as node:
         found = Cluster(lab, node, tmp_path_factory.mktemp("overlay"))
+        found.kubectl("cordon", f"--selector=!{next(iter(NODE_SELECTOR))}")
         found.kubectl("create", "namespace", "wao-system")
         yield found
-
-
-def told(what: str, start: float) -> None:
-    """One row of the table in docs/operator.md."""
-    with Path(os.environ["WATTWISE_TIMES"]).open("a") as table:
-        table.write(f"| {what} | {time.monotonic() - start:.0f} s |\n")
+        found.kubectl("uncordon", f"--selector=!{next(iter(NODE_SELECTOR))}")
 
 
 def test_the_default_overlay_gets_ready(cluster: Cluster) -> None:
@@ -299,23 +200,10 @@ def test_the_full_overlay_gets_ready_with_all_its_kinds(cluster: Cluster) -> Non
     cluster.place("with-full")
 
 
-def play_role(
-    lab: RunningLab, folder: Path, name: str, entry: str = "main", **variables: t.Any
-) -> None:
-    """Run an entry point of a role, as a user's playbook does."""
-    include = {"name": f"wattwise.kube.{name}", "tasks_from": entry}
-    task = {"name": "Run", "ansible.builtin.include_role": include}
-    play = {"name": name, "hosts": "localhost", "gather_facts": False, "tasks": [task]}
-    done = run_playbook([{**play, "vars": variables}], folder, K8S_AUTH_KUBECONFIG=lab.kubeconfig)
-    assert done.returncode == 0, done.output
-
-
-def test_a_discovery_pod_reads_the_meters_of_this_machine(
-    cluster: Cluster, lab: RunningLab, tmp_path: Path
-) -> None:
+def test_a_discovery_pod_reads_the_meters_of_this_machine(cluster: Cluster, tmp_path: Path) -> None:
     """Role `kepler` runs it on every node; KWOK's nodes only simulate it."""
     start = time.monotonic()
-    play_role(lab, tmp_path, "kepler", kepler_probe_image=FIRST)
+    play_role(cluster, tmp_path, "kepler", kepler_probe_image=FIRST)
 
     def annotation() -> str:
         found = cluster.kube.get(f"/api/v1/nodes/{NAME}")["metadata"]
@@ -324,48 +212,220 @@ def test_a_discovery_pod_reads_the_meters_of_this_machine(
     cluster.wait(lambda: bool(annotation()), "the annotation of the discovery pod")
     assert json.loads(annotation())["kernel"] == os.uname().release
     told("role `kepler` started → facts of the node", start)
-    play_role(lab, tmp_path, "kepler", "teardown")
+    play_role(cluster, tmp_path, "kepler", "teardown")
 
 
-def test_the_node_agent_of_rmd_handles_the_pods_of_this_machine(
-    cluster: Cluster, lab: RunningLab, tmp_path: Path
+def collectors(cluster: Cluster) -> list[Json]:
+    return [
+        each
+        for each in cluster.kube.list("/api/v1/namespaces/kepler/pods")
+        if not each["metadata"].get("deletionTimestamp")
+    ]
+
+
+def wait_available(cluster: Cluster, generation: int) -> Json:
+    """The status of the KeplerSystem when a run has seen that all collectors are available."""
+    status: Json = {}
+
+    def is_available() -> bool:
+        status.update(cluster.kube.get(SYSTEM).get("status") or {})
+        conditions = {each["type"]: each for each in status.get("conditions", ())}
+        found = conditions.get("Available", {})
+        is_current = found.get("observedGeneration") == generation
+        return bool(is_current and found["reason"] == "DaemonSetReady")
+
+    cluster.wait(is_available, "the KeplerSystem to be available")
+    return status
+
+
+def test_collectors_of_kepler_get_ready_roll_and_leave(cluster: Cluster, tmp_path: Path) -> None:
+    """The stand-in reads its configuration, its certificate, and the host's processes."""
+    authority = pki.create_authority(tmp_path, "Kepler CA")
+    name = "kepler.kepler.svc"
+    files = pki.issue(authority, "kepler", [], [name], tmp_path)
+    texts = {"tls.crt": files.certificate.read_text(), "tls.key": files.key.read_text()}
+    secret = {"metadata": {"name": "kepler-server"}, "stringData": texts}
+    cluster.kube.request("POST", "/api/v1/namespaces/kepler/secrets", secret)
+    # This machine may have no meter, so its labels are those of another one.
+    labels: Json = {METER_LABEL: "rapl", SUPPORTED_LABEL: "true"}
+    node = f"/api/v1/nodes/{NAME}"
+    cluster.kube.request("PATCH", node, {"metadata": {"labels": labels}}, MERGE_CONTENT_TYPE)
+    repository, _colon, tag = STAND_INS.rpartition(":")
+    system = {
+        "apiVersion": "kepler.system.sustainable.computing.io/v1alpha1",
+        "kind": "KeplerSystem",
+        "metadata": {"name": "kepler", "annotations": {RECONCILE_PERIOD: "5s"}},
+        "spec": {
+            "version": tag.removeprefix("v"),
+            "image": {"repository": repository},
+            "security": {"mode": "tls"},
+            "collector": {"nodeSelector": NODE_SELECTOR, "sampleRate": "7s"},
+        },
+    }
+    start = time.monotonic()
+    cluster.kube.request("POST", SYSTEM.rpartition("/")[0], system)
+    status = wait_available(cluster, 1)
+    told("KeplerSystem created → collector Ready, and the status says so", start)
+    assert [(each["nodes"], each["ready"]) for each in status["groups"]] == [(1, 1)]
+    [pod] = collectors(cluster)
+    assert "interval 7s" in cluster.node.logs
+    context = ssl.create_default_context(cafile=str(authority.files.certificate))
+    context.check_hostname = False
+    url = f"https://{pod['status']['podIP']}:28282/metrics"
+    with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+        assert f'node_name="{NAME}"' in answer.read().decode()
+    start = time.monotonic()
+    change = {"spec": {"collector": {"sampleRate": "3s"}}}
+    cluster.kube.request("PATCH", SYSTEM, change, MERGE_CONTENT_TYPE)
+    wait_available(cluster, 2)
+    told("configuration of the KeplerSystem changed → new collector Ready", start)
+    [newer] = collectors(cluster)
+    assert newer["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert "interval 3s" in cluster.node.logs
+    start = time.monotonic()
+    cluster.kube.request("DELETE", SYSTEM)
+    cluster.wait(lambda: not cluster.kube.list("/api/v1/namespaces/kepler/pods"), "no collector")
+    told("KeplerSystem deleted → no collector", start)
+    play_role(cluster, tmp_path, "kepler", "teardown")
+    listed = cluster.kubectl(
+        *("get", "daemonsets,services,configmaps,networkpolicies,serviceaccounts"),
+        *("--namespace=kepler", "--selector=app.kubernetes.io/instance=kepler", "--output=name"),
+    )
+    policies = "validatingadmissionpolicies,clusterroles,clusterrolebindings"
+    listed += cluster.kubectl("get", policies, "--output=name")
+    assert "wattwise-kepler.kepler" not in listed and "networkpolicy" not in listed
+    assert not cluster.kube.list("/apis/apps/v1/namespaces/kepler/daemonsets")
+
+
+def test_the_node_agent_and_the_daemon_of_rmd_give_cache_ways_to_a_pod(
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    """The pod has no CPUs of its own here, so the agent tells it that it gets no cache ways."""
+    """The kubelet gives the pod a CPU, the node agent its workload, the operator tells the daemon."""
     start = time.monotonic()
     variables: Json = {
         "rmd_namespace": "rmd-system",
         "rmd_node_labels": NODE_SELECTOR,
-        "rmd_image": PAUSE_IMAGE,
+        "rmd_image": STAND_INS,
         "rmd_agent_image": FIRST,
         "rmd_agent_interval": 5,
     }
-    play_role(lab, tmp_path, "rmd", **variables)
-    asking = {"main_cache_min": "2", "main_cache_max": "2"}
-    requests = {"cpu": "10m", "memory": "16Mi", "intel.com/l3_cache_ways": "2"}
-    spec = {
-        "nodeName": NAME,
-        "containers": [
-            {
-                "name": "main",
-                "image": PAUSE_IMAGE,
-                "resources": {"requests": requests, "limits": requests},
-            }
-        ],
-    }
+    play_role(cluster, tmp_path, "rmd", **variables)
+    client = cluster.kube.get("/api/v1/namespaces/rmd-system/secrets/rmd-client")
+    copy = {"metadata": {"name": "rmd-client"}, "data": client["data"], "type": client["type"]}
+    cluster.kube.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", copy)
+    change = {"spec": {"interval": "15s", "rmd": {"enabled": True}}}
+    cluster.kube.request("PATCH", f"{FLEETS}/hall", change, MERGE_CONTENT_TYPE)
     offered = {"intel.com/l3_cache_ways": "8"}
     ways = {"status": {"capacity": offered, "allocatable": offered}}
     cluster.kube.request("PATCH", f"/api/v1/nodes/{NAME}/status", ways, MERGE_CONTENT_TYPE)
+    requests = {"cpu": "1", "memory": "16Mi", "intel.com/l3_cache_ways": "2"}
+    resources = {"requests": requests, "limits": requests}
+    spec = {
+        "nodeName": NAME,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": PAUSE_IMAGE, "resources": resources}],
+    }
+    asking = {"main_cache_min": "2", "main_cache_max": "2"}
     metadata = {"name": "asks", "annotations": asking}
     cluster.kube.request("POST", WORK, {"metadata": metadata, "spec": spec})
 
-    def conditions() -> set[str]:
-        found = cluster.kube.get(f"{WORK}/asks").get("status", {}).get("conditions", [])
-        return {each["type"] for each in found}
+    def workloads() -> Json:
+        found = cluster.kube.find(f"{RMD}/rmd-system/rmdnodestates/rmd-node-state-{NAME}") or {}
+        return dict(found.get("status", {}).get("workloads", {}))
 
-    cluster.wait(lambda: CONDITION in conditions(), "the agent's condition")
-    told("role `rmd` started → condition of a pod by the node agent", start)
+    cluster.wait(lambda: bool(workloads()), "the daemon's workload")
+    told("role `rmd` started → a pod has cache ways", start)
+    # The condition would tell of a refusal.
+    conditions = cluster.kube.get(f"{WORK}/asks")["status"]["conditions"]
+    assert CONDITION not in {each["type"] for each in conditions}
+    [workload] = workloads().values()
+    assert (workload["Core IDs"], workload["Status"]) == ("1", "Successful")
+    start = time.monotonic()
     cluster.kube.request("DELETE", f"{WORK}/asks?gracePeriodSeconds=0")
-    play_role(lab, tmp_path, "rmd", "teardown", rmd_namespace="rmd-system")
+    cluster.wait(lambda: not workloads(), "the daemon to give the ways back")
+    told("pod deleted → its cache ways are free", start)
+    cluster.kube.request(
+        "PATCH", f"{FLEETS}/hall", {"spec": {"rmd": {"enabled": False}}}, MERGE_CONTENT_TYPE
+    )
+    cluster.kube.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/rmd-client")
+    play_role(cluster, tmp_path, "rmd", "teardown", rmd_namespace="rmd-system")
+    pods = "/api/v1/namespaces/rmd-system/pods"
+    cluster.wait(lambda: not cluster.kube.list(pods), "no daemon and no agent")
+
+
+def test_host_agents_read_bmcs_and_the_installer_runs(
+    cluster: Cluster, bmcs: EmbeddedLab, tmp_path: Path
+) -> None:
+    """Inspection knows too little memory for the master; the BMC, by its name in DNS, knows more."""
+    kube = cluster.kube
+    machine = next(each for each in bmcs.machines if each.certificate == "lab-ca")
+    bmcs.admin("PUT", "/hardware", {machine.name: {"memory_gib": 256}})
+    host = bare_metal.host_object(machine, bmcs.settings.ports["bmc"])
+    status = host.pop("status")
+    address = host["spec"]["bmc"]["address"].replace(machine.bmc_address, f"{machine.name}-bmc")
+    host["spec"] = {"online": True, "bmc": {"address": address, "credentialsName": machine.name}}
+    status |= {"operationalStatus": "OK", "provisioning": {"state": "available", "ID": ""}}
+    status["hardware"]["ramMebibytes"] = 64 * 1024
+    account = {"username": machine.bmc_username, "password": machine.bmc_password}
+    secret = {
+        "metadata": {"name": machine.name},
+        "stringData": {**account, "ca.crt": bmcs.ca_path.read_text()},
+    }
+    cluster.kubectl("apply", "--server-side", f"--filename={bare_metal.DEFINITION}")
+    established = ("wait", "--for=condition=Established", "--timeout=60s")
+    cluster.kubectl(*established, "customresourcedefinition/baremetalhosts.metal3.io")
+    cluster.kubectl("create", "namespace", "metal3")
+    cluster.kubectl(
+        *("apply", "--server-side"), f"--kustomize={ROOT}/operator/config/host-agents/secrets"
+    )
+    kube.request("POST", "/api/v1/namespaces/metal3/secrets", secret)
+    kube.request("POST", bare_metal.COLLECTION, host)
+    place = f"{bare_metal.COLLECTION}/{machine.name}"
+    kube.request("PATCH", f"{place}/status", {"status": status}, MERGE_CONTENT_TYPE)
+    key = b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)
+    known = f"{machine.internal_address} ssh-ed25519 {base64.b64encode(key).decode()}"
+    texts = {"ssh-privatekey": "key", "known_hosts": known}
+    kube.request(
+        *("POST", "/api/v1/namespaces/bpa-system/secrets"),
+        {"metadata": {"name": "hosts"}, "stringData": texts},
+    )
+    provisioning = {
+        "apiVersion": "bpa.akraino.org/v1alpha1",
+        "kind": "Provisioning",
+        "metadata": {"name": "edge", "annotations": {RECONCILE_PERIOD: "5s"}},
+        "spec": {
+            "master": {"count": 1, "memory": "200Gi"},
+            "replicas": 2,
+            "ssh": {"secretName": "hosts"},
+        },
+    }
+    start = time.monotonic()
+    group = "/apis/bpa.akraino.org/v1alpha1/namespaces"
+    kube.request("POST", f"{group}/bpa-system/provisionings", provisioning)
+
+    def conditions() -> dict[str, str]:
+        found = kube.get(f"{group}/bpa-system/provisionings/edge").get("status") or {}
+        return {each["type"]: each["status"] for each in found.get("conditions", ())}
+
+    cluster.wait(
+        lambda: kube.find(f"{group}/metal3/hosthardwares/{machine.name}") is not None,
+        "the hardware of the host",
+    )
+    told("Provisioning created → an agent has read a BMC", start)
+    cluster.wait(
+        lambda: conditions().get("Ready") == conditions().get("Agents") == "True",
+        "the Provisioning to be ready",
+    )
+    told("Provisioning created → host assigned, installer ended, status Ready", start)
+    hardware = kube.get(f"{group}/metal3/hosthardwares/{machine.name}")["spec"]["hardware"]
+    assert hardware["memoryMib"] == 256 * 1024
+    assert "installed edge" in cluster.node.logs
+    start = time.monotonic()
+    cluster.kubectl("delete", "provisioning", "edge", "--namespace=bpa-system", "--timeout=120s")
+    pods = "/api/v1/namespaces/bpa-system/pods"
+    cluster.wait(lambda: not kube.list(pods), "no agent and no installer")
+    assert "consumerRef" not in kube.get(place)["spec"]
+    told("Provisioning deleted → host released, no pod left", start)
 
 
 def test_removal_leaves_nothing(cluster: Cluster) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import samples
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning import Wanted
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves import PowerCurve
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning import NodeState
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples import Samples
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import readings_of
 from lab.machines import Machine, build_machines
 from lab.physics import HiddenFacts, Truth, hidden_facts, truth
 
@@ -58,7 +60,7 @@ class Hall:
         for _run in range(runs):
             self.runs += 1
             snapshot, readings = self.documents()
-            observed = samples.observe(snapshot, readings)
+            observed = samples.observe(snapshot, readings_of({"readings": readings}))
             self.recorded = samples.extended(self.recorded, observed, self.now, DAY_SECONDS)
 
     def documents(self) -> tuple[Json, Json]:
@@ -86,9 +88,9 @@ class Hall:
             "stale": False,
         }
 
-    def wanted(self, machine: Machine) -> Wanted:
+    def state(self, machine: Machine) -> NodeState:
         state = self.truth(machine, 0.0)
-        return Wanted(
+        return NodeState(
             machine.name,
             float(machine.cores),
             machine.server_type,
@@ -96,7 +98,7 @@ class Hall:
             state.delta_p_pascal,
         )
 
-    def errors(self, curves: t.Mapping[str, Json]) -> list[float]:
+    def errors(self, curves: t.Mapping[str, PowerCurve]) -> list[float]:
         """Relative errors of the curves at their points, compared with the current truth."""
         return [
             abs(watts / self.truth(machine, cores).power_watts - 1)
@@ -106,9 +108,9 @@ class Hall:
         ]
 
 
-def points(curve: Json) -> list[tuple[float, float]]:
-    """Cores and watts of a curve of the document."""
-    return list(zip(curve["cpu"], curve["watts"], strict=True))
+def points(curve: PowerCurve) -> list[tuple[float, float]]:
+    """Cores and watts of a curve."""
+    return list(zip(curve.curve.cores, curve.curve.watts, strict=True))
 
 
 def node_of(machine: Machine) -> Json:

@@ -56,7 +56,7 @@ def test_the_files_are_what_their_sources_give() -> None:
     generator = runpy.run_path(str(ROOT / "scripts" / "generate_crds.py"))
     for path, text in generator["rendered"]().items():
         assert (DEFINITIONS / path.name).read_text(encoding="utf-8") == text, (
-            f"{path.name} is not current: run scripts/generate_crds.py"
+            f"{path.name} is not current: run make generate"
         )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_quantity
+from scripts.manifests import rendered
 from scripts.manifests.__main__ import Finding, complaints, files, overlays
 from support.dockerfile import ROOT
 
@@ -46,3 +48,18 @@ def test_an_exception_without_reason_is_told(reason: str) -> None:
 def test_an_exception_given_twice_is_told() -> None:
     [line] = complaints([FOUND], [EXCEPTION, EXCEPTION])
     assert "twice" in line
+
+
+def test_every_rendered_workload_limits_its_storage() -> None:
+    """Volumes count among the limits of their pod, and the kubelet keeps 50 MiB of each log."""
+    found = rendered.workloads()
+    assert {each["kind"] for each in found} == set(rendered.KINDS)
+    for item in found:
+        pod, name = item["spec"]["template"]["spec"], item["metadata"]["name"]
+        parts = [each["resources"] for each in pod["containers"]]
+        limits = [parse_quantity(each["limits"]["ephemeral-storage"]) for each in parts]
+        requests = [parse_quantity(each["requests"]["ephemeral-storage"]) for each in parts]
+        assert all(0 < one <= other for one, other in zip(requests, limits, strict=True)), name
+        volumes = [each["emptyDir"] for each in pod["volumes"] if "emptyDir" in each]
+        assert all(parse_quantity(each["sizeLimit"]) <= sum(limits) for each in volumes), name
+        assert sum(limits) >= len(limits) * parse_quantity("50Mi"), name

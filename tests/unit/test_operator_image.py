@@ -339,22 +339,6 @@ def test_no_container_fills_the_disk_of_its_node(name: str) -> None:
     assert sum(limits) >= largest + len(limits) * parse_quantity("50Mi")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "rmd/templates/agent.yaml.j2",
-        "rmd/templates/daemon_pod.yaml.j2",
-        "kepler/templates/probe.yaml.j2",
-    ],
-)
-def test_a_template_of_a_role_limits_its_storage(path: str) -> None:
-    text = (ROOT / "roles" / path).read_text()
-    for part in ("requests", "limits"):
-        [amounts] = [yaml.safe_load(each) for each in re.findall(rf"{part}: (.*)", text)]
-        assert parse_quantity(amounts["ephemeral-storage"]) > 0
-    assert text.count("emptyDir: ") == text.count("emptyDir: {sizeLimit: ")
-
-
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_program_is_one_that_can_be_started(name: str) -> None:
     path = OPERATOR / "entrypoints" / name

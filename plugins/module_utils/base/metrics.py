@@ -21,9 +21,15 @@ Samples = t.Iterable[tuple[Labels, float]]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+# Grammar of the format, from which readers of texts of others are built.
+METRIC_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABEL_NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
+LABEL_VALUE = r'(?:[^"\\\n]|\\["\\n])*'
+FINITE_NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
+
 # Own labels of all metrics of the collection, so that one set of user labels suits every file.
 _OWN_LABELS = frozenset({"node", "quantity", "endpoint", "reason", "cache", "namespace"})
-_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
+_OWN_LABEL_NAME = re.compile(rf"(?!__){LABEL_NAME}")
 
 
 def family(name: str, text: str, samples: Samples, labels: Labels, kind: str = "gauge") -> str:
@@ -40,7 +46,7 @@ def family(name: str, text: str, samples: Samples, labels: Labels, kind: str = "
 def check_labels(labels: Labels) -> None:
     """Raise InvalidInput for labels that are invalid in Prometheus."""
     for name, value in labels.items():
-        if name in _OWN_LABELS or not _LABEL_NAME.fullmatch(name):
+        if name in _OWN_LABELS or not _OWN_LABEL_NAME.fullmatch(name):
             raise InvalidInput(
                 f"textfile_labels: {name!r} cannot be a label; write letters, digits and "
                 f"underscores, and none of {', '.join(sorted(_OWN_LABELS))}"

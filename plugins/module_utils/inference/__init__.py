@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Watts over CPU use, from several sources in one order (``curve_sources``).
 
-``stated`` reads points of users, ``prediction.predict_power`` queries inference servers,
-``learning`` fits recorded ``samples``. Room ``inference`` imports ``nodeconfig`` and
+``curves`` has the values of all sources. ``stated`` reads points of users, ``prediction`` queries
+inference servers, ``learning`` fits recorded ``samples``. Room ``inference`` imports ``nodeconfig`` and
 ``scheduling``.
 """

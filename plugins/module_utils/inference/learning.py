@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, Subject, guarded
 from ..base.context import Result
 from ..base.libraries import numpy
+from ..scheduling.curve import Curve
+from .curves import PowerCurve, SourceCurves
 from .regression import Fit, Table, cross_validated, fit, relative_errors
 from .samples import BINS, NodeSamples, Samples
 
@@ -43,8 +45,8 @@ Axis = t.Literal["metered", "requested"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A node that needs a curve, with its present air; ``server_type`` is empty if unknown.
+class NodeState:
+    """State of a node that needs a curve, with its present air; ``server_type`` is empty if unknown.
 
     ``axis`` is the kind of load by which the node will be priced.
     """
@@ -71,35 +73,21 @@ class Learned:
         return self.fit.loads[1] > other.fit.loads[1] + _NOTABLE_LOAD
 
 
-@dataclass
-class Learning:
-    """The learned curves by node, in the form of the document, and the reasons of other nodes."""
-
-    curves: dict[str, Result] = field(default_factory=dict)
-    lacking: dict[str, str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-
 def learn(
-    wanted: t.Sequence[Wanted],
+    nodes: t.Sequence[NodeState],
     samples: Samples,
     types: t.Mapping[str, str],
     pod_usage_assumption: float,
-) -> Learning:
-    """Curves of the wanted nodes; ``types`` are the server types of all nodes with samples.
+) -> SourceCurves:
+    """Curves of the nodes; ``types`` are the server types of all nodes with samples.
 
     Each fit has a separate boundary.
     """
-    found = Learning()
+    found = SourceCurves()
     fits = _Fits(samples, types, pod_usage_assumption, found)
-    for node in wanted:
+    for node in nodes:
         curve = guarded(Subject("Node", node.name), functools.partial(fits.curve, node))
-        if isinstance(curve, Finding):
-            found.findings.append(curve)
-        elif isinstance(curve, str):
-            found.lacking[node.name] = curve
-        else:
-            found.curves[node.name] = curve
+        found.add(node.name, curve)
     return found
 
 
@@ -110,10 +98,10 @@ class _Fits:
     samples: Samples
     types: t.Mapping[str, str]
     pod_usage_assumption: float
-    found: Learning
+    found: SourceCurves
     of_type: dict[tuple[str, float, Axis], Learned | str] = field(default_factory=dict)
 
-    def curve(self, node: Wanted) -> Result | str:
+    def curve(self, node: NodeState) -> PowerCurve | str:
         """The curve of a node, or the reason why there is none."""
         own, of_type = self._own(node), self._of_its_type(node)
         if isinstance(own, Learned):
@@ -124,7 +112,7 @@ class _Fits:
             return _curve(node, of_type, "type")
         return f"{own}; {of_type}" if of_type else own
 
-    def _of_its_type(self, node: Wanted) -> Learned | str:
+    def _of_its_type(self, node: NodeState) -> Learned | str:
         if not node.server_type:
             return ""
         key = (node.server_type, node.cpu_capacity, node.axis)
@@ -132,7 +120,7 @@ class _Fits:
             self.of_type[key] = self._of_type(*key)
         return self.of_type[key]
 
-    def _own(self, node: Wanted) -> Learned | str:
+    def _own(self, node: NodeState) -> Learned | str:
         given = self.samples.nodes.get(node.name)
         if given is None or given.cpu_capacity != node.cpu_capacity:
             return "no sample of it is recorded"
@@ -253,8 +241,8 @@ def _unseen(tables: t.Mapping[str, Table]) -> dict[str, Floats]:
     return found
 
 
-def _curve(node: Wanted, learned: Learned, of: str, beyond: Learned | None = None) -> Result:
-    """The entry of the curves document, in cores of the node.
+def _curve(node: NodeState, learned: Learned, of: str, beyond: Learned | None = None) -> PowerCurve:
+    """The curve in cores of the node.
 
     Above the loads of ``learned`` the curve has the slopes of ``beyond``.
     """
@@ -262,15 +250,16 @@ def _curve(node: Wanted, learned: Learned, of: str, beyond: Learned | None = Non
     low, high = found.loads
     load = numpy.linspace(low, high, GRID_POINTS)
     watts = found.watts(load, node.inlet_celsius, node.delta_p_pascal)
-    return {
-        "cpu": [round(float(one) * node.cpu_capacity, 6) for one in load],
-        "watts": [round(float(one), 3) for one in watts],
-        "learned": {
-            "of": of,
-            **_evidence(learned),
-            **({} if beyond is None else {"beyond": {"of": "type", **_evidence(beyond)}}),
-        },
+    curve = Curve(
+        tuple(round(float(one) * node.cpu_capacity, 6) for one in load),
+        tuple(round(float(one), 3) for one in watts),
+    )
+    evidence = {
+        "of": of,
+        **_evidence(learned),
+        **({} if beyond is None else {"beyond": {"of": "type", **_evidence(beyond)}}),
     }
+    return PowerCurve(curve, evidence={"learned": evidence})
 
 
 def _evidence(learned: Learned) -> Result:

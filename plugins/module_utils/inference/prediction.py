@@ -1,62 +1,48 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Prediction of every node's watts over its CPU use, the work of power_prediction_info."""
+"""Prediction of every node's power draw over its CPU use, by the models of NodeConfigs and BMCs."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
-from ..base import documents
 from ..base.argspec import FLEET, KUBERNETES, PROGRESS, ArgumentSpec
-from ..base.context import Context, Parameters, Result
+from ..base.context import Context, Parameters
 from ..base.errors import InvalidInput, TargetError, TargetFailure
 from ..fleet.credentials import Access, Credentials, SecretSource
 from ..fleet.tls import client_context
 from ..fleet.visits import Budget, FleetOptions, Trust, error_of
-from ..kube.client import Kube
 from ..nodeconfig.nodeconfig import FAKE_POWER_WATTS
-from ..nodeconfig.poll import conclude, fleet_options, shared_trust, warn_of_plain_http
+from ..nodeconfig.poll import fleet_options, shared_trust, warn_of_plain_http
+from ..scheduling.curve import Curve
 from . import asking, wire
-from .curve_sources import PREDICTOR, in_order
+from .curves import PowerCurve
 from .queries import FAKE, FORMATS, V2, Query
-from .sources import Subject, of_documents, of_queries
+from .sources import Subject
 
 REQUESTS_PER_HOST = 8
 # Bytes of one row in an answer: a number in a list of its own, with a margin.
 _ROW_BYTES = 200
 _ROW_MEMBERS = 4
 
-_QUERY_OPTIONS: dict[str, t.Any] = {
-    "name": {"type": "str", "required": True},
-    "endpoint": {"type": "str", "required": True},
-    "type": {"type": "str", "default": V2, "choices": [V2, FAKE]},
-    "cpu_usage": {"type": "list", "elements": "float"},
-    "cpu_capacity": {"type": "float"},
-    "inlet_celsius": {"type": "float"},
-    "delta_p_pascal": {"type": "float"},
-    "credential": {"type": "str", "no_log": False},
-    "username": {"type": "str"},
-    "password": {"type": "str", "no_log": True},
-    "allow_plain_http": {"type": "bool"},
-}
-
 SPEC = ArgumentSpec(
     {
-        "queries": {"type": "list", "elements": "dict", "options": _QUERY_OPTIONS},
-        "readings": {"type": "path"},
-        "models": {"type": "raw"},
         "model_origins": {"type": "list", "elements": "str", "default": []},
         "cpu_usage_format": {"type": "str", "default": "percent", "choices": list(FORMATS)},
         "batch_rows": {"type": "int", "default": 10_000},
-        "path": {"type": "path"},
-    },
-    mutually_exclusive=(("queries", "snapshot"),),
-    required_one_of=(("queries", "snapshot"),),
-    required_by={"snapshot": ("readings",)},
+    }
 ).merge(FLEET, KUBERNETES, PROGRESS)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The curves of all models by node, the errors of other nodes, and the number of requests."""
+
+    curves: t.Mapping[str, PowerCurve]
+    errors: t.Sequence[TargetError]
+    requests: int
 
 
 @dataclass(frozen=True)
@@ -69,55 +55,25 @@ class _Points:
     inquiry: t.Optional[asking.Inquiry] = None
 
 
-def predict_power(parameters: Parameters, context: Context = Context()) -> Result:
-    """Predict, and write the curves to ``path`` if given.
-
-    Parameters and result are those of the module. Raises InvalidInput, and WattwiseError with all
-    results in its fields if fewer than ``min_success`` succeeded.
-    """
-    options = SPEC.complete(parameters)
-    _fleet_options(options)  # defects are reported before a document is read
-    made_from = _made_from(options)
-    if options["snapshot"]:
-        subjects, without_predictor = of_documents(options)
-        told = {"without_predictor": without_predictor}
-    else:
-        subjects, told = of_queries(options), {}
-    result = predict(subjects, options, context, told=told)
-    return {**result, **_write_curves(result, options["path"], made_from)}
-
-
 def predict(
     subjects: t.Sequence[Subject],
     options: Parameters,
-    context: Context = Context(),
-    secrets: SecretSource | None = None,
-    told: Parameters = MappingProxyType({}),
-) -> Result:
-    """The ``predictions`` of all subjects, ``requests`` and ``errors``, beside ``told``.
-
-    Secrets are read from ``secrets``, else from the cluster of the options. Raises like
-    ``predict_power``.
-    """
+    context: Context,
+    secrets: SecretSource,
+) -> Predictions:
+    """The predictions of all subjects. Raises InvalidInput."""
     visiting = _fleet_options(options)
     inquiries: dict[asking.Model, asking.Inquiry] = {}
     prepared = _prepare(subjects, inquiries, options, context, secrets)
     _warn_of_unverified(inquiries, context)
     warn_of_plain_http([model.target({}) for model in inquiries], context)
     asking.ask(list(inquiries.values()), visiting, context.progress)
-    answers = [_answer(points) for points in prepared]
-    own: Result = {
-        **told,
-        "predictions": [answer for answer in answers if not isinstance(answer, TargetError)],
-        "requests": sum(inquiry.requests for inquiry in inquiries.values()),
-    }
-    errors = [answer for answer in answers if isinstance(answer, TargetError)]
-    return conclude(options, len(subjects), errors, own)
-
-
-def _made_from(options: Parameters) -> documents.MadeFrom:
-    models = options["models"] if isinstance(options["models"], str) else None
-    return documents.MadeFrom.read(options["snapshot"], options["readings"], models)
+    answers = {subject.query.name: _answer(one) for subject, one in zip(subjects, prepared)}
+    return Predictions(
+        {name: answer for name, answer in answers.items() if isinstance(answer, PowerCurve)},
+        [answer for answer in answers.values() if isinstance(answer, TargetError)],
+        sum(inquiry.requests for inquiry in inquiries.values()),
+    )
 
 
 def _prepare(
@@ -125,13 +81,13 @@ def _prepare(
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
     context: Context,
-    secrets: SecretSource | None,
+    secrets: SecretSource,
 ) -> list[_Points | TargetError]:
     """The points of each subject, with their rows added to the inquiries."""
     credentials = Credentials(
         options["credentials"],
         [subject.named for subject in subjects if _needs_credential(subject)],
-        lambda: Kube.connect(options) if secrets is None else secrets,
+        lambda: secrets,
         context,
     )
     prepared: list[_Points | TargetError] = []
@@ -164,16 +120,14 @@ def _points(
     # A subject without a credential gets none, because the entry `default` is for BMCs.
     access = credentials.resolve(subject.named) if _needs_credential(subject) else Access()
     trust = _trust(access, options)
-    allowed = options["allow_plain_http"]
-    if subject.allow_plain_http is not None:
-        allowed = subject.allow_plain_http
-    model = asking.Model(wire.infer_url(query.endpoint), access.credential, trust, allowed)
+    url, allowed = wire.infer_url(query.endpoint), options["allow_plain_http"]
+    model = asking.Model(url, access.credential, trust, allowed)
     inquiry = inquiries.setdefault(model, asking.Inquiry(model, options["batch_rows"]))
     inquiry.rows.update(dict.fromkeys(rows))
     return _Points(query, cpu, rows, inquiry)
 
 
-def _answer(points: _Points | TargetError) -> Result | TargetError:
+def _answer(points: _Points | TargetError) -> PowerCurve | TargetError:
     if isinstance(points, TargetError):
         return points
     watts = [FAKE_POWER_WATTS] * len(points.cpu)
@@ -186,31 +140,11 @@ def _answer(points: _Points | TargetError) -> Result | TargetError:
             watts = [wire.check_watts(outcome) for outcome in outcomes]
         except TargetFailure as failure:
             return _error(points.query, failure)
-    return {"name": points.query.name, "cpu": list(points.cpu), "watts": watts}
+    return PowerCurve(Curve(points.cpu, tuple(watts)))
 
 
 def _error(query: Query, error: Exception) -> TargetError:
     return error_of(query.name, query.endpoint, error)
-
-
-def curves_of(predictions: t.Iterable[Result]) -> dict[str, Result]:
-    """The curves of the curves document by node: points by ascending CPU use, each once."""
-    curves = {}
-    for prediction in predictions:
-        points = sorted(dict(zip(prediction["cpu"], prediction["watts"])).items())
-        curves[prediction["name"]] = {
-            "cpu": [cpu for cpu, _watts in points],
-            "watts": [watts for _cpu, watts in points],
-        }
-    return curves
-
-
-def _write_curves(result: Result, path: str | None, made_from: documents.MadeFrom) -> Result:
-    if path is None:
-        return {}
-    predicted = {PREDICTOR: curves_of(result["predictions"])}
-    body = {"curves": in_order(predicted), "errors": result["errors"]}
-    return {"path": path, "sha256": documents.write(path, "curves", body, made_from)}
 
 
 def _fleet_options(options: Parameters) -> FleetOptions:

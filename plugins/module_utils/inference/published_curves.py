@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import functools
 import typing as t
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from types import MappingProxyType
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown
-from ..base.context import Result
+from ..base.boundary import InvalidField, Subject, guarded, shown
 from ..base.fields.lenient import count, member, text
 from ..base.json_types import Object
+from ..nodeconfig.readings import Readings
 from ..nodeconfig.targets import SYSTEM_ANNOTATION
 from ..published import curves as published
 from ..published.curves import Row, System
+from ..scheduling.curve import Curve
+from .curves import PowerCurve, SourceCurves
 from .nodes import NodeFacts
 
 # Labels with DMI data of a server; blanks are underscores.
@@ -35,72 +37,58 @@ _MAX_ANNOTATION_LENGTH = 4096
 _MAX_SOCKETS, _MAX_CORES = 64, 65_536
 
 
-@dataclass
-class PublishedCurves:
-    """Curves by node, in the form of the document, and the reasons of other nodes."""
-
-    curves: dict[str, Result] = field(default_factory=dict)
-    lacking: dict[str, str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-
 def published_curves(
     nodes: t.Mapping[str, NodeFacts],
     without: t.Container[str],
-    readings: Object,
+    readings: Readings,
     type_label: str,
     rows: t.Sequence[Row] | None = None,
     annotations: t.Mapping[str, str] = MappingProxyType({}),
-) -> PublishedCurves:
+) -> SourceCurves:
     """Curves of the nodes, except ``without``, whose server is known and similar to a measured one.
 
     ``rows`` are all measurements, the shipped ones if None. ``annotations`` are NodeConfigs'
     annotations with the server, by node. Each node has a separate boundary.
     """
-    found = PublishedCurves()
+    found = SourceCurves()
     for name, node in nodes.items():
         if name in without:
             continue
-        told = member(readings, name, "system")
+        of_bmc = readings[name].system if name in readings else {}
         annotation = annotations.get(name, "")
-        read = functools.partial(_curve, node, told, type_label, rows, annotation)
-        curve = guarded(Subject("Node", name), read)
-        if isinstance(curve, Finding):
-            found.findings.append(curve)
-        elif isinstance(curve, str):
-            found.lacking[name] = curve
-        else:
-            found.curves[name] = curve
+        read = functools.partial(_curve, node, of_bmc, type_label, rows, annotation)
+        found.add(name, guarded(Subject("Node", name), read))
     return found
 
 
 def _curve(
     node: NodeFacts,
-    told: t.Any,
+    of_bmc: Object,
     type_label: str,
     rows: t.Sequence[Row] | None,
     annotation: str,
-) -> Result | str:
-    """The entry of the curves document, or the reason of a missing one."""
-    system, source = system_of(node, told, type_label, annotation)
+) -> PowerCurve | str:
+    """The curve, or the reason of a missing one."""
+    system, source = system_of(node, of_bmc, type_label, annotation)
     if system == System():
         return "neither a BMC nor a label states its model or its processor"
     found = published.match(system, node.cpu_capacity, rows)
     if isinstance(found, str):
         return found
     last = len(found.watts) - 1
-    return {
-        "cpu": [round(step * node.cpu_capacity / last, 6) for step in range(last + 1)],
-        "watts": [round(watts, 3) for watts in found.watts],
-        "published": {
-            "match": found.match,
-            "of": [row.name for row in found.rows],
-            "scale": round(found.scale, 3),
-            "generations": found.generations,
-            "server": str(system),
-            "told_by": source,
-        },
+    curve = Curve(
+        tuple(round(step * node.cpu_capacity / last, 6) for step in range(last + 1)),
+        tuple(round(watts, 3) for watts in found.watts),
+    )
+    evidence = {
+        "match": found.match,
+        "of": [row.name for row in found.rows],
+        "scale": round(found.scale, 3),
+        "generations": found.generations,
+        "server": str(system),
+        "told_by": source,
     }
+    return PowerCurve(curve, evidence={"published": evidence})
 
 
 def system_of(

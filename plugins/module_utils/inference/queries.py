@@ -22,31 +22,21 @@ GRID_POINTS = 21
 class Query:
     """The query to one node's power model: the node's state, and the CPU use in cores.
 
-    ``cpu_usage`` None means 21 points from 0 to the capacity; any other None is unknown.
+    A quantity that is None is unknown.
     """
 
     name: str
     endpoint: str
     type: str = V2
-    cpu_usage: t.Optional[t.Sequence[float]] = None
     cpu_capacity: t.Optional[float] = None
     cpu_usage_format: str = "percent"
     inlet_celsius: t.Optional[float] = None
     delta_p_pascal: t.Optional[float] = None
 
     def cpu(self) -> tuple[float, ...]:
-        """CPU use in cores, point by point. Raises TargetFailure."""
-        if self.cpu_usage is None:
-            capacity = self._capacity()
-            return tuple(capacity * step / (GRID_POINTS - 1) for step in range(GRID_POINTS))
-        for cores in self.cpu_usage:
-            if not 0 <= cores < math.inf:
-                raise TargetFailure(
-                    "malformed",
-                    f"the CPU use {cores:g} of node {self.name} is not a number of cores;"
-                    " write cpu_usage in cores, from 0",
-                )
-        return tuple(self.cpu_usage)
+        """CPU use in cores, 21 points from 0 to the capacity. Raises TargetFailure."""
+        capacity = self._capacity()
+        return tuple(capacity * step / (GRID_POINTS - 1) for step in range(GRID_POINTS))
 
     def rows(self, cpu: t.Sequence[float]) -> tuple[str, ...]:
         """The value to send for each CPU use, in the unit of the format. Raises TargetFailure."""
@@ -55,8 +45,8 @@ class Query:
                 "malformed",
                 f"{self.type!r} is not a type of power predictor; write {V2} or {FAKE}",
             )
-        inlet = self._known(self.inlet_celsius, "inlet temperature")
-        delta_p = self._known(self.delta_p_pascal, "differential pressure")
+        inlet = self._finite(self.inlet_celsius, "inlet temperature")
+        delta_p = self._finite(self.delta_p_pascal, "differential pressure")
         if self.cpu_usage_format not in FORMATS:
             raise TargetFailure(
                 "malformed",
@@ -69,7 +59,7 @@ class Query:
         except InvalidInput as error:
             raise TargetFailure("malformed", f"node {self.name}: {error}") from error
 
-    def _known(self, value: float | None, quantity: str) -> float:
+    def _finite(self, value: float | None, quantity: str) -> float:
         if value is None or not math.isfinite(value):
             raise TargetFailure("no_sensor", f"no {quantity} is known for node {self.name}")
         return value

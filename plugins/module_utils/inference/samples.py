@@ -17,10 +17,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, shown_text, subject_of
-from ..base.fields.lenient import member, number, objects
+from ..base.fields.lenient import member, objects
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
-from ..nodeconfig.freshness import FRESH_SOURCES
+from ..nodeconfig.readings import Reading, Readings
 from ..scheduling.node_reader import Occupancy, measured_use
 from ..scheduling.pod_reader import is_finished
 from .nodes import cpu_capacity_of, name_of
@@ -71,7 +71,7 @@ class NodeSamples:
     cpu_capacity: float
     samples: tuple[Sample, ...] = ()
 
-    def as_dict(self) -> dict[str, t.Any]:
+    def as_document(self) -> dict[str, t.Any]:
         columns = zip(*self.samples)
         return {
             "cpu_capacity": self.cpu_capacity,
@@ -86,9 +86,9 @@ class Samples:
     nodes: dict[str, NodeSamples] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def body(self) -> dict[str, t.Any]:
+    def as_document(self) -> dict[str, t.Any]:
         """The body of the document."""
-        nodes = {name: self.nodes[name].as_dict() for name in sorted(self.nodes)}
+        nodes = {name: self.nodes[name].as_document() for name in sorted(self.nodes)}
         return {"nodes": nodes}
 
 
@@ -114,19 +114,15 @@ def extended(
     A node with a changed capacity is another machine, so its former samples are dropped.
     """
     nodes: dict[str, NodeSamples] = {}
-    for name in {**known.nodes, **observed}:
-        former, new = known.nodes.get(name), observed.get(name)
-        capacity = (new or t.cast(NodeSamples, former)).cpu_capacity
-        samples = [
-            sample
-            for one in (former, new)
-            if one is not None and one.cpu_capacity == capacity
-            for sample in one.samples
-        ]
+    for name, newest in {**known.nodes, **observed}.items():
+        capacity, former = newest.cpu_capacity, known.nodes.get(name, newest)
+        samples = [*newest.samples]
+        if former is not newest and former.cpu_capacity == capacity:
+            samples = [*former.samples, *samples]
         kept = _bounded(samples, capacity, now.timestamp(), max_age)
         if kept:
             nodes[name] = NodeSamples(capacity, kept)
-    return Samples(nodes, known.findings)
+    return Samples(nodes)
 
 
 def _bounded(
@@ -148,25 +144,26 @@ def bin_of(sample: Sample, capacity: float) -> int:
     return min(int(BINS * cores / capacity), BINS - 1)
 
 
-def observe(snapshot: Object, readings: Object) -> dict[str, NodeSamples]:
-    """One sample of each node with newly read watts of its BMC and a known load.
+def observe(snapshot: Object, readings: Readings) -> dict[str, NodeSamples]:
+    """One sample of each node with a newly read power draw and a known load.
 
-    ``readings`` are in the form of their document. Older watts, and nodes with a pod started in the
-    last minute, give no samples, because load and watts would be of two moments.
+    An older power draw, and nodes with a pod started in the last minute, give no samples, because
+    load and power draw would be of two moments.
     """
-    watts = {name: one for name, one in readings.items() if _source(one, "power_watts") == "read"}
-    if not watts:
+    powers = {name: one.values.get("power_watts") for name, one in readings.items()}
+    moments = {name: one.time for name, one in powers.items() if one and one.source == "read"}
+    if not moments:
         return {}
-    metered = _metered(snapshot.get("node_metrics") or (), watts)
-    requested = _requested(snapshot.get("pods") or (), watts)
+    metered = _metered(snapshot.get("node_metrics") or (), moments)
+    requested = _requested(snapshot.get("pods") or (), moments)
     found = {}
     for node in snapshot.get("nodes") or ():
         name = name_of(node)
-        if name not in watts or requested.get(name, 0.0) is None:
+        if name not in moments or requested.get(name, 0.0) is None:
             continue
         subject = subject_of(node, "Node")
         make = functools.partial(
-            _observed, node, watts[name], metered.get(name), requested.get(name) or 0.0
+            _observed, node, readings[name], metered.get(name), requested.get(name) or 0.0
         )
         sample = guarded(subject, make)
         if isinstance(sample, NodeSamples):
@@ -175,68 +172,61 @@ def observe(snapshot: Object, readings: Object) -> dict[str, NodeSamples]:
 
 
 def _observed(
-    node: Object, reading: Object, metered: float | None, requested: float
+    node: Object, reading: Reading, metered: float | None, requested: float
 ) -> NodeSamples:
-    capacity = cpu_capacity_of(node)
-    moment = _time(reading, "power_watts")
+    power = reading.values["power_watts"]
     sample = Sample(
-        round(moment, 1),
-        None if metered is None else round(metered, 4),
+        round(power.time.timestamp(), 1),
+        _rounded(metered, 4),
         round(requested, 3),
-        _fresh(reading, "inlet_celsius"),
-        _fresh(reading, "delta_p_pascal"),
-        round(float(reading["power_watts"]), 2),
+        _rounded(reading.fresh("inlet_celsius"), 2),
+        _rounded(reading.fresh("delta_p_pascal"), 2),
+        round(power.value, 2),
     )
-    return _read_node(NodeSamples(capacity, (sample,)).as_dict())
+    for name, value in zip(_COLUMNS, sample):
+        _check(name, [value])
+    return NodeSamples(cpu_capacity_of(node), (sample,))
 
 
-def _fresh(reading: Object, quantity: str) -> float | None:
-    """A value that was read in this run, or is younger than its fetchInterval."""
-    is_fresh = _source(reading, quantity) in FRESH_SOURCES
-    value = number(reading.get(quantity)) if is_fresh else None
-    return None if value is None else round(value, 2)
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
-def _source(reading: Object, quantity: str) -> t.Any:
-    return member(reading, "source", quantity)
+Moments = t.Mapping[str, datetime.datetime]
 
 
-def _time(reading: Object, quantity: str) -> float:
-    moment = member(reading, "times", quantity) or reading.get("time")
-    return parse_time(str(moment)).timestamp()
-
-
-def _metered(node_metrics: t.Iterable[t.Any], readings: Object) -> dict[str, float]:
+def _metered(node_metrics: t.Iterable[t.Any], moments: Moments) -> dict[str, float]:
     """Cores in use by node, measured at about the time of the reading."""
     found: dict[str, float] = {}
     for given in node_metrics:
         name = name_of(given)
-        if name in readings:
+        if name in moments:
             cores = guarded(
                 subject_of(given, "NodeMetrics"),
-                functools.partial(_metered_cores, given, readings[name]),
+                functools.partial(_metered_cores, given, moments[name]),
             )
             if isinstance(cores, float):
                 found[name] = cores
     return found
 
 
-def _metered_cores(given: Object, reading: Object) -> float | None:
+def _metered_cores(given: Object, moment: datetime.datetime) -> float | None:
     _name, microcores = measured_use(given)
-    told = given.get("timestamp")
-    apart = 0.0
-    if told is not None:
-        apart = parse_time(told).timestamp() - _time(reading, "power_watts")
+    stamp, apart = given.get("timestamp"), 0.0
+    if stamp is not None:
+        apart = (parse_time(stamp) - moment).total_seconds()
     return microcores / 1e6 if abs(apart) <= _MAX_APART_SECONDS else None
 
 
-def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | None]:
+def _requested(pods: t.Iterable[t.Any], moments: Moments) -> dict[str, float | None]:
     """Requested cores of running pods by node; None if a pod just started or is unreadable."""
-    settled = {name: _settled(reading) for name, reading in readings.items()}
+    settling = datetime.timedelta(seconds=_SETTLE_SECONDS)
+    # In Kubernetes' form.
+    settled = {name: format_time(moment - settling) for name, moment in moments.items()}
     occupied: dict[str, Occupancy | None] = {}
     for pod in pods:
         name = name_of(pod, "spec", "nodeName")
-        if name not in readings:
+        if name not in settled:
             continue
         occupancy = occupied.setdefault(name, Occupancy())
         if occupancy is None:
@@ -249,17 +239,6 @@ def _requested(pods: t.Iterable[t.Any], readings: Object) -> dict[str, float | N
         name: None if one is None else one.requests.get("cpu", 0) / 1000
         for name, one in occupied.items()
     }
-
-
-def _settled(reading: t.Any) -> str:
-    """The time, in Kubernetes' form, before which pods have settled; empty if unknown."""
-    found = guarded(Subject("reading", ""), functools.partial(_settled_before, reading))
-    return "" if isinstance(found, Finding) else found
-
-
-def _settled_before(reading: t.Any) -> str:
-    moment = _time(reading, "power_watts") - _SETTLE_SECONDS
-    return format_time(datetime.datetime.fromtimestamp(moment, datetime.timezone.utc))
 
 
 def _began(pod: Object) -> str:
@@ -297,10 +276,16 @@ def _column(entry: t.Any, name: str) -> list[t.Any]:
     values = member(entry, name)
     if not isinstance(values, list) or len(values) > _MAX_SAMPLES:
         raise InvalidField(name, f"it must be a list of at most {_MAX_SAMPLES} numbers")
+    _check(name, values)
+    return values
+
+
+def _check(name: str, values: t.Sequence[t.Any]) -> None:
+    """Raise InvalidField for a value outside of the range of its column."""
     least, most = _RANGES[name]
     known = [value for value in values if value is not None] if name in _OPTIONAL else values
     if set(map(type, known)) <= {int, float} and all(least <= value <= most for value in known):
-        return values
+        return
     bad = next(value for value in known if not _is_number(value) or not least <= value <= most)
     raise InvalidField(name, f"{shown(bad)} is not a number from {least:g} to {most:g}")
 

@@ -1,41 +1,33 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Models of nodes, from literal queries or from the run's documents."""
+"""Queries to the power models of nodes, which NodeConfigs and BMCs name."""
 
 from __future__ import annotations
 
 import typing as t
-from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from ..base import documents
 from ..base.boundary import shown, shown_text
 from ..base.context import Parameters
 from ..base.errors import InvalidInput, TargetFailure, failure_of
-from ..base.json_types import Object
 from ..base.units import parse_quantity
 from ..fleet.credentials import Named, SecretName
 from ..fleet.urls import Origin, origin_of, origin_text, parse_endpoint
+from ..nodeconfig.models import NodeModels
 from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
-from ..nodeconfig.poll import snapshot_targets
+from ..nodeconfig.readings import Reading, Readings
 from ..nodeconfig.targets import Endpoint, NodeTarget, Targets
-from . import wire
 from .queries import FAKE, Query
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A query, its credential, and the reason why it cannot be sent, if any.
-
-    ``allow_plain_http`` is None if the query uses the option for all queries.
-    """
+    """A query, its credential, and the reason why it cannot be sent, if any."""
 
     query: Query
     named: Named = field(default_factory=Named)
-    problem: t.Optional[TargetFailure] = None
-    allow_plain_http: t.Optional[bool] = None
+    problem: TargetFailure | None = None
 
 
 class _Term(t.NamedTuple):
@@ -46,50 +38,18 @@ class _Term(t.NamedTuple):
     problem: t.Optional[TargetFailure] = None
 
 
-def of_queries(options: Parameters) -> list[Subject]:
-    """The subjects of the option ``queries``. Raises InvalidInput for a duplicate name."""
-    counts = Counter(query["name"] for query in options["queries"])
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise InvalidInput(f"queries: node {twice[0]!r} is listed twice; make one query of it")
-    return [
-        Subject(
-            Query(
-                **{name: query[name] for name in ("name", "endpoint", "type", "cpu_capacity")},
-                cpu_usage=query["cpu_usage"],
-                cpu_usage_format=options["cpu_usage_format"],
-                inlet_celsius=query["inlet_celsius"],
-                delta_p_pascal=query["delta_p_pascal"],
-            ),
-            Named(query["username"], query["password"], query["credential"]),
-            allow_plain_http=query["allow_plain_http"],
-        )
-        for query in options["queries"]
-    ]
-
-
-def of_documents(options: Parameters) -> tuple[list[Subject], list[str]]:
-    """``of_targets`` of the options ``snapshot``, ``readings`` and ``models``.
-
-    Raises InvalidInput.
-    """
-    targets = snapshot_targets(options)
-    readings = documents.load(options["readings"], "readings")["readings"]
-    return of_targets(targets, readings, _models(options["models"]), options)
-
-
 def of_targets(
     targets: Targets,
-    readings: t.Mapping[str, Object],
-    models: t.Sequence[Object],
+    readings: Readings,
+    models: t.Sequence[NodeModels],
     options: Parameters,
 ) -> tuple[list[Subject], list[str]]:
     """The subjects in node-name order, and the configured nodes without a predictor.
 
-    ``readings`` and ``models`` are in the form of their documents. Raises InvalidInput.
+    Raises InvalidInput.
     """
-    named = {model["name"]: model for model in models}
-    grants = _Grants.of(targets, options["model_origins"])
+    named = {one.node: one for one in models}
+    receivers = _Receivers.of(targets, options["model_origins"])
     subjects: list[Subject] = []
     without_predictor: list[str] = []
     for target in targets.nodes:
@@ -101,8 +61,8 @@ def of_targets(
             continue
         try:
             term = _term(source, named.get(target.name))
-            query = _query(target, term, readings.get(target.name) or {}, options)
-            subject = _subject(query, term, source, grants)
+            query = _query(target, term, readings.get(target.name, Reading()), options)
+            subject = _subject(query, term, source, receivers)
         except Exception as error:  # noqa: BLE001 - the boundary around one node
             subject = Subject(Query(target.name, source.used.endpoint), problem=failure_of(error))
         subjects.append(subject)
@@ -125,40 +85,24 @@ def _source(target: NodeTarget) -> _Source | None:
     return None if used is None else _Source(target, used, direct, provider is not None)
 
 
-def _models(given: t.Any) -> list[Object]:
-    """The models as a list, or from the document at a path."""
-    if isinstance(given, str):
-        given = documents.load(str(Path(given).expanduser()), "models")["models"]
-    models: list[Object] = given or []
-    for index, model in enumerate(models):
-        if not isinstance(model, dict) or not isinstance(model.get("name"), str):
-            raise InvalidInput(
-                f"models[{index}] has no name; give what redfish_ml_model_info returns as models"
-            )
-    return models
-
-
-def _term(source: _Source, model: Object | None) -> _Term:
+def _term(source: _Source, named: NodeModels | None) -> _Term:
     used = source.used
     if not source.is_provided:
         problem = TargetFailure("malformed", used.problem) if used.problem else None
         return _Term(used.type, used.endpoint, problem)
     if used.type == FAKE:
         return _Term(FAKE, FAKE_ENDPOINT)
-    named = (model or {}).get("power_consumption")
-    if not isinstance(named, dict):
+    model = None if named is None else named.power
+    if model is None:
         why = used.problem or (
             f"NodeConfig {source.target.node_config} takes the power model from the machine, but "
             "no model was read there; give models, and see the errors of redfish_ml_model_info"
         )
         return _Term("", used.endpoint, TargetFailure("not_found", why))
-    endpoint = named.get("endpoint") or wire.model_url(
-        named.get("url") or "", named.get("name") or "", named.get("version")
-    )
-    return _Term(named.get("type") or "", endpoint)
+    return _Term(model.type, model.endpoint)
 
 
-def _query(target: NodeTarget, term: _Term, reading: Object, options: Parameters) -> Query:
+def _query(target: NodeTarget, term: _Term, reading: Reading, options: Parameters) -> Query:
     capacity = target.cpu_capacity
     usage_format = options["cpu_usage_format"]
     if target.cpu_usage_format is not None:
@@ -169,12 +113,12 @@ def _query(target: NodeTarget, term: _Term, reading: Object, options: Parameters
         type=term.type,
         cpu_capacity=None if capacity is None else float(parse_quantity(capacity, "capacity.cpu")),
         cpu_usage_format=usage_format.lower(),
-        inlet_celsius=reading.get("inlet_celsius"),
-        delta_p_pascal=reading.get("delta_p_pascal"),
+        inlet_celsius=reading.value("inlet_celsius"),
+        delta_p_pascal=reading.value("delta_p_pascal"),
     )
 
 
-def _subject(query: Query, term: _Term, source: _Source, grants: _Grants) -> Subject:
+def _subject(query: Query, term: _Term, source: _Source, receivers: _Receivers) -> Subject:
     # A provider gives type and endpoint; the Secret is that of powerConsumption.
     namespace, direct = source.target.namespace, source.direct
     if direct is None or not direct.secret_name:
@@ -182,13 +126,13 @@ def _subject(query: Query, term: _Term, source: _Source, grants: _Grants) -> Sub
     secret = (namespace, direct.secret_name)
     problem = term.problem
     if problem is None and source.is_provided and term.type != FAKE:
-        problem = grants.problem(secret, term.endpoint)
+        problem = receivers.problem(secret, term.endpoint)
     return Subject(query, Named(secret=secret, namespace=namespace), problem)
 
 
 @dataclass(frozen=True)
-class _Grants:
-    """Allowed origins of Secrets: named together with the Secret by a NodeConfig of its namespace,
+class _Receivers:
+    """Servers that may get Secrets: named together with the Secret by a NodeConfig of its namespace,
     or allowed by the user for any Secret.
 
     A machine that names its model must not choose the receiver of the model's password.
@@ -198,7 +142,7 @@ class _Grants:
     allowed: frozenset[Origin]
 
     @classmethod
-    def of(cls, targets: Targets, origins: t.Sequence[str]) -> _Grants:
+    def of(cls, targets: Targets, origins: t.Sequence[str]) -> _Receivers:
         """From the endpoints of power models. Raises InvalidInput for an invalid origin."""
         found = set()
         for target in targets.nodes:

@@ -13,11 +13,12 @@ import typing as t
 
 from ..base import strict_json
 from ..base.boundary import Finding, InvalidField, guarded, shown
-from ..base.context import Result
 from ..base.errors import InvalidInput
 from ..base.fields.lenient import number
 from ..base.label_selector import LabelSelector, parse_selector_text
 from ..nodeconfig.targets import CURVE_ANNOTATION, NodeTarget
+from ..scheduling.curve import Curve
+from .curves import PowerCurve, SourceCurves
 from .nodes import NodeFacts
 from .wire import MAXIMUM_WATTS
 
@@ -54,26 +55,25 @@ def stated_curves(
     nodes: t.Iterable[NodeFacts],
     targets: t.Mapping[str, NodeTarget],
     given: t.Sequence[Statement],
-) -> tuple[dict[str, Result], list[Finding]]:
+) -> SourceCurves:
     """Curves by node; the annotation of a NodeConfig precedes the first matching entry.
 
     An unreadable annotation is a finding, and the next source counts.
     """
-    curves: dict[str, Result] = {}
-    findings: list[Finding] = []
+    found = SourceCurves()
     for node in nodes:
         target = targets.get(node.name)
         if target is not None and target.power_curve is not None:
             read = guarded(target.subject, functools.partial(_annotated, target.power_curve))
             if not isinstance(read, Finding):
-                curves[node.name] = _curve(read, node.cpu_capacity)
+                found.add(node.name, _curve(read, node.cpu_capacity))
                 continue
-            findings.append(read)
+            found.findings.append(read)
         for one in given:
             if one.selector is None or one.selector.matches(node.labels):
-                curves[node.name] = _curve(one.points, node.cpu_capacity)
+                found.add(node.name, _curve(one.points, node.cpu_capacity))
                 break
-    return curves, findings
+    return found
 
 
 def _annotated(text: str) -> Points:
@@ -121,8 +121,6 @@ def _point(given: t.Any, field: str) -> tuple[float, float]:
     return pair[0], pair[1]
 
 
-def _curve(points: Points, cpu_capacity: float) -> Result:
-    return {
-        "cpu": [round(percent * cpu_capacity / 100, 6) for percent, _watts in points],
-        "watts": [watts for _percent, watts in points],
-    }
+def _curve(points: Points, cpu_capacity: float) -> PowerCurve:
+    cores = tuple(round(percent * cpu_capacity / 100, 6) for percent, _watts in points)
+    return PowerCurve(Curve(cores, tuple(watts for _percent, watts in points)))

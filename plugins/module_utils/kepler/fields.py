@@ -35,6 +35,7 @@ _LABEL_KEY = re.compile(
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _MAX_LABEL_KEY_LENGTH, _MAX_LABEL_VALUE_LENGTH = 317, 63
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
+_AMOUNTS = ("cpu", "memory", "ephemeral-storage")
 _SHARED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -120,8 +121,9 @@ def resources(given: t.Any, where: str) -> Object:
         if part not in ("requests", "limits"):
             raise InvalidField(f"{where}.{shown(part)}", "give requests or limits")
         for name, amount in mapping(amounts, f"{where}.{part}").items():
-            if name not in ("cpu", "memory"):
-                raise InvalidField(f"{where}.{part}.{shown(name)}", "give cpu or memory")
+            if name not in _AMOUNTS:
+                problem = f"give {', '.join(_AMOUNTS[:-1])} or {_AMOUNTS[-1]}"
+                raise InvalidField(f"{where}.{part}.{shown(name)}", problem)
             parse_quantity(amount, f"{where}.{part}.{name}")
     return found
 

@@ -263,7 +263,8 @@ class _Maker:
             .not_valid_before(self.now - _CLOCK_SKEW)
             .not_valid_after(self.now + datetime.timedelta(days=days))
         )
-        certificate = self._extended(builder, request).sign(signing_key, hashes.SHA256())
+        builder = self._extended(builder, request, signing_key.public_key())
+        certificate = builder.sign(signing_key, hashes.SHA256())
         encoding = serialization.Encoding.PEM
         return Pair(
             certificate.public_bytes(encoding),
@@ -283,11 +284,20 @@ class _Maker:
             parts.append(x509.NameAttribute(oid.ORGANIZATIONAL_UNIT_NAME, request.unit))
         return x509.Name(parts)
 
-    def _extended(self, builder: t.Any, request: CertificateRequest) -> t.Any:
+    def _extended(self, builder: t.Any, request: CertificateRequest, issuer_key: t.Any) -> t.Any:
+        """The builder with extensions; strict clients, as Python 3.13, need the identifiers."""
         constraints = x509.BasicConstraints(
             ca=request.is_authority, path_length=0 if request.is_authority else None
         )
         builder = builder.add_extension(constraints, critical=True)
+        of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key)
+        builder = builder.add_extension(of_issuer, critical=False)
+        if request.is_authority:
+            own = x509.SubjectKeyIdentifier.from_public_key(issuer_key)
+            builder = builder.add_extension(own, critical=False)
+            # keyCertSign and cRLSign.
+            signs = x509.KeyUsage(*(False,) * 5, True, True, False, False)
+            builder = builder.add_extension(signs, critical=True)
         if request.names:
             names = [x509.DNSName(name) for name in request.names]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Readings of former runs that are younger than their ``fetchInterval``.
 
-Their sources are the readings document of the last observation, with the time of each reading, and
-the status of the NodeConfig, which is written only after a reading moved.
+Their sources are the readings of the last observation, with the time of each value, and the status
+of the NodeConfig, which is written only after a reading moved.
 """
 
 from __future__ import annotations
@@ -17,44 +17,29 @@ from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.errors import InvalidInput
 from ..base.fields.lenient import member, number
-from ..base.json_types import Object
-from ..base.units import format_time, parse_time
 from .poll import FAKE, PollTarget
+from .readings import Reading, Readings, Value, moment_of, readings_of
 
-# Sources of fresh values: read in this run, or younger than the fetchInterval.
-FRESH_SOURCES = ("read", "kept")
 # Path of a quantity in the status of a NodeConfig.
 IN_STATUS = {
     "inlet_celsius": ("inletTemp", "celsius"),
     "delta_p_pascal": ("deltaP", "pascals"),
     "power_watts": ("power", "watts"),
 }
-# Smallest notable change of a quantity.
-NOTABLE = {"inlet_celsius": 0.5, "delta_p_pascal": 1.0}
 
 REFRESH = ArgumentSpec(
     {"previous": {"type": "path"}, "refresh": {"type": "bool", "default": False}}
 )
-
-
-class Kept(t.NamedTuple):
-    """A value that is young enough, and its time of reading."""
-
-    value: float
-    time: datetime.datetime
-
-    @property
-    def shown_time(self) -> str:
-        return format_time(self.time)
+_NOTHING = Reading()
 
 
 def kept_values(
     found: t.Sequence[PollTarget],
     quantities: t.Collection[str],
-    previous: Object,
+    previous: Readings,
     refresh: bool,
     now: datetime.datetime,
-) -> dict[str, dict[str, Kept]]:
+) -> dict[str, dict[str, Value]]:
     """Kept quantities by node; none with ``refresh``.
 
     ``previous`` are the readings of the last observation by node.
@@ -63,66 +48,47 @@ def kept_values(
         return {target.name: {} for target in found}
     return {
         target.name: {
-            quantity: kept
+            quantity: kept._replace(source="kept")
             for quantity in quantities
-            for kept in [_kept(target, member(previous, target.name), quantity, now)]
+            for kept in [_kept(target, previous.get(target.name, _NOTHING), quantity, now)]
             if kept is not None
         }
         for target in found
     }
 
 
-def _kept(target: PollTarget, entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
+def _kept(target: PollTarget, last: Reading, quantity: str, now: datetime.datetime) -> Value | None:
     # Reading an endpoint of type Fake is free.
     if target.interval is None or target.problem is not None or target.kind == FAKE:
         return None
-    youngest = youngest_value(entry, target.extra.get("status"), quantity, now)
-    if youngest is None or (now - youngest.time).total_seconds() >= target.interval:
+    youngest = youngest_value(last, target.extra.get("status"), quantity, now)
+    if youngest is None or youngest.age_seconds(now) >= target.interval:
         return None
     return youngest
 
 
 def youngest_value(
-    entry: t.Any, status: t.Any, quantity: str, now: datetime.datetime
-) -> Kept | None:
-    """The last value of a node, from the readings document or its NodeConfig's status."""
+    last: Reading, status: t.Any, quantity: str, now: datetime.datetime
+) -> Value | None:
+    """The last value of a node, of the last observation or of its NodeConfig's status.
+
+    Fallbacks and values of the future do not count.
+    """
     part, unit = IN_STATUS[quantity]
     written = member(status, "readings", part)
-    candidates = (
-        last_value(entry, quantity, now),
-        _value(member(written, unit), member(written, "time"), now),
-    )
-    return max((item for item in candidates if item is not None), key=_time, default=None)
+    value, moment = number(member(written, unit)), moment_of(member(written, "time"))
+    found = [last.values[quantity]] if quantity in last.values else []
+    if value is not None and moment is not None:
+        found.append(Value(value, moment))
+    real = [one for one in found if one.source != "fallback" and one.time <= now]
+    return max(real, key=lambda one: one.time, default=None)
 
 
-def _time(kept: Kept) -> datetime.datetime:
-    return kept.time
-
-
-def last_value(entry: t.Any, quantity: str, now: datetime.datetime) -> Kept | None:
-    """The value of a node in the readings document, unless it is a fallback."""
-    if member(entry, "source", quantity) == "fallback":
-        return None
-    return _value(member(entry, quantity), member(entry, "times", quantity), now)
-
-
-def _value(given: t.Any, moment: t.Any, now: datetime.datetime) -> Kept | None:
-    """The value, or None for an invalid value or a time in the future."""
-    value = number(given)
-    if value is None or moment is None:
-        return None
-    try:
-        read_at = parse_time(moment)
-    except InvalidInput:
-        return None
-    return Kept(value, read_at) if read_at <= now else None
-
-
-def previous_readings(path: str | None) -> Object:
-    """Readings of the last observation; empty without one or with an unusable file."""
+def previous_readings(path: str | None) -> dict[str, Reading]:
+    """Readings of the last observation; none without one or with an unusable file."""
     if path is None or not Path(path).exists():
         return {}
     try:
-        return t.cast("Object", documents.load(path, "readings")["readings"])
+        return readings_of(documents.load(path, "readings"))
     except InvalidInput:
         return {}

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readings of one observation, merged from all gateways, with filled gaps and derived statuses.
+"""Readings of one observation, merged from all polls, with filled gaps and derived statuses.
 
-This is the work of fleet_readings_info. A missing value is replaced by a recent one of the last
-observation, else by the fallback of the NodeConfig, and marked accordingly.
+A missing value is replaced by a recent one of the last observation, else by the fallback of the
+NodeConfig, and marked accordingly.
 """
 
 from __future__ import annotations
@@ -13,133 +13,146 @@ import datetime
 import functools
 import typing as t
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from ..base import documents, metrics
-from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, subject_of, warn_of
-from ..base.context import Context, Parameters, Result
-from ..base.errors import InvalidInput, WattwiseError
-from ..base.fields.lenient import member, number, objects, text
+from ..base.boundary import Finding, guarded, subject_of
+from ..base.context import Result
+from ..base.errors import TargetError, WattwiseError
+from ..base.fields.lenient import member
 from ..base.json_types import Object
-from ..base.units import format_time, parse_time
-from ..nodeconfig.freshness import FRESH_SOURCES, previous_readings, youngest_value
-from ..nodeconfig.targets import NodeTarget, Targets, of_snapshot
+from ..nodeconfig.freshness import youngest_value
+from ..nodeconfig.models import NodeModels
+from ..nodeconfig.readings import (
+    FRESH_SOURCES,
+    QUANTITIES,
+    Answers,
+    Reading,
+    Readings,
+    Value,
+    errors_of,
+    mapping_of,
+    readings_of,
+)
+from ..nodeconfig.targets import NodeTarget, Targets
 from ..rmd.manifests import told_caches
 from . import textfile
 from .status import HEARTBEAT_SECONDS, status_of
 
-_ERROR_KEYS = ("name", "endpoint", "reason", "detail")
-QUANTITIES = ("inlet_celsius", "delta_p_pascal", "power_watts")
+OPTIONS: t.Mapping[str, t.Any] = {
+    "max_age": {"type": "float", "default": 300.0},
+    "heartbeat_seconds": {"type": "float", "default": HEARTBEAT_SECONDS},
+    "textfile": {"type": "path"},
+    "textfile_labels": {"type": "dict", "default": {}},
+    "min_success": {"type": "float", "default": 0.0},
+}
+# Quantities by their name in the results of the reading modules.
+THERMAL_RESULT = {"inlet_celsius": "inlet_celsius", "power_watts": "power_watts"}
+PRESSURE_RESULT = {"pascals": "delta_p_pascal"}
 
-SPEC = ArgumentSpec(
-    {
-        "snapshot": {"type": "path", "required": True},
-        "thermal": {"type": "list", "elements": "dict", "default": []},
-        "pressure": {"type": "list", "elements": "dict", "default": []},
-        "models": {"type": "list", "elements": "dict", "default": []},
-        "previous": {"type": "path"},
-        "max_age": {"type": "float", "default": 300.0},
-        "heartbeat_seconds": {"type": "float", "default": HEARTBEAT_SECONDS},
-        "path": {"type": "path"},
-        "models_path": {"type": "path"},
-        "statuses_path": {"type": "path"},
-        "textfile": {"type": "path"},
-        "textfile_labels": {"type": "dict", "default": {}},
-        "min_success": {"type": "float", "default": 0.0},
-    }
-)
+
+@dataclass(frozen=True)
+class Polls:
+    """The answers of all hosts that poll machines."""
+
+    thermal: t.Sequence[Answers] = ()
+    pressure: t.Sequence[Answers] = ()
+    models: t.Sequence[Answers] = ()
+    # The first failure of a reader in this process; its answers have the same message.
+    failure: WattwiseError | None = None
+
+    @property
+    def of_bmcs(self) -> list[Answers]:
+        return [*self.thermal, *self.models]
+
+    @property
+    def by_endpoint(self) -> dict[str, t.Sequence[Answers]]:
+        return {"bmc": self.of_bmcs, "pressure": self.pressure}
+
+
+@dataclass(frozen=True)
+class LastObservation:
+    """Readings and errors of the last observation."""
+
+    readings: Readings = field(default_factory=dict)
+    errors: t.Sequence[TargetError] = ()
+
+    @classmethod
+    def from_document(cls, document: Object | None) -> LastObservation:
+        """Nothing without a readings document."""
+        return cls(readings_of(document), errors_of(member(document, "errors")))
 
 
 @dataclass
-class NodeReading:
-    """Value, time and source of each quantity of one node, and failures.
+class MergedNode:
+    """Values and failures of one node, while they are merged.
 
-    ``needed`` are the quantities with a source in the NodeConfig. Without a power model, the watts
-    of a BMC suffice in place of its inlet temperature. ``system`` is the identity of the server.
+    ``needed`` are the quantities with a source in the NodeConfig. Without a power model, the power
+    draw of a BMC suffices in place of its inlet temperature. ``failing`` are pairs of endpoint
+    (``bmc`` or ``pressure``) and reason.
     """
 
     node: str
     needed: frozenset[str] = frozenset({"inlet_celsius"})
     has_power_model: bool = True
     system: Object = field(default_factory=dict)
-    values: dict[str, float] = field(default_factory=dict)
-    times: dict[str, datetime.datetime] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-    errors: list[Object] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    errors: list[TargetError] = field(default_factory=list)
     failing: set[tuple[str, str]] = field(default_factory=set)
 
-    def fail(self, endpoint: str, error: Object) -> None:
-        """Record an error of the BMC (``bmc``) or the pressure server (``pressure``)."""
+    def fail(self, endpoint: str, error: TargetError) -> None:
         self.errors.append(error)
-        self.failing.add((endpoint, error["reason"]))
-
-    def put(self, quantity: str, value: float, moment: datetime.datetime, source: str) -> None:
-        self.values[quantity] = value
-        self.times[quantity] = moment
-        self.sources[quantity] = source
+        self.failing.add((endpoint, error.reason))
 
     @property
     def is_fresh(self) -> bool:
         """Whether all configured quantities have fresh readings."""
-        fresh = {name for name, source in self.sources.items() if source in FRESH_SOURCES}
+        fresh = {name for name, value in self.values.items() if value.source in FRESH_SOURCES}
         if "power_watts" in fresh and not self.has_power_model:
             fresh.add("inlet_celsius")
         return self.needed <= fresh
 
     @property
-    def is_stale(self) -> bool:
-        return "last" in self.sources.values()
+    def reading(self) -> Reading:
+        return Reading(self.values, self.system)
 
-    def as_dict(self, now: datetime.datetime) -> dict[str, t.Any]:
-        """The entry in readings.json."""
-        return {
-            **{name: self.values.get(name) for name in QUANTITIES},
-            "time": format_time(min(self.times.values(), default=now)),
-            "times": {name: format_time(moment) for name, moment in self.times.items()},
-            "source": self.sources,
-            "stale": self.is_stale,
-            **({"system": dict(self.system)} if self.system else {}),
-        }
+
+Nodes = t.Mapping[str, MergedNode]
 
 
 @dataclass(frozen=True)
 class Observation:
     """One observation: the readings of every configured node, with derived data.
 
-    ``readings`` and ``models`` have the form of their documents. ``statuses`` are manifests for
-    kube_apply of NodeConfigs with a new status.
+    ``statuses`` are manifests for kube_apply of NodeConfigs with a new status.
     """
 
     time: datetime.datetime
-    nodes: t.Mapping[str, NodeReading]
-    readings: t.Mapping[str, Result]
-    models: t.Sequence[Object]
+    nodes: Nodes
+    readings: Readings
+    models: t.Sequence[NodeModels]
     statuses: t.Sequence[Result]
-    errors: t.Sequence[Object]
+    errors: t.Sequence[TargetError]
     findings: t.Sequence[Finding]
     summary: Result
 
-    @property
-    def result(self) -> Result:
-        """The result of fleet_readings_info."""
+    def as_document(self) -> Result:
+        """The body of readings.json."""
         return {
-            "changed": False,
-            "readings": dict(self.readings),
-            "errors": list(self.errors),
-            "summary": self.summary,
-            "findings": [finding.as_dict() for finding in self.findings],
+            "readings": {name: one.as_document(self.time) for name, one in self.readings.items()},
+            "errors": [error.as_dict() for error in self.errors],
         }
 
     def judge(self, min_success: float) -> None:
         """Raise WattwiseError, with the result in its fields, if too few nodes were read."""
         configured, fresh = self.summary["configured"], self.summary["fresh"]
         if configured and fresh / configured < min_success:
-            first = self.errors[0]["detail"] if self.errors else "no reason is known"
+            first = self.errors[0].detail if self.errors else "no reason is known"
             raise WattwiseError(
                 f"Only {fresh} of {configured} nodes were read, less than "
                 f"min_success ({min_success:g}) asks for; the first that failed: {first}",
-                **self.result,
+                changed=False,
+                summary=self.summary,
+                findings=[finding.as_dict() for finding in self.findings],
+                **self.as_document(),
             )
 
     def metrics(self, labels: t.Mapping[str, str], rmd_node_states: t.Sequence[t.Any] = ()) -> str:
@@ -148,266 +161,171 @@ class Observation:
         return textfile.render(self.nodes.values(), self.time, labels, ways)
 
 
-def observe(parameters: Parameters, context: Context = Context()) -> Result:
-    """Merge results, write the requested documents, and check their completeness.
-
-    Raises WattwiseError, with all results in its fields, if fewer than ``min_success`` of the
-    configured nodes were read.
-    """
-    options = SPEC.complete(parameters)
-    made_from = documents.MadeFrom.read(options["snapshot"])
-    snapshot = documents.load(options["snapshot"], "snapshot")
-    found = merge(
-        of_snapshot(snapshot),
-        options["thermal"],
-        options["pressure"],
-        options["models"],
-        previous=previous_readings(options["previous"]),
-        max_age=options["max_age"],
-        heartbeat_seconds=options["heartbeat_seconds"],
-        now=context.now(),
-    )
-    result = found.result
-    # Refused logins come first, so that no later failure loses them.
-    if options["statuses_path"]:
-        body = {"node_configs": [], "statuses": found.statuses}
-        documents.write(options["statuses_path"], "node_configs", body, made_from)
-        result["statuses"] = len(found.statuses)
-    warn_of(found.findings, context)
-    _write(options, found, made_from)
-    if options["textfile"]:
-        states = snapshot.get("rmd_node_states") or []
-        metrics.write(options["textfile"], found.metrics(options["textfile_labels"], states))
-    found.judge(options["min_success"])
-    return result
-
-
 def merge(
     targets: Targets,
-    thermal: t.Sequence[Object],
-    pressure: t.Sequence[Object],
-    models: t.Sequence[Object],
+    polls: Polls,
+    last: LastObservation,
     *,
-    previous: Object = MappingProxyType({}),
-    previous_errors: t.Sequence[Object] = (),
     max_age: float,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     now: datetime.datetime,
 ) -> Observation:
-    """One observation from the results of the reading modules.
+    """One observation from the answers of all polls.
 
-    ``previous`` are the readings of the last observation by node. The last value of these or of the
-    NodeConfig's status, up to ``max_age`` seconds old, replaces a missing one, else the fallback of
-    the NodeConfig. A machine that was not read this time keeps its errors in ``previous_errors`` of
-    the last observation. Stored readings older than ``heartbeat_seconds`` are written again.
+    The last value of the last observation or of the NodeConfig's status, up to ``max_age`` seconds
+    old, replaces a missing one, else the fallback of the NodeConfig. A machine that was not read
+    this time keeps its last errors. Stored readings older than ``heartbeat_seconds`` are written
+    again.
     """
-    nodes = _unread(targets)
-    _merge(nodes, thermal, {name: name for name in ("inlet_celsius", "power_watts")}, now)
-    _merge(nodes, pressure, {"pascals": "delta_p_pascal"}, now)
-    errors = _errors(nodes, {"bmc": [*thermal, *models], "pressure": pressure})
-    errors += _still_failing(nodes, previous, previous_errors)
+    nodes = {target.name: _unread(target) for target in targets.nodes}
+    _put_values(nodes, polls)
+    errors = _errors(nodes, polls) + _still_failing(nodes, last)
     for target in targets.nodes:
-        _fill_gaps(nodes[target.name], target, member(previous, target.name), max_age, now)
+        _fill_gaps(nodes[target.name], target, last.readings.get(target.name), max_age, now)
     findings = list(targets.findings)
-    _identify(nodes, targets, previous, thermal)
-    details = _details(nodes, [*thermal, *models])
-    make = functools.partial(_status, nodes, details, now, heartbeat_seconds)
+    _identify(nodes, targets, polls, last)
+    details = _details(nodes, polls)
+
+    def status(target: NodeTarget) -> Result | None:
+        own, node = details.get(target.name, {}), nodes[target.name]
+        return status_of(target, node, own, now, heartbeat_seconds)
+
     return Observation(
         time=now,
         nodes=nodes,
-        readings={name: node.as_dict(now) for name, node in nodes.items()},
-        models=[entry for result in models for entry in result.get("models") or []],
-        statuses=_statuses(targets, make, findings),
+        readings={name: node.reading for name, node in nodes.items()},
+        models=[models for answers in polls.models for models in answers.models],
+        statuses=_statuses(targets, status, findings),
         errors=errors,
         findings=findings,
         summary=_summary(nodes, errors),
     )
 
 
-def _unread(targets: Targets) -> dict[str, NodeReading]:
-    nodes: dict[str, NodeReading] = {}
-    for target in targets.nodes:
-        pressure = {"delta_p_pascal"} if "delta_p" in target.endpoints else set()
-        has_power_model = any(kind.startswith("power_consumption") for kind in target.endpoints)
-        needed = frozenset({"inlet_celsius", *pressure})
-        nodes[target.name] = NodeReading(target.name, needed, has_power_model)
-    return nodes
+T = t.TypeVar("T")
 
 
-def _identify(
-    nodes: t.Mapping[str, NodeReading],
-    targets: Targets,
-    previous: Object,
-    thermal: t.Sequence[Object],
-) -> None:
+def _known(nodes: Nodes, by_name: t.Mapping[str, T]) -> list[tuple[str, T]]:
+    """The entries of configured nodes."""
+    return [(name, one) for name, one in by_name.items() if name in nodes]
+
+
+def _unread(target: NodeTarget) -> MergedNode:
+    pressure = {"delta_p_pascal"} if "delta_p" in target.endpoints else set()
+    has_power_model = any(kind.startswith("power_consumption") for kind in target.endpoints)
+    return MergedNode(target.name, frozenset({"inlet_celsius", *pressure}), has_power_model)
+
+
+def _put_values(nodes: Nodes, polls: Polls) -> None:
+    for answers in (*polls.thermal, *polls.pressure):
+        for name, values in _known(nodes, answers.values):
+            nodes[name].values.update(values)
+
+
+def _identify(nodes: Nodes, targets: Targets, polls: Polls, last: LastObservation) -> None:
     """The identity of each server, read now or before."""
     for target in targets.nodes:
-        stored = member(target.status, "sensors", "system") or member(
-            previous, target.name, "system"
-        )
-        nodes[target.name].system = _mapping(stored)
-    for entry in _entries(nodes, thermal, "sensors"):
-        told = _mapping(entry.get("system"))
-        if told:
-            nodes[entry["name"]].system = told
+        system = mapping_of(member(target.status, "sensors", "system"))
+        before = last.readings.get(target.name, Reading())
+        nodes[target.name].system = system or before.system
+    for answers in polls.thermal:
+        for name, sensors in _known(nodes, answers.sensors):
+            system = mapping_of(sensors.get("system"))
+            if system:
+                nodes[name].system = system
 
 
-def _mapping(given: t.Any) -> Object:
-    return given if isinstance(given, dict) else {}
-
-
-def _entries(
-    readings: t.Mapping[str, NodeReading], results: t.Sequence[Object], part: str
-) -> t.Iterator[Object]:
-    """Entries of one part of all results for known nodes."""
-    for result in results:
-        for entry in objects(member(result, part)):
-            name = entry.get("name")
-            if isinstance(name, str) and name in readings:
-                yield entry
-
-
-def _merge(
-    readings: dict[str, NodeReading],
-    results: t.Sequence[Object],
-    names: t.Mapping[str, str],
-    now: datetime.datetime,
-) -> None:
-    for entry in _entries(readings, results, "readings"):
-        for given, quantity in names.items():
-            value = number(entry.get(given))
-            if value is None:
-                continue
-            kept = member(entry, "kept", given)
-            moment = now if kept is None else _moment(kept)
-            if moment is not None:
-                source = "read" if kept is None else "kept"
-                readings[entry["name"]].put(quantity, value, moment, source)
-
-
-def _moment(given: t.Any) -> datetime.datetime | None:
-    try:
-        return parse_time(given)
-    except InvalidInput:
-        return None
-
-
-def _errors(
-    readings: dict[str, NodeReading], results: t.Mapping[str, t.Sequence[Object]]
-) -> list[Object]:
+def _errors(nodes: Nodes, polls: Polls) -> list[TargetError]:
     """All errors without duplicates; a node in no result failed with its gateway."""
-    errors: dict[tuple[str, ...], Object] = {}
-    for endpoint, of_endpoint in results.items():
-        for given in _entries(readings, of_endpoint, "errors"):
-            error = {key: text(given.get(key)) for key in _ERROR_KEYS}
-            if tuple(error.values()) not in errors:
-                errors[tuple(error.values())] = error
-                readings[error["name"]].fail(endpoint, error)
+    errors: dict[TargetError, None] = {}
+    for endpoint, of_endpoint in polls.by_endpoint.items():
+        for error in (error for answers in of_endpoint for error in answers.errors):
+            if error.name in nodes and error not in errors:
+                errors[error] = None
+                nodes[error.name].fail(endpoint, error)
     failed = [
-        (endpoint, text(member(result, "msg")))
-        for endpoint, of_endpoint in results.items()
-        for result in of_endpoint
-        if _is_failure(result)
+        (endpoint, answers.failure)
+        for endpoint, of_endpoint in polls.by_endpoint.items()
+        for answers in of_endpoint
+        if answers.failure is not None
     ]
-    for reading in readings.values():
-        if failed and not reading.errors and not reading.is_fresh:
+    for node in nodes.values():
+        if failed and not node.errors and not node.is_fresh:
             endpoint, message = failed[0]
-            error = {
-                "name": reading.node,
-                "endpoint": "",
-                "reason": "unreachable",
-                "detail": f"The host that reads this node failed: {message}",
-            }
-            errors[tuple(error.values())] = error
-            reading.fail(endpoint, error)
-    return list(errors.values())
+            detail = f"The host that reads this node failed: {message}"
+            error = TargetError(node.node, "", "unreachable", detail)
+            errors[error] = None
+            node.fail(endpoint, error)
+    return list(errors)
 
 
-def _still_failing(
-    readings: t.Mapping[str, NodeReading], previous: Object, previous_errors: t.Sequence[Object]
-) -> list[Object]:
+def _still_failing(nodes: Nodes, last: LastObservation) -> list[TargetError]:
     """Errors of nodes that failed at their last read, because earlier values are no readings.
 
     A run that keeps valid readings only reads others.
     """
-    known: dict[str, list[Object]] = {}
-    for error in previous_errors:
-        known.setdefault(text(error.get("name")), []).append(error)
-    found: list[Object] = []
-    for node, reading in readings.items():
+    by_node: dict[str, list[TargetError]] = {}
+    for error in last.errors:
+        by_node.setdefault(error.name, []).append(error)
+    found: list[TargetError] = []
+    for name, node in nodes.items():
+        before = last.readings.get(name, Reading()).values
         old = [
             quantity
-            for quantity, source in reading.sources.items()
-            if source == "kept" and member(previous, node, "source", quantity) == "last"
+            for quantity, value in node.values.items()
+            if value.source == "kept" and quantity in before and before[quantity].source == "last"
         ]
-        if not old or reading.errors or node not in known:
+        if not old or node.errors or name not in by_node:
             continue
         endpoint = "pressure" if old == ["delta_p_pascal"] else "bmc"
         for quantity in old:
-            reading.sources[quantity] = "last"
-        for given in known[node]:
-            error = {key: text(given.get(key)) for key in _ERROR_KEYS}
-            reading.fail(endpoint, error)
+            node.values[quantity] = node.values[quantity]._replace(source="last")
+        for error in by_node[name]:
+            node.fail(endpoint, error)
             found.append(error)
     return found
 
 
-def _is_failure(result: Object) -> bool:
-    """Whether the registered result comes from a failed module, with a message."""
-    return "readings" not in result and "models" not in result
-
-
 def _fill_gaps(
-    reading: NodeReading,
+    node: MergedNode,
     target: NodeTarget,
-    previous: t.Any,
+    before: Reading | None,
     max_age: float,
     now: datetime.datetime,
 ) -> None:
     """Fill missing values with the last one, else with the NodeConfig's fallback."""
     for quantity in QUANTITIES:
-        if quantity in reading.values:
+        if quantity in node.values:
             continue
-        last = youngest_value(previous, target.status, quantity, now)
-        if last is not None and (now - last.time).total_seconds() <= max_age:
-            reading.put(quantity, *last, "last")
+        last = youngest_value(before or Reading(), target.status, quantity, now)
+        if last is not None and last.age_seconds(now) <= max_age:
+            node.values[quantity] = last._replace(source="last")
         elif quantity in target.fallbacks:
-            reading.put(quantity, target.fallbacks[quantity], now, "fallback")
+            node.values[quantity] = Value(target.fallbacks[quantity], now, "fallback")
 
 
-def _summary(nodes: t.Mapping[str, NodeReading], errors: t.Sequence[Object]) -> Result:
-    inlets = {
-        node: reading.values["inlet_celsius"]
-        for node, reading in nodes.items()
-        if reading.sources.get("inlet_celsius") in FRESH_SOURCES
-    }
-    hottest = max(inlets, key=lambda node: inlets[node], default=None)
-    powers = [
-        reading.values["power_watts"]
-        for reading in nodes.values()
-        if reading.sources.get("power_watts") in FRESH_SOURCES
-    ]
+def _summary(nodes: Nodes, errors: t.Sequence[TargetError]) -> Result:
+    readings = {name: node.reading for name, node in nodes.items()}
+    inlets, powers = (
+        {
+            name: value
+            for name, reading in readings.items()
+            for value in [reading.fresh(quantity)]
+            if value is not None
+        }
+        for quantity in ("inlet_celsius", "power_watts")
+    )
+    hottest = max(inlets, key=lambda name: inlets[name], default=None)
     return {
         "configured": len(nodes),
-        "fresh": sum(reading.is_fresh for reading in nodes.values()),
-        "stale": sum(reading.is_stale for reading in nodes.values()),
-        "failed": len({error["name"] for error in errors}),
+        "fresh": sum(node.is_fresh for node in nodes.values()),
+        "stale": sum(reading.is_stale for reading in readings.values()),
+        "failed": len({error.name for error in errors}),
         "hottest_node": hottest,
         "hottest_inlet_celsius": None if hottest is None else inlets[hottest],
         "measured_nodes": len(powers),
-        "measured_watts": round(sum(powers), 1),
+        "measured_watts": round(sum(powers.values()), 1),
     }
-
-
-def _status(
-    nodes: t.Mapping[str, NodeReading],
-    details: t.Mapping[str, Object],
-    now: datetime.datetime,
-    heartbeat_seconds: float,
-    target: NodeTarget,
-) -> Result | None:
-    own = details.get(target.name, {})
-    return status_of(target, nodes[target.name], own, now, heartbeat_seconds)
 
 
 def _statuses(
@@ -426,14 +344,6 @@ def _statuses(
         elif status is not None:
             statuses.append(status)
     return statuses
-
-
-def _write(options: Parameters, found: Observation, made_from: documents.MadeFrom) -> None:
-    if options["path"]:
-        body = {"readings": found.readings, "errors": found.errors, "time": format_time(found.time)}
-        documents.write(options["path"], "readings", body, made_from)
-    if options["models_path"]:
-        documents.write(options["models_path"], "models", {"models": found.models}, made_from)
 
 
 def _cache_ways(rmd_node_states: t.Sequence[t.Any]) -> t.Iterator[textfile.CacheWays]:
@@ -457,12 +367,14 @@ def _ways_of(state: Object) -> list[textfile.CacheWays]:
     ]
 
 
-def _details(
-    readings: t.Mapping[str, NodeReading], results: t.Sequence[Object]
-) -> dict[str, dict[str, t.Any]]:
-    """Sensors and authentication by node, from the modules that read BMCs, in order."""
-    details: dict[str, dict[str, t.Any]] = {}
-    for part in ("sensors", "authentication"):
-        for entry in _entries(readings, results, part):
-            details.setdefault(entry["name"], {})[part] = entry
+def _details(nodes: Nodes, polls: Polls) -> dict[str, dict[str, Object]]:
+    """Sensors and authentication by node, from the polls of BMCs, in order."""
+    details: dict[str, dict[str, Object]] = {}
+    for answers in polls.of_bmcs:
+        for part, by_name in (
+            ("sensors", answers.sensors),
+            ("authentication", answers.authentication),
+        ):
+            for name, entry in _known(nodes, by_name):
+                details.setdefault(name, {})[part] = entry
     return details

@@ -9,22 +9,24 @@ it gets few concurrent requests and only one per URL.
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 import urllib.parse
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, TargetFailure, TargetReason
 from ..base.fields.lenient import number, objects, text
 from ..base.json_types import Object
 from ..base.texts import shown
+from ..base.units import format_time
 from ..fleet.credentials import SecretSource
 from ..fleet.urls import redacted
 from ..fleet.visits import Client
-from ..nodeconfig.freshness import REFRESH, Kept, kept_values, previous_readings
+from ..nodeconfig.freshness import REFRESH, kept_values, previous_readings
 from ..nodeconfig.nodeconfig import FAKE_DELTA_P_PASCAL
 from ..nodeconfig.poll import FAKE, Job, PollTarget, conclude, given_targets, poll, reading_spec
+from ..nodeconfig.readings import Answers, Readings, Value
 
 KIND = "DifferentialPressureAPI"
 REQUESTS_AT_ONCE = 4
@@ -64,42 +66,73 @@ def read_pressure(parameters: Parameters, context: Context = Context()) -> Resul
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, KIND, "delta_p", own_options=tuple(_LOOKUPS))
-    return read(found, options, context, previous_readings(options["previous"]))
+    answers = read(found, options, context, previous_readings(options["previous"]))
+    return conclude(options, len(found), answers.errors, answers.as_result())
+
+
+@dataclass(frozen=True)
+class PressureAnswers:
+    """The pressure of each node that was read, the kept values, and the errors."""
+
+    found: t.Sequence[PollTarget]
+    read: t.Mapping[str, Pressure]
+    kept: t.Mapping[str, Value]
+    errors: t.Sequence[TargetError]
+    now: datetime.datetime
+
+    def answers(self) -> Answers:
+        """The values for an observation."""
+        read = {name: Value(pressure.pascals, self.now) for name, pressure in self.read.items()}
+        return Answers(
+            {name: {"delta_p_pascal": value} for name, value in {**read, **self.kept}.items()},
+            self.errors,
+        )
+
+    def as_result(self) -> Result:
+        """The result of differential_pressure_info, without errors."""
+        kept = {name: Pressure(value.value) for name, value in self.kept.items()}
+        both, names = {**self.read, **kept}, [target.name for target in self.found]
+        return {"readings": [self._as_result(name, both[name]) for name in names if name in both]}
+
+    def _as_result(self, name: str, pressure: Pressure) -> Result:
+        kept = self.kept.get(name)
+        return {
+            "name": name,
+            "pascals": pressure.pascals,
+            "sensor_id": pressure.sensor_id,
+            "temperature_celsius": pressure.temperature_celsius,
+            **({"kept": {"pascals": format_time(kept.time)}} if kept is not None else {}),
+        }
 
 
 def read(
     found: t.Sequence[PollTarget],
     options: Parameters,
-    context: Context = Context(),
-    previous: Object = MappingProxyType({}),
+    context: Context,
+    previous: Readings,
     secrets: SecretSource | None = None,
-) -> Result:
-    """Read the pressure of every node; returns ``readings`` and ``errors``.
-
-    ``previous`` are the readings of the last observation by node. Raises like ``read_pressure``.
-    """
-    kept = kept_values(found, ["delta_p_pascal"], previous, options["refresh"], context.now())
+) -> PressureAnswers:
+    """Read the pressure of every node; ``previous`` are the last readings. Raises InvalidInput."""
+    given = kept_values(found, ["delta_p_pascal"], previous, options["refresh"], context.now())
+    kept = {name: values["delta_p_pascal"] for name, values in given.items() if values}
     # Jobs with the same URL share the answer to the first one.
-    due = [target for target in found if not kept[target.name]]
+    due = [target for target in found if target.name not in kept]
     first = {_url(target): target for target in reversed(due)}
     asked = [target for target in due if first[_url(target)] is target]
     fake = Pressure(FAKE_DELTA_P_PASCAL, FAKE)
     jobs = [Job(target, KIND, _work, fake) for target in asked]
     polled = poll(jobs, options, context, secrets, per_host=REQUESTS_AT_ONCE)
     answers = dict(zip(map(_url, asked), polled.results))
-    readings: list[Result] = []
+    read_now: dict[str, Pressure] = {}
     errors: list[TargetError] = []
-    for target in found:
-        if kept[target.name]:
-            readings.append(_as_kept(target, kept[target.name]["delta_p_pascal"]))
-            continue
+    for target in due:
         answer = answers[_url(target)]
         if isinstance(answer, TargetError):
             endpoint = redacted(target.endpoint)
             errors.append(replace(answer, name=target.name, endpoint=endpoint))
         else:
-            readings.append(_as_result(target, answer))
-    return conclude(options, len(found), errors, {"readings": readings})
+            read_now[target.name] = answer
+    return PressureAnswers(found, read_now, kept, errors, context.now())
 
 
 def _url(target: PollTarget) -> tuple[t.Any, ...]:
@@ -179,19 +212,3 @@ def _identifier(given: t.Any) -> str | None:
     """Identifier of a sensor, which may be a number."""
     is_number = isinstance(given, int) and not isinstance(given, bool)
     return text(str(given) if is_number else given) or None
-
-
-def _as_result(target: PollTarget, pressure: Pressure) -> Result:
-    return {
-        "name": target.name,
-        "pascals": pressure.pascals,
-        "sensor_id": pressure.sensor_id,
-        "temperature_celsius": pressure.temperature_celsius,
-    }
-
-
-def _as_kept(target: PollTarget, kept: Kept) -> Result:
-    return {
-        **_as_result(target, Pressure(kept.value)),
-        "kept": {"pascals": kept.shown_time},
-    }

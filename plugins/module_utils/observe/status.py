@@ -12,27 +12,26 @@ import typing as t
 import zlib
 
 from ..base.boundary import shown_text
-from ..base.errors import InvalidInput
+from ..base.errors import InvalidInput, TargetError
 from ..base.fields.lenient import count, member, number, objects
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
-from ..nodeconfig.freshness import FRESH_SOURCES, IN_STATUS, NOTABLE
+from ..nodeconfig.freshness import IN_STATUS
+from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE, Value
 from ..nodeconfig.targets import NodeTarget
 
 
-class Reading(t.Protocol):
-    """Fields of a node's reading for the status."""
+class MergedNode(t.Protocol):
+    """Fields of a merged node for the status."""
 
-    values: dict[str, float]
-    times: dict[str, datetime.datetime]
-    sources: dict[str, str]
-    errors: list[Object]
+    values: dict[str, Value]
+    errors: list[TargetError]
 
     @property
     def is_fresh(self) -> bool: ...
 
 
-# Limit of the definition of NodeConfigs; a longer text would make the whole status invalid.
+# Limit of the CRD of NodeConfigs; a longer text would make the whole status invalid.
 _MAX_MESSAGE_LENGTH = 1024
 _MAX_URI_LENGTH = 2048
 _MAX_NAME_LENGTH = 256
@@ -50,7 +49,7 @@ HEARTBEAT_SECONDS = 300.0
 
 def status_of(
     target: NodeTarget,
-    reading: Reading,
+    node: MergedNode,
     details: Object,
     now: datetime.datetime,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
@@ -61,9 +60,9 @@ def status_of(
     is written again after ``heartbeat_seconds``, for some nodes after half of that.
     """
     stored = target.status
-    status: dict[str, t.Any] = {"conditions": [_ready(reading)]}
+    status: dict[str, t.Any] = {"conditions": [_ready(node)]}
     longest_age = _longest_age_seconds(target.name, heartbeat_seconds)
-    readings = _readings(member(stored, "readings") or {}, reading, now, longest_age)
+    readings = _readings(member(stored, "readings") or {}, node, now, longest_age)
     if readings:
         status["readings"] = readings
     sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
@@ -77,26 +76,29 @@ def status_of(
     return {**target.manifest_head, "status": status}
 
 
-def _ready(reading: Reading) -> dict[str, str]:
-    if reading.is_fresh:
+def _ready(node: MergedNode) -> dict[str, str]:
+    if node.is_fresh:
         return {
             "type": "Ready",
             "status": "True",
             "reason": "Read",
-            "message": _was_read(reading),
+            "message": _was_read(node),
         }
-    error = reading.errors[0] if reading.errors else {"reason": "missing", "detail": "Not read."}
-    reason = "".join(word.capitalize() for word in str(error["reason"]).split("_"))
+    first, detail = "missing", "Not read."
+    if node.errors:
+        first, detail = node.errors[0].reason, node.errors[0].detail
+    reason = "".join(word.capitalize() for word in first.split("_"))
     return {
         "type": "Ready",
         "status": "False",
         "reason": reason if _REASON.fullmatch(reason) else "NotRead",
-        "message": shown_text(str(error["detail"]), _MAX_MESSAGE_LENGTH),
+        "message": shown_text(detail, _MAX_MESSAGE_LENGTH),
     }
 
 
-def _was_read(reading: Reading) -> str:
-    air = [words for name, words in _AIR.items() if reading.sources.get(name) in FRESH_SOURCES]
+def _was_read(node: MergedNode) -> str:
+    fresh = {name for name, value in node.values.items() if value.source in FRESH_SOURCES}
+    air = [words for name, words in _AIR.items() if name in fresh]
     names = " and ".join(air) or "power"
     return f"{names[0].upper()}{names[1:]} {'were' if len(air) > 1 else 'was'} read."
 
@@ -112,23 +114,24 @@ def _longest_age_seconds(node: str, heartbeat_seconds: float) -> float:
 
 
 def _readings(
-    stored: Object, reading: Reading, now: datetime.datetime, longest_age: float
+    stored: Object, node: MergedNode, now: datetime.datetime, longest_age: float
 ) -> dict[str, dict[str, t.Any]]:
     result: dict[str, dict[str, t.Any]] = {}
     for quantity, (part, unit) in IN_STATUS.items():
         written = member(stored, part)
-        if reading.sources.get(quantity) != "read" or not math.isfinite(reading.values[quantity]):
+        new = node.values.get(quantity)
+        if new is None or new.source != "read" or not math.isfinite(new.value):
             # A kept value is already stored, or did not move enough.
             if isinstance(written, dict) and unit in written and written.get("time"):
                 result[part] = {unit: written[unit], "time": written["time"]}
             continue
-        value = round(reading.values[quantity], 3)
+        value = round(new.value, 3)
         if isinstance(written, dict) and not (
             _is_notable(quantity, value, written.get(unit)) or _is_old(written, now, longest_age)
         ):
             result[part] = {unit: written[unit], "time": written["time"]}
         else:
-            result[part] = {unit: value, "time": format_time(reading.times[quantity])}
+            result[part] = {unit: value, "time": format_time(new.time)}
     return result
 
 
@@ -172,7 +175,7 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
 
 
 def _system(given: t.Any) -> dict[str, t.Any]:
-    """Identity of the server, without fields that the definition would refuse."""
+    """Identity of the server, without fields that the CRD would refuse."""
     texts = {name: _fitting(member(given, name), _MAX_NAME_LENGTH) for name in _SYSTEM_TEXTS}
     counts = {name: count(member(given, name)) for name in _SYSTEM_COUNTS}
     return {name: value for name, value in {**texts, **counts}.items() if value}

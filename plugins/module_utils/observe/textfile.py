@@ -9,17 +9,17 @@ import datetime
 import typing as t
 
 from ..base.metrics import Labels, Samples, check_labels, family
+from ..nodeconfig.readings import Value
 
 
-class Reading(t.Protocol):
-    """Fields of a node's reading for the text format.
+class MergedNode(t.Protocol):
+    """Fields of a merged node for the text format.
 
     ``failing`` has pairs of endpoint (``bmc`` or ``pressure``) and reason.
     """
 
     node: str
-    values: dict[str, float]
-    times: dict[str, datetime.datetime]
+    values: dict[str, Value]
     failing: set[tuple[str, str]]
 
     @property
@@ -43,7 +43,7 @@ _GAUGES = {
 
 
 def render(
-    readings: t.Iterable[Reading],
+    readings: t.Iterable[MergedNode],
     now: datetime.datetime,
     labels: Labels,
     cache_ways: t.Sequence[CacheWays] = (),
@@ -70,10 +70,10 @@ def render(
     )
 
 
-def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Samples]]:
+def _quantities(readings: t.Sequence[MergedNode]) -> t.Iterator[tuple[str, str, Samples]]:
     for quantity, (name, text) in _GAUGES.items():
         samples = [
-            ({"node": reading.node}, reading.values[quantity])
+            ({"node": reading.node}, reading.values[quantity].value)
             for reading in readings
             if quantity in reading.values
         ]
@@ -81,15 +81,15 @@ def _quantities(readings: t.Sequence[Reading]) -> t.Iterator[tuple[str, str, Sam
 
 
 def _freshness(
-    readings: t.Sequence[Reading], now: datetime.datetime
+    readings: t.Sequence[MergedNode], now: datetime.datetime
 ) -> t.Iterator[tuple[str, str, Samples]]:
     ages = [
         (
             {"node": reading.node, "quantity": _GAUGES[quantity][0]},
-            max(0.0, (now - moment).total_seconds()),
+            max(0.0, value.age_seconds(now)),
         )
         for reading in readings
-        for quantity, moment in reading.times.items()
+        for quantity, value in reading.values.items()
     ]
     yield "wattwise_reading_age_seconds", "Age of a node's reading.", ages
     failing = [

@@ -46,10 +46,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "model_max_age": models.SPEC.options["max_age"],
     },
     "merge": {
-        **_of(
-            observation.SPEC,
-            *("heartbeat_seconds", "max_age", "min_success", "textfile", "textfile_labels"),
-        ),
+        **observation.OPTIONS,
         "samples_max_age": {"type": "float", "default": MAX_AGE_SECONDS},
     },
     "meter": metering.SPEC.options,
@@ -72,13 +69,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         },
         "type_label": {"type": "str", "default": TYPE_LABEL},
     },
-    "place": _of(
-        placement.SPEC,
-        *("allow_power_off", "compare", "device_power", "max_moves", "min_gain_watts"),
-        *("pod_usage_assumption", "preference_watts", "rebalance", "scheduler_name"),
-        *("standby_watts", "strategy", "textfile", "textfile_labels", "unpriced", "usage_source"),
-        *_LIMITS,
-    ),
+    "place": placement.OPTIONS.options,
     "store": stored_plan.STORE_OPTIONS,
     "restore": stored_plan.RESTORE_OPTIONS,
     "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),

@@ -34,23 +34,10 @@ _PARTS = (
     *("rmd_node_states", "device_objects", "volume_objects"),
 )
 
-SPEC = ArgumentSpec(
+# Options of the placement itself, which the step of a run has, too.
+OPTIONS = ArgumentSpec(
     {
-        "snapshot": {"type": "path"},
-        "curves": {"type": "path"},
-        "src": {"type": "list", "elements": "path"},
-        "nodes": {"type": "list", "elements": "dict"},
-        "pods": {"type": "list", "elements": "dict"},
-        "running": {"type": "list", "elements": "dict"},
-        "namespaces": {"type": "list", "elements": "dict"},
-        "replica_sets": {"type": "list", "elements": "dict"},
-        "pod_disruption_budgets": {"type": "list", "elements": "dict"},
-        "rmd_node_states": {"type": "list", "elements": "dict"},
-        "device_objects": {"type": "list", "elements": "dict"},
-        "volume_objects": {"type": "list", "elements": "dict"},
         "device_power": {"type": "str"},
-        "previous": {"type": "path"},
-        "previous_placements": {"type": "list", "elements": "dict"},
         "scheduler_name": {"type": "str", "default": "wattwise"},
         "usage_source": {
             "type": "str",
@@ -76,9 +63,28 @@ SPEC = ArgumentSpec(
         "rebalance": {"type": "bool", "default": False},
         "min_gain_watts": {"type": "float", "default": 5.0},
         "max_moves": {"type": "int", "default": 10},
-        "path": {"type": "path"},
         "textfile": {"type": "path"},
         "textfile_labels": {"type": "dict", "default": {}},
+    }
+).merge(LIMITS)
+
+SPEC = ArgumentSpec(
+    {
+        "snapshot": {"type": "path"},
+        "curves": {"type": "path"},
+        "src": {"type": "list", "elements": "path"},
+        "nodes": {"type": "list", "elements": "dict"},
+        "pods": {"type": "list", "elements": "dict"},
+        "running": {"type": "list", "elements": "dict"},
+        "namespaces": {"type": "list", "elements": "dict"},
+        "replica_sets": {"type": "list", "elements": "dict"},
+        "pod_disruption_budgets": {"type": "list", "elements": "dict"},
+        "rmd_node_states": {"type": "list", "elements": "dict"},
+        "device_objects": {"type": "list", "elements": "dict"},
+        "volume_objects": {"type": "list", "elements": "dict"},
+        "previous": {"type": "path"},
+        "previous_placements": {"type": "list", "elements": "dict"},
+        "path": {"type": "path"},
     },
     mutually_exclusive=(
         ("snapshot", "nodes"),
@@ -88,7 +94,7 @@ SPEC = ArgumentSpec(
     ),
     required_one_of=(("snapshot", "nodes", "src"),),
     required_by={"snapshot": ["curves"]},
-).merge(LIMITS)
+).merge(OPTIONS)
 
 _NODES_NAMED_IN_A_WARNING = 3
 

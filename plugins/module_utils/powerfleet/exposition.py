@@ -26,14 +26,15 @@ MAX_TOTAL = 64 * 1024 * 1024
 # A fleet that was deleted leaves its folder behind.
 MAX_AGE_SECONDS = 3600.0
 
-_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
+_LABEL = f'{metrics.LABEL_NAME}="{metrics.LABEL_VALUE}"'
 _SAMPLE = re.compile(
-    rf"(?P<name>{_NAME})(?P<labels>\{{{_LABEL}(?:,{_LABEL})*\}})? "
-    r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?",
+    rf"(?P<name>{metrics.METRIC_NAME})(?P<labels>\{{{_LABEL}(?:,{_LABEL})*\}})? "
+    rf"{metrics.FINITE_NUMBER}",
     re.ASCII,
 )
-_COMMENT = re.compile(rf"# (?P<kind>HELP|TYPE) (?P<name>{_NAME}) (?P<text>\S.*)", re.ASCII)
+_COMMENT = re.compile(
+    rf"# (?P<kind>HELP|TYPE) (?P<name>{metrics.METRIC_NAME}) (?P<text>\S.*)", re.ASCII
+)
 # The names of a namespace, of a fleet, and of the folder and files that a run writes.
 _FILES = "*/*/metrics/*.prom"
 

@@ -40,7 +40,7 @@ class WaitingPod:
 
 
 @dataclass(frozen=True)
-class SeenNode:
+class NodeView:
     """Fields of a node that a plan or a NodeConfig uses, apart from its pods."""
 
     labels: tuple[tuple[str, str], ...]
@@ -50,7 +50,7 @@ class SeenNode:
 
 
 @dataclass(frozen=True)
-class SeenObject:
+class ResourceView:
     """A custom resource whose spec counts, and not its status."""
 
     uid: str
@@ -146,7 +146,7 @@ def _scheduler(fleet: PowerFleet) -> str:
     return str(fleet.spec["placement"]["schedulerName"])
 
 
-def view_node(node: MutableObject) -> SeenNode:
+def view_node(node: MutableObject) -> NodeView:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     annotations = metadata.get("annotations") or {}
     ready = any(
@@ -154,7 +154,7 @@ def view_node(node: MutableObject) -> SeenNode:
         for condition in objects(status.get("conditions"))
     )
     own = {name: text for name, text in annotations.items() if name.startswith(_OWN_DOMAIN)}
-    return SeenNode(
+    return NodeView(
         labels=tuple(sorted((metadata.get("labels") or {}).items())),
         is_open=ready and not spec.get("unschedulable"),
         taints=_digest(spec.get("taints") or []),
@@ -162,7 +162,7 @@ def view_node(node: MutableObject) -> SeenNode:
     )
 
 
-def fleets_of_node(change: Change[SeenNode], fleets: Fleets) -> list[str]:
+def fleets_of_node(change: Change[NodeView], fleets: Fleets) -> list[str]:
     """The fleets that select the node now or did before."""
     before, after = change.before, change.after
     if change.is_first or (before and after and _only_closes(before, after)):
@@ -175,24 +175,24 @@ def fleets_of_node(change: Change[SeenNode], fleets: Fleets) -> list[str]:
     ]
 
 
-def _only_closes(before: SeenNode, after: SeenNode) -> bool:
+def _only_closes(before: NodeView, after: NodeView) -> bool:
     alike = dataclasses.replace(before, is_open=False, taints=after.taints)
     return alike == after
 
 
-def view_object(found: MutableObject) -> SeenObject:
+def view_object(found: MutableObject) -> ResourceView:
     metadata = found["metadata"]
-    return SeenObject(
+    return ResourceView(
         uid=str(metadata["uid"]),
         generation=int(metadata.get("generation") or 0),
         is_ending=bool(metadata.get("deletionTimestamp")),
     )
 
 
-def _those_with(part: str) -> t.Callable[[Change[SeenObject], Fleets], list[str]]:
+def _those_with(part: str) -> t.Callable[[Change[ResourceView], Fleets], list[str]]:
     """Picks the fleets that have the part of the spec switched on."""
 
-    def concerned(change: Change[SeenObject], fleets: Fleets) -> list[str]:
+    def concerned(change: Change[ResourceView], fleets: Fleets) -> list[str]:
         if change.is_first:
             return []
         return [one.key for one in fleets if not one.is_suspended and one.spec[part]["enabled"]]

@@ -21,10 +21,11 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
 from ..base.json_types import Object
 from ..kube.client import Kube
-from ..kube.source import read_source
+from ..kube.source import Parts, read_source
 from ..nodeconfig import reconciliation as node_configs
 from ..pipeline.reconciliation import FleetRun
-from ..pipeline.steps import StepLog
+from ..pipeline.run import Run
+from ..pipeline.step_log import StepLog
 from ..reconcile import rmd
 from ..scheduling.scope import Scope
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
@@ -77,230 +78,259 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     fleet = parse(manifest)
     if isinstance(fleet, Finding):
         raise InvalidInput(f"{fleet}; install the current definition with role wattwise.kube.crds")
-    run = _Run(options, context, kube, fleet)
-    return run.suspended() if fleet.is_suspended else run.made()
+    setting = _Setting(options, context, kube, fleet)
+    return _suspended(setting) if fleet.is_suspended else _made(setting)
 
 
-@dataclass
-class _Run:
-    """One run and its state."""
+@dataclass(frozen=True)
+class _Setting:
+    """The fleet, and the parts that all steps of its run share."""
 
     options: Parameters
     context: Context
     kube: Kube
     fleet: PowerFleet
-    result: Result = field(default_factory=dict)
-    failure: Failure | None = None
-    # Objects that the API server refused while the steps continued.
-    refused: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Division:
+    """The fleets' parts of the cluster; ``ownership`` is None until the snapshot was read."""
+
+    fleets: t.Sequence[PowerFleet]
     ownership: ownership.Ownership | None = None
     nodes: t.Sequence[Object] = ()
 
-    def suspended(self) -> Result:
-        """Only the status."""
-        is_new = self._keep_period()
-        if not self.context.check_mode:
-            metrics.write_suspended(self.options["run_dir"], self.fleet)
-        status = suspended_status(self.fleet)
-        return self._told(status, {"suspended": True, "changed": is_new, "diff": []}, None)
+    def scope_of(self, fleet: PowerFleet, snapshot: Object) -> Scope:
+        self.nodes = snapshot["nodes"]
+        self.ownership = ownership.divide(self.fleets, self.nodes, snapshot.get("pods") or ())
+        return self.ownership.scope_of(fleet.key)
 
-    def made(self) -> Result:
-        """All steps, then the status in every case."""
-        began, clock = self.context.now(), time.monotonic()
-        folder = Path(self.options["run_dir"])
-        whole_files.make_folder(folder)
-        whole_files.make_folder(settings.metrics_folder(self.options["run_dir"]))
-        memory = Memory.read(folder)
-        trigger = trigger_of(self.fleet, memory, began)
-        log = StepLog(self.context)
-        fleets = fleets_of(self.kube.list(ALL))
-        run = FleetRun.of(
-            settings.fleet_options(self.fleet, trigger, self.options),
-            self.context,
-            functools.partial(self._scope_of, fleets),
-            0.0 if trigger.is_whole else float(self.fleet.spec["observe"]["maxAgeSeconds"]),
-            settings.record_of(self.fleet, self.options),
-            settings.publication_of(self.fleet, self.options),
-        )
-        # Before anything is written: another run in this folder is refused.
-        run.folder.open(self.options["run_process"], began)
-        is_new_period = self._keep_period()
-        made = self._steps(log, run, trigger, fleets)
-        outcome = self._outcome(run, trigger, made, began, time.monotonic() - clock)
-        if not self.context.check_mode:
-            memory = memory.after(self.fleet, trigger, began, self.failure is None)
-            memory.write(folder)
-            metrics.write(self.options["run_dir"], self.fleet, outcome, memory.succeeded_at)
-        self._tell_slow(outcome)
-        found = self._told(
-            status_of(self.fleet, outcome),
-            self._result(run, made, trigger, is_new_period),
-            self.options["heartbeat_seconds"],
-        )
-        if self.failure is not None and self.options["on_error"] == "fail":
-            raise WattwiseError(self.failure.sentence, **found)
-        return found
 
-    def _keep_period(self) -> bool:
-        """Set the interval as ansible-operator's period; return whether it was another one."""
-        if period.is_kept(self.fleet):
-            return False
-        return self.context.check_mode or period.keep(self.kube, self.fleet, telling.FIELD_MANAGER)
+@dataclass
+class _StepResults:
+    """Results of the steps so far. ``refused`` has objects that the API server refused."""
 
-    def _steps(
-        self, log: StepLog, run: FleetRun, trigger: Trigger, fleets: t.Sequence[PowerFleet]
-    ) -> list[Result]:
-        """Execute the steps; those before the snapshot change its content."""
-        spec = self.fleet.spec
-        self.result = {"changed": False, "diff": []}
-        if spec["nodeConfigs"]["enabled"] and trigger.renders:
+    log: StepLog
+    changed: bool = False
+    diff: list[Object] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    failure: Failure | None = None
 
-            def follow(context: Context) -> Result:
-                found, run.known = node_configs.follow_templates(self.kube, context)
-                return found
-
-            self._attempt(log, "node_configs", follow)
-        if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
-            given = settings.rmd_options(self.fleet, self.options)
-            found = self._attempt(log, "rmd", functools.partial(rmd.reconcile, given))
-            self._tell_refused(found)
+    def attempt(self, name: str, work: t.Callable[[Context], Result]) -> Object:
+        """Result of a step before the snapshot, whose failure does not stop the others."""
         try:
-            self._leave_out_others(run, fleets)
-            run.make()
-        except WattwiseError as error:
-            failed = [step["name"] for step in run.log.as_list() if step["failure"]]
-            self._fail(failed[0] if failed else "snapshot", error)
-        for step in run.log.as_list():
-            if step["name"] == "statuses":
-                self._note_refused(step["errors"])
-        return [*log.as_list(), *run.log.as_list()]
-
-    def _leave_out_others(self, run: FleetRun, fleets: t.Sequence[PowerFleet]) -> None:
-        """Stop reading for a fleet that selects no node and has no waiting pod."""
-        nodes = run.known.objects.get("nodes")
-        if nodes is None:
-            nodes, findings = read_source(self.kube, SOURCES["nodes"], None)
-            run.known = run.known._replace(
-                objects={**run.known.objects, "nodes": nodes},
-                findings=[*run.known.findings, *findings],
-            )
-        if ownership.selects_any(self.fleet, nodes):
-            return
-        divided = ownership.divide(fleets, nodes, read_waiting_pods(self.kube))
-        if not divided.scope_of(self.fleet.key).pods:
-            run.known = empty()
-
-    def _attempt(self, log: StepLog, name: str, work: t.Callable[[Context], Result]) -> Object:
-        """Result of a step before the others, whose failure does not stop these."""
-        try:
-            with log.step(name) as (step, context):
+            with self.log.step(name) as (step, context):
                 found = work(context)
                 step.changed = bool(found["changed"])
                 step.errors += found.get("errors") or []
                 step.warnings += found.get("warnings") or []
         except WattwiseError as error:
-            self._fail(name, error)
+            self.fail(name, error)
             found = error.fields
-        self._note_refused([*(found.get("results") or ()), *(found.get("objects") or ())])
-        self.result["changed"] = self.result["changed"] or bool(found.get("changed"))
-        self.result["diff"] += found.get("diff") or []
+        self.note_refused([*(found.get("results") or ()), *(found.get("objects") or ())])
+        self.changed = self.changed or bool(found.get("changed"))
+        self.diff += found.get("diff") or []
         return found
 
-    def _tell_refused(self, found: Object) -> None:
-        """Events about refusals of daemons."""
-        statuses = found.get("statuses") or []
-        if statuses and not self.context.check_mode:
-            telling.tell_refused(self.kube, self.fleet, statuses, self.context)
-
-    def _fail(self, step: str, error: WattwiseError) -> None:
+    def fail(self, step: str, error: WattwiseError) -> None:
         """Keep the first failure."""
         self.failure = self.failure or Failure(step, str(error))
 
-    def _note_refused(self, entries: t.Iterable[Object]) -> None:
+    def note_refused(self, entries: t.Iterable[Object]) -> None:
         failed = (one for one in entries if one.get("action") == "failed")
         self.refused += [str(one.get("error")) for one in failed]
 
-    def _scope_of(self, fleets: t.Sequence[PowerFleet], snapshot: Object) -> Scope:
-        self.nodes = snapshot["nodes"]
-        self.ownership = ownership.divide(fleets, self.nodes, snapshot.get("pods") or ())
-        return self.ownership.scope_of(self.fleet.key)
 
-    def _outcome(
-        self,
-        run: FleetRun,
-        trigger: Trigger,
-        steps: t.Sequence[Result],
-        began: t.Any,
-        seconds: float,
-    ) -> Outcome:
-        plan = run.plan
-        return Outcome(
-            trigger=trigger.name,
-            began=began,
-            seconds=seconds,
-            steps=steps,
-            ownership=self.ownership,
-            summary=run.summary,
-            errors=None if run.observation is None else run.observation.errors,
-            unplaced=None if plan is None else plan["unplaced"],
-            waiting=0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
-            unbound=run.unbound,
-            saved_watts=metrics.saved_watts(plan),
-            metered=run.metered,
-            metering_failure=_metering_failure(run),
-            failure=self.failure,
-            refused=self.refused,
+def _suspended(setting: _Setting) -> Result:
+    """Only the status."""
+    is_new = _keep_period(setting)
+    if not setting.context.check_mode:
+        metrics.write_suspended(setting.options["run_dir"], setting.fleet)
+    status = suspended_status(setting.fleet)
+    found = {"suspended": True, "changed": is_new, "diff": []}
+    return _with_status(setting, status, found, None)
+
+
+def _made(setting: _Setting) -> Result:
+    """All steps, then the status in every case."""
+    options, fleet = setting.options, setting.fleet
+    began, clock = setting.context.now(), time.monotonic()
+    folder = Path(options["run_dir"])
+    whole_files.make_folder(folder)
+    whole_files.make_folder(settings.metrics_folder(options["run_dir"]))
+    memory = Memory.read(folder)
+    trigger = trigger_of(fleet, memory, began)
+    division = _Division(fleets_of(setting.kube.list(ALL)))
+    fleet_run = FleetRun(_run_of(setting, trigger, division))
+    # Before anything is written: another run in this folder is refused.
+    fleet_run.run.folder.open(options["run_process"], began)
+    is_new_period = _keep_period(setting)
+    results = _StepResults(StepLog(setting.context))
+    _execute(setting, trigger, division, fleet_run, results)
+    outcome = Outcome(
+        trigger=trigger.name,
+        began=began,
+        seconds=time.monotonic() - clock,
+        steps=[*results.log.as_list(), *fleet_run.run.log.as_list()],
+        ownership=division.ownership,
+        failure=results.failure,
+        refused=results.refused,
+        **_outcome_parts(fleet_run),
+    )
+    if not setting.context.check_mode:
+        memory = memory.after(fleet, trigger, began, results.failure is None)
+        memory.write(folder)
+        metrics.write(options["run_dir"], fleet, outcome, memory.succeeded_at)
+    _warn_of_slow_run(setting, outcome)
+    found = _result(fleet, trigger, fleet_run.result(), results, outcome, is_new_period)
+    status, heartbeat_seconds = status_of(fleet, outcome), options["heartbeat_seconds"]
+    found = _with_status(setting, status, found, heartbeat_seconds, division.nodes)
+    if results.failure is not None and options["on_error"] == "fail":
+        raise WattwiseError(results.failure.sentence, **found)
+    return found
+
+
+def _result(
+    fleet: PowerFleet,
+    trigger: Trigger,
+    found: Result,
+    results: _StepResults,
+    outcome: Outcome,
+    is_new_period: bool,
+) -> Result:
+    """The result of the fleet's run with that of the steps before it."""
+    is_reported = fleet.spec["report"]["enabled"] and trigger.is_whole
+    return {
+        **found,
+        "changed": is_new_period or results.changed or found["changed"],
+        "diff": [*results.diff, *found["diff"]],
+        "steps": list(outcome.steps),
+        "trigger": trigger.name,
+        "suspended": False,
+        "report": is_reported and outcome.failure is None,
+    }
+
+
+def _run_of(setting: _Setting, trigger: Trigger, division: _Division) -> Run:
+    fleet, options = setting.fleet, setting.options
+    return Run.of(
+        settings.fleet_options(fleet, trigger, options),
+        setting.context,
+        functools.partial(division.scope_of, fleet),
+        0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
+        settings.record_of(fleet, options),
+        settings.publication_of(fleet, options),
+    )
+
+
+def _keep_period(setting: _Setting) -> bool:
+    """Set the interval as ansible-operator's period; return whether it was another one."""
+    if period.is_kept(setting.fleet):
+        return False
+    return setting.context.check_mode or period.keep(
+        setting.kube, setting.fleet, telling.FIELD_MANAGER
+    )
+
+
+def _execute(
+    setting: _Setting,
+    trigger: Trigger,
+    division: _Division,
+    fleet_run: FleetRun,
+    results: _StepResults,
+) -> None:
+    """Execute the steps; those before the snapshot change its content."""
+    spec, log = setting.fleet.spec, fleet_run.run.log
+    if spec["nodeConfigs"]["enabled"] and trigger.renders:
+
+        def follow(context: Context) -> Result:
+            found, fleet_run.known = node_configs.follow_templates(setting.kube, context)
+            return found
+
+        results.attempt("node_configs", follow)
+    if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
+        given = settings.rmd_options(setting.fleet, setting.options)
+        found = results.attempt("rmd", functools.partial(rmd.reconcile, given))
+        statuses = found.get("statuses") or []
+        if statuses and not setting.context.check_mode:
+            telling.tell_refused(setting.kube, setting.fleet, statuses, setting.context)
+    try:
+        fleet_run.known = _without_other_fleets(setting, division, fleet_run.known)
+        fleet_run.make()
+    except WattwiseError as error:
+        failed = [step["name"] for step in log.as_list() if step["failure"]]
+        results.fail(failed[0] if failed else "snapshot", error)
+    for step in log.as_list():
+        if step["name"] == "statuses":
+            results.note_refused(step["errors"])
+
+
+def _without_other_fleets(setting: _Setting, division: _Division, known: Parts) -> Parts:
+    """The known parts with the nodes; of an empty cluster if the fleet has no node and no pod."""
+    nodes = known.objects.get("nodes")
+    if nodes is None:
+        nodes, findings = read_source(setting.kube, SOURCES["nodes"], None)
+        known = known._replace(
+            objects={**known.objects, "nodes": nodes}, findings=[*known.findings, *findings]
         )
-
-    def _tell_slow(self, outcome: Outcome) -> None:
-        interval = self.fleet.interval_seconds
-        if outcome.seconds > interval:
-            note = (
-                f"The run took {outcome.seconds:.0f} s, longer than the interval of "
-                f"{interval:g} s, so the next one begins late; raise spec.interval"
-            )
-            self.context.warn(note)
-            telling.tell(self.kube, self.fleet, "RunSlow", note, self.context)
-
-    def _result(
-        self, run: FleetRun, steps: t.Sequence[Result], trigger: Trigger, is_new_period: bool
-    ) -> Result:
-        found = run.result()
-        return {
-            **found,
-            "changed": is_new_period or self.result["changed"] or found["changed"],
-            "diff": [*self.result["diff"], *found["diff"]],
-            "steps": list(steps),
-            "trigger": trigger.name,
-            "suspended": False,
-            "report": self.fleet.spec["report"]["enabled"]
-            and trigger.is_whole
-            and self.failure is None,
-        }
-
-    def _told(self, status: Object, found: Result, heartbeat_seconds: float | None) -> Result:
-        """The result of the run, after its status is written if it is due."""
-        told = telling.write_status(
-            self.kube, self.fleet, status, heartbeat_seconds, self.context, self.nodes
-        )
-        ready = next(one for one in status["conditions"] if one["type"] == "Ready")
-        return {
-            **found,
-            "found": True,
-            "changed": found["changed"] or told["changed"],
-            "diff": [*found["diff"], *told["diff"]],
-            "ready": ready["status"] == "True",
-            "status": dict(status),
-            "status_written": told["written"],
-        }
+    if ownership.selects_any(setting.fleet, nodes):
+        return known
+    divided = ownership.divide(division.fleets, nodes, read_waiting_pods(setting.kube))
+    return known if divided.scope_of(setting.fleet.key).pods else empty()
 
 
-def _metering_failure(run: FleetRun) -> str:
-    """Why the step gave no watts at all; the run continues without them."""
-    details = (
+def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
+    """The parts of the outcome that the steps of the fleet's run made."""
+    plan, observation = fleet_run.plan, fleet_run.observation
+    log = fleet_run.run.log
+    failures = (
         str(error["detail"])
-        for step in run.log.as_list()
-        if step["name"] == "meter" and run.metered is None
+        for step in log.as_list()
+        if step["name"] == "meter" and fleet_run.metered is None
         for error in step["errors"]
     )
-    return next(details, "")
+    return {
+        "summary": log.summary,
+        "errors": None if observation is None else observation.errors,
+        "unplaced": None if plan is None else plan["unplaced"],
+        "waiting": 0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
+        "unbound": fleet_run.unbound,
+        "saved_watts": metrics.saved_watts(plan),
+        "metered": fleet_run.metered,
+        # The run continues without any watts.
+        "metering_failure": next(failures, ""),
+    }
+
+
+def _warn_of_slow_run(setting: _Setting, outcome: Outcome) -> None:
+    interval = setting.fleet.interval_seconds
+    if outcome.seconds > interval:
+        note = (
+            f"The run took {outcome.seconds:.0f} s, longer than the interval of "
+            f"{interval:g} s, so the next one begins late; raise spec.interval"
+        )
+        setting.context.warn(note)
+        telling.tell(setting.kube, setting.fleet, "RunSlow", note, setting.context)
+
+
+def _with_status(
+    setting: _Setting,
+    status: Object,
+    found: Result,
+    heartbeat_seconds: float | None,
+    nodes: t.Sequence[Object] = (),
+) -> Result:
+    """The result of the run, after its status is written if it is due."""
+    written = telling.write_status(
+        setting.kube, setting.fleet, status, heartbeat_seconds, setting.context, nodes
+    )
+    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    return {
+        **found,
+        "found": True,
+        "changed": found["changed"] or written["changed"],
+        "diff": [*found["diff"], *written["diff"]],
+        "ready": ready["status"] == "True",
+        "status": dict(status),
+        "status_written": written["written"],
+    }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The PowerFleet as the API server stores it: names, annotations and spec.
 
-The API server fills in every default of the definition, so all keys with a default are there.
+The API server fills in every default of the CRD, so all keys with a default are there.
 """
 
 from __future__ import annotations

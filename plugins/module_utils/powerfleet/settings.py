@@ -16,84 +16,10 @@ from ..fleet.credentials import DEFAULT_KEY
 from ..fleet.urls import origin_of
 from ..pipeline import extender_record, last_binding
 from ..pipeline.config_map_record import Record
+from .fields import FIELDS
 from .resource import API_VERSION, KIND, PowerFleet
 from .triggers import Trigger
 
-# Name of an option → name in the spec.
-_ASKING = {
-    "timeout": "timeoutSeconds",
-    "concurrency": "concurrency",
-    "allow_plain_http": "allowPlainHttp",
-    "validate_certs": "validateCerts",
-    "tls_fingerprint": "tlsFingerprints",
-}
-_READ = {**_ASKING, "ca_path": "caPath", "gather": "gather"}
-_MERGE = {
-    "max_age": "maxAgeSeconds",
-    "min_success": "minSuccess",
-    "samples_max_age": "samplesMaxAgeSeconds",
-}
-_METER = {
-    "source": "source",
-    "url": "url",
-    "targets": "targets",
-    "namespace": "namespace",
-    "selector": "selector",
-    "scheme": "scheme",
-    "port": "port",
-    "validate_certs": "validateCerts",
-    "ca_path": "caPath",
-    "tls_fingerprint": "tlsFingerprints",
-    "tls_server_name": "tlsServerName",
-    "energy_period_seconds": "energyPeriodSeconds",
-}
-_PREDICT = {
-    **_ASKING,
-    "ca_path": "caPath",
-    "batch_rows": "batchRows",
-    "cpu_usage_format": "cpuUsageFormat",
-    "keep_seconds": "keepPredictionsSeconds",
-    "min_success": "minSuccess",
-    "learn": "learnCurves",
-    "published": "publishedCurves",
-    "model_origins": "modelOrigins",
-    "type_label": "typeLabel",
-}
-_PLACE = {
-    "allow_power_off": "allowPowerOff",
-    "compare": "compare",
-    "max_moves": "maxMoves",
-    "min_gain_watts": "minGainWatts",
-    "pod_usage_assumption": "podUsageAssumption",
-    "preference_watts": "preferenceWatts",
-    "rebalance": "rebalance",
-    "scheduler_name": "schedulerName",
-    "seed": "seed",
-    "standby_watts": "standbyWatts",
-    "strategy": "strategy",
-    "time_limit": "timeLimitSeconds",
-    "unpriced": "unpriced",
-    "usage_source": "usageSource",
-}
-_BIND = {"mark_unplaced": "markUnplaced", "volume_timeout": "volumeTimeoutSeconds"}
-_DEVICES = {
-    "api_group": "apiGroup",
-    "gate": "gate",
-    "seed": "seed",
-    "strategy": "strategy",
-    "time_limit": "timeLimitSeconds",
-}
-_RMD = {
-    "namespace": "namespace",
-    "pod_selector": "podSelector",
-    "require_capacity": "requireCapacity",
-}
-_DAEMONS = {
-    **_ASKING,
-    "min_success": "minSuccess",
-    "tls_server_name": "serverName",
-    "wire": "wire",
-}
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
 _CREDENTIAL = {"username": "username", "password": "password", "ca.crt": "ca"}
 _MAX_CREDENTIAL_LENGTH = 1_000_000
@@ -134,7 +60,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
     """The options of fleet_reconciliation; ``options`` are those of the module."""
     spec, metrics = fleet.spec, metrics_folder(options["run_dir"])
     labels = {"power_fleet": fleet.key}
-    placement = _taken(spec["placement"], _PLACE)
+    placement = _taken(spec["placement"], FIELDS["place"])
     if not trigger.is_whole:
         placement["rebalance"] = False
     power = spec["placement"]["devicePower"] or None
@@ -146,22 +72,22 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         "run_process": options["run_process"],
         "read": _read_options(spec["observe"], trigger, options),
         "merge": {
-            **_taken(spec["observe"], _MERGE),
+            **_taken(spec["observe"], FIELDS["merge"]),
             "heartbeat_seconds": options["heartbeat_seconds"],
             "textfile": str(metrics / "readings.prom"),
             "textfile_labels": labels,
         },
         "meter": _meter_options(fleet, trigger, options),
-        "predict": _taken(spec["placement"], _PREDICT),
+        "predict": _taken(spec["placement"], FIELDS["predict"]),
         "place": {
             **placement,
             "device_power": power,
             "textfile": str(metrics / "predicted.prom"),
             "textfile_labels": labels,
         },
-        "bind": _taken(spec["placement"], _BIND),
+        "bind": _taken(spec["placement"], FIELDS["bind"]),
         "devices": {
-            **_taken(spec["devices"], _DEVICES),
+            **_taken(spec["devices"], FIELDS["devices"]),
             "device_power": power,
             "scheduler_name": spec["placement"]["schedulerName"],
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
@@ -201,9 +127,9 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     given = fleet.spec["rmd"]
     return {
         **{name: options[name] for name in KUBERNETES.options},
-        **_taken(given, _RMD),
+        **_taken(given, FIELDS["rmd"]),
         "daemons": {
-            **_taken(given, _DAEMONS),
+            **_taken(given, FIELDS["daemons"]),
             **{name: value for name, value in options["rmd_client"].items() if value is not None},
         },
         "run_dir": str(Path(options["run_dir"]) / "rmd"),
@@ -211,7 +137,7 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
 
 
 def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
-    taken = _taken(observe, _READ)
+    taken = _taken(observe, FIELDS["read"])
     if not trigger.is_whole:
         taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
         # A model is valid as long as the readings; a newly registered one waits for a full run.
@@ -225,7 +151,7 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
 
 def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The credential restricts its own destination, because writers of specs choose the URL."""
-    taken, observe = _taken(fleet.spec["metering"], _METER), fleet.spec["observe"]
+    taken, observe = _taken(fleet.spec["metering"], FIELDS["meter"]), fleet.spec["observe"]
     taken["labels"] = {one["name"]: one["value"] for one in fleet.spec["metering"]["labels"]}
     taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
     taken["textfile_labels"] = {"power_fleet": fleet.key}
@@ -287,5 +213,5 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
 
 
 def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """Options by name; keys without a default in the definition may be missing."""
+    """Options by name; keys without a default in the CRD may be missing."""
     return {name: given[key] for name, key in names.items() if key in given}

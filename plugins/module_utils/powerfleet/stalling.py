@@ -34,7 +34,7 @@ _REPEAT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class SeenFleet:
+class FleetView:
     """A fleet with what its status shows of runs; ``last_run`` is empty before the first one."""
 
     fleet: PowerFleet
@@ -43,7 +43,7 @@ class SeenFleet:
     is_told: bool
 
 
-def view_fleet(manifest: MutableObject) -> SeenFleet | None:
+def view_fleet(manifest: MutableObject) -> FleetView | None:
     """None for a fleet that is being deleted or unreadable, which its own runs report."""
     if resource.is_ending(manifest):
         return None
@@ -55,12 +55,12 @@ def view_fleet(manifest: MutableObject) -> SeenFleet | None:
         (one.get("type"), one.get("status")) == (CONDITION, "True")
         for one in fleet.status.get("conditions") or ()
     )
-    return SeenFleet(fleet, fleet.generation, last_run, is_told)
+    return FleetView(fleet, fleet.generation, last_run, is_told)
 
 
 @dataclass
 class _State:
-    seen: SeenFleet
+    seen: FleetView
     # When a run was last stored, or when the watcher began to wait for one.
     since: float
     next_write_at: float = -math.inf
@@ -76,7 +76,7 @@ class Stalls:
         self._heartbeat_seconds = heartbeat_seconds
         self._states: dict[str, _State] = {}
 
-    def see(self, seen: SeenFleet, now: float) -> None:
+    def see(self, seen: FleetView, now: float) -> None:
         """Take note of a fleet that is there or has changed."""
         key = seen.fleet.key
         state = self._states.get(key)
@@ -98,7 +98,7 @@ class Stalls:
         """Take note of a fleet that is gone."""
         self._states.pop(key, None)
 
-    def take(self, now: float) -> list[SeenFleet]:
+    def take(self, now: float) -> list[FleetView]:
         """The fleets whose condition is not yet right; each one again after a while."""
         due = [
             state
@@ -129,7 +129,7 @@ class Stalls:
 
 
 def write(
-    kube: Kube, seen: SeenFleet, is_stalled: bool, field_manager: str, context: Context
+    kube: Kube, seen: FleetView, is_stalled: bool, field_manager: str, context: Context
 ) -> bool:
     """Write or remove the condition of a fleet, and an Event; whether it did. Raises ApiError.
 
@@ -165,13 +165,13 @@ def write(
     return True
 
 
-def read(kube: Kube, fleet: PowerFleet) -> SeenFleet | None:
+def read(kube: Kube, fleet: PowerFleet) -> FleetView | None:
     """The fleet as it is now; None if it is gone. Raises ApiError."""
     found = kube.find(resource.path_of(fleet.namespace, fleet.name))
     return None if found is None else view_fleet(found)
 
 
-def _sentence(seen: SeenFleet) -> str:
+def _sentence(seen: FleetView) -> str:
     since = seen.last_run or f"its creation at {format_time(seen.fleet.created)}"
     interval = f"{seen.fleet.interval_seconds:g} s"
     return (

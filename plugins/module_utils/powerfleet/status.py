@@ -14,7 +14,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.errors import InvalidInput, told_text
+from ..base.errors import InvalidInput, TargetError, told_text
 from ..base.fields.lenient import member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
@@ -61,7 +61,7 @@ class Outcome:
     steps: t.Sequence[Object] = ()
     ownership: Ownership | None = None
     summary: Object = field(default_factory=dict)
-    errors: t.Sequence[Object] | None = None
+    errors: t.Sequence[TargetError] | None = None
     unplaced: t.Sequence[Object] | None = None
     waiting: int = 0
     unbound: t.Mapping[tuple[str, str], str] | None = None
@@ -287,8 +287,8 @@ def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
         return list(member(fleet.status, "failing") or [])
     sentences: dict[str, str] = {}
     for error in outcome.errors:
-        if error.get("name") and error.get("reason") and error.get("detail"):
-            sentences.setdefault(error["name"], f"{error['reason']}: {error['detail']}")
+        if error.name and error.reason and error.detail:
+            sentences.setdefault(error.name, f"{error.reason}: {error.detail}")
     return [
         {"node": node, "message": told_text(sentences[node])}
         for node in sorted(sentences)[:MAX_LISTED]

@@ -18,7 +18,7 @@ from .resource import API_VERSION, KIND, PowerFleet
 from .status import MAX_LISTED, is_due
 
 # An object, and a sentence about it.
-Told = tuple[Object, str]
+Note = tuple[Object, str]
 
 FIELD_MANAGER = "wattwise-power-fleet"
 _REPORTER = "wattwise.github.io/power-fleet"
@@ -86,7 +86,7 @@ def tell_refused(
 
 
 def _tell_each(
-    kube: Kube, fleet: PowerFleet, reason: str, told: t.Sequence[Told], context: Context
+    kube: Kube, fleet: PowerFleet, reason: str, told: t.Sequence[Note], context: Context
 ) -> None:
     """An Event about each object, up to a limit, and one about the fleet that names the first."""
     if not told:

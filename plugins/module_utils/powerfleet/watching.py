@@ -33,7 +33,7 @@ from . import period, reasons, resource, stalling
 from .requests import Request, Requests
 from .resource import PowerFleet
 from .serving import MetricsServer
-from .stalling import SeenFleet, Stalls, view_fleet
+from .stalling import FleetView, Stalls, view_fleet
 from .status import HEARTBEAT_SECONDS
 
 Say = t.Callable[[str], None]
@@ -120,7 +120,7 @@ class Watcher:
 
         threading.Thread(target=run, daemon=True).start()
 
-    def _fleet_changed(self, change: Change[SeenFleet]) -> None:
+    def _fleet_changed(self, change: Change[FleetView]) -> None:
         with self._changed:
             key = "/".join(change.key)
             if change.after is None:
@@ -168,7 +168,7 @@ class Watcher:
         except ApiError as error:
             self._say(f"cannot replace the unreadable reconcile period of {fleet.key}: {error}")
 
-    def _tell_stall(self, seen: SeenFleet) -> None:
+    def _tell_stall(self, seen: FleetView) -> None:
         key, now = seen.fleet.key, time.monotonic()
         try:
             kube = self._kube.impatient(_PATCH_TIMEOUT_SECONDS)

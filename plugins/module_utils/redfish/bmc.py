@@ -10,48 +10,45 @@ the temperature is not tried again for the models.
 from __future__ import annotations
 
 import typing as t
-from types import MappingProxyType
 
-from ..base.context import Context, Parameters, Result
-from ..base.json_types import Object
+from ..base.context import Context, Parameters
 from ..fleet.credentials import SecretSource
+from ..nodeconfig.models import NodeModels
 from ..nodeconfig.poll import Polled, poll, poll_targets
+from ..nodeconfig.readings import Answers, Readings
 from ..nodeconfig.targets import Targets
-from .models import ModelReading
-from .thermal import ThermalReading
+from .models import ModelPlan
+from .thermal import ThermalPlan
 
 
-class BmcResults(t.NamedTuple):
-    """The results of redfish_thermal_info and redfish_ml_model_info."""
+class BmcAnswers(t.NamedTuple):
+    """The answers of all BMCs: temperature and power, and the models."""
 
-    thermal: Result
-    models: Result
+    thermal: Answers
+    models: Answers
 
 
 def read(
     targets: Targets,
     options: Parameters,
-    context: Context = Context(),
-    previous_readings: Object = MappingProxyType({}),
-    previous_models: t.Sequence[t.Any] = (),
+    context: Context,
+    previous_readings: Readings,
+    previous_models: t.Sequence[NodeModels],
     secrets: SecretSource | None = None,
     *,
     model_max_age: float,
-) -> BmcResults:
+) -> BmcAnswers:
     """Read temperature, power and models of every BMC that the targets name.
 
-    The options are those of redfish_thermal_info. Raises WattwiseError if too few targets
-    succeeded.
+    The options are those of redfish_thermal_info. Raises InvalidInput.
     """
     now = context.now()
     inlets = poll_targets(targets, "inlet_temp")
     providers = poll_targets(targets, "power_consumption_endpoint_provider")
-    thermal = ThermalReading.plan(inlets, options, previous_readings, now)
-    models = ModelReading.plan(providers, options, previous_models, model_max_age, now)
+    thermal = ThermalPlan.of(inlets, options, previous_readings, now)
+    models = ModelPlan.of(providers, options, previous_models, model_max_age, now)
     count = len(thermal.jobs)
     polled = poll([*thermal.jobs, *models.jobs], options, context, secrets)
     of_thermal = Polled(polled.results[:count], polled.authentication)
     of_models = Polled(polled.results[count:], polled.authentication)
-    return BmcResults(
-        thermal.conclude(of_thermal, options, context), models.conclude(of_models, options)
-    )
+    return BmcAnswers(thermal.concluded(of_thermal, context).answers(), models.concluded(of_models))

@@ -11,20 +11,17 @@ from __future__ import annotations
 import contextlib
 import datetime
 import typing as t
-import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
-from ..base.fields.lenient import objects
 from ..base.json_types import Object
-from ..base.units import format_time, parse_time
-from ..fleet.credentials import SecretSource
 from ..fleet.urls import parse_endpoint, redacted
 from ..fleet.visits import Client
+from ..nodeconfig.models import Model, NodeModels, models_of
 from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
 from ..nodeconfig.poll import (
     AUTHENTICATION,
@@ -37,6 +34,7 @@ from ..nodeconfig.poll import (
     poll,
     reading_spec,
 )
+from ..nodeconfig.readings import Answers
 from .discovery import ROOT, SYSTEMS, nothing_found
 from .links import identity, link
 from .tree import Tree
@@ -59,36 +57,6 @@ _MEMBERS = {"name": 253, "url": _MAX_URL_LENGTH, "type": 63, "version": 253}
 _MAX_SYSTEMS = 16
 
 
-@dataclass(frozen=True)
-class Model:
-    """One model from a BMC; ``endpoint`` is the URL to POST a prediction to."""
-
-    name: str
-    url: str
-    type: str
-    version: str
-
-    @property
-    def endpoint(self) -> str:
-        """Without a version, the server's default version: ``versions//infer`` is no URL."""
-        model = f"{self.url.rstrip('/')}/v2/models/{urllib.parse.quote(self.name, safe='')}"
-        if not self.version:
-            return f"{model}/infer"
-        return f"{model}/versions/{urllib.parse.quote(self.version, safe='')}/infer"
-
-    def as_result(self) -> Result:
-        return {
-            "name": self.name,
-            "url": self.url,
-            "type": self.type,
-            "version": self.version,
-            "endpoint": self.endpoint,
-        }
-
-
-Models = dict[str, Result]
-
-
 def read_models(parameters: Parameters, context: Context = Context()) -> Result:
     """Read the models of every BMC, with the result of redfish_ml_model_info.
 
@@ -96,61 +64,52 @@ def read_models(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, REDFISH, "power_consumption_endpoint_provider")
-    previous = previous_models(options["previous"])
-    return read(found, options, context, previous, max_age=options["max_age"])
+    previous = _previous_models(options["previous"])
+    plan = ModelPlan.of(found, options, previous, options["max_age"], context.now())
+    answers = plan.concluded(poll(plan.jobs, options, context))
+    result = {
+        "models": [models.as_document() for models in answers.models],
+        "authentication": list(answers.authentication.values()),
+    }
+    return conclude(options, len(found), answers.errors, result)
 
 
-def read(
-    found: t.Sequence[PollTarget],
-    options: Parameters,
-    context: Context = Context(),
-    previous: t.Sequence[t.Any] = (),
-    secrets: SecretSource | None = None,
-    *,
-    max_age: float,
-) -> Result:
-    """Read the models of every BMC; ``models``, ``authentication`` and ``errors``.
-
-    ``previous`` are the models of the last run; models of a BMC that are at most ``max_age``
-    seconds old are kept, and it is not read. Raises like ``read_models``.
-    """
-    reading = ModelReading.plan(found, options, previous, max_age, context.now())
-    return reading.conclude(poll(reading.jobs, options, context, secrets), options)
-
-
-def previous_models(path: str | None) -> list[t.Any]:
+def _previous_models(path: str | None) -> list[NodeModels]:
     """Models of the last run; none without one or with an unusable file."""
     if path is None or not Path(path).exists():
         return []
     try:
-        return list(documents.load(path, "models")["models"])
+        return models_of(documents.load(path, "models")["models"])
     except InvalidInput:
         return []
 
 
 @dataclass(frozen=True)
-class ModelReading:
-    """The BMCs to read, and the result from their answers."""
+class ModelPlan:
+    """The BMCs to read, and the models that are young enough."""
 
     found: t.Sequence[PollTarget]
-    kept: t.Mapping[str, Result]
+    kept: t.Mapping[str, NodeModels]
     now: datetime.datetime
 
     @classmethod
-    def plan(
+    def of(
         cls,
         found: t.Sequence[PollTarget],
         options: Parameters,
-        previous: t.Sequence[t.Any],
+        previous: t.Sequence[NodeModels],
         max_age: float,
         now: datetime.datetime,
-    ) -> ModelReading:
-        """The kept models; none with ``refresh``."""
+    ) -> ModelPlan:
+        """``previous`` are the models of the last run; a BMC is not read again for ``max_age`` s.
+
+        With ``refresh`` no model is kept.
+        """
         if options["refresh"]:
             return cls(found, {}, now)
-        former = {entry.get("name"): entry for entry in objects(list(previous))}
+        former = {models.node: models for models in previous}
         kept = {
-            target.name: {**former[target.name], "kept": True}
+            target.name: replace(former[target.name], is_kept=True)
             for target in found
             if _is_kept(target, former.get(target.name), max_age, now)
         }
@@ -166,59 +125,39 @@ class ModelReading:
         """One job for each BMC to read."""
         return [Job(target, REDFISH, _work, _FAKE) for target in self.due]
 
-    def conclude(self, polled: Polled[t.Any], options: Parameters) -> Result:
-        """The result of the jobs' answers. Raises WattwiseError if too few targets succeeded."""
+    def concluded(self, polled: Polled[t.Any]) -> Answers:
+        """The models of all nodes, with their BMC and time, because another BMC may name others."""
         answers = list(zip(self.due, polled.results))
-        errors = [answer for _target, answer in answers if isinstance(answer, TargetError)]
         models = {
-            **self.kept,
-            **{
-                target.name: self._as_result(target, answer)
-                for target, answer in answers
-                if not isinstance(answer, TargetError)
-            },
+            target.name: replace(
+                answer, node=target.name, bmc=redacted(target.endpoint), time=self.now
+            )
+            for target, answer in answers
+            if isinstance(answer, NodeModels)
         }
-        result = {
-            "models": [models[target.name] for target in self.found if target.name in models],
-            "authentication": polled.authentication,
-        }
-        return conclude(options, len(self.found), errors, result)
-
-    def _as_result(self, target: PollTarget, models: Models) -> Result:
-        """The models with their BMC and time, because another BMC may name others."""
-        told = {"bmc": redacted(target.endpoint), "time": format_time(self.now)}
-        return {"name": target.name, **models, **told}
+        models.update(self.kept)
+        return Answers(
+            errors=[answer for _target, answer in answers if isinstance(answer, TargetError)],
+            authentication={entry["name"]: entry for entry in polled.authentication},
+            models=[models[target.name] for target in self.found if target.name in models],
+        )
 
 
 def _is_kept(
-    target: PollTarget, former: Object | None, max_age: float, now: datetime.datetime
+    target: PollTarget, former: NodeModels | None, max_age: float, now: datetime.datetime
 ) -> bool:
     """Whether this BMC's models are young enough."""
     if former is None or target.kind != REDFISH or target.problem is not None:
         return False
-    if former.get("bmc") != redacted(target.endpoint):
+    if former.bmc != redacted(target.endpoint) or former.power is None or former.time is None:
         return False
-    if not isinstance(former.get("power_consumption"), dict):
-        return False
-    try:
-        age = (now - parse_time(str(former.get("time")))).total_seconds()
-    except InvalidInput:
-        return False
-    return 0 <= age < max_age
+    return 0 <= (now - former.time).total_seconds() < max_age
 
 
-_FAKE: Models = {
-    "power_consumption": {
-        "name": FAKE,
-        "url": FAKE_ENDPOINT,
-        "type": FAKE,
-        "version": "",
-        "endpoint": FAKE_ENDPOINT,
-    }
-}
+_FAKE = NodeModels("", Model(FAKE, FAKE_ENDPOINT, FAKE, "", FAKE_ENDPOINT))
 
 
-async def _work(client: Client, _target: PollTarget) -> Models:
+async def _work(client: Client, _target: PollTarget) -> NodeModels:
     tree = Tree(client)
     systems = await tree.members(SYSTEMS, required=True)
     if systems is None:
@@ -239,17 +178,17 @@ async def _resource(tree: Tree, system: str) -> Object | None:
     return await tree.read(link((await tree.read(system) or {}).get("MachineLearningModel")))
 
 
-def _models(body: Object) -> Models:
+def _models(body: Object) -> NodeModels:
     """The models of a resource; that of the response time only if it is complete.
 
     Raises TargetFailure if the power model is incomplete.
     """
     members = _lower(body)
     power = members.get("powerconsumptionmodel")
-    result: Models = {"power_consumption": _model(power).as_result()}
+    found = NodeModels("", _model(power))
     with contextlib.suppress(TargetFailure):
-        result["response_time"] = _model(members.get("responsetimemodel")).as_result()
-    return result
+        found = replace(found, response_time=_model(members.get("responsetimemodel")))
+    return found
 
 
 def _model(value: t.Any) -> Model:
@@ -270,7 +209,7 @@ def _model(value: t.Any) -> Model:
     except TargetFailure as failure:
         detail = f"the Url of the model {values['name']!r}: {failure.detail}"
         raise TargetFailure("malformed", detail) from failure
-    return Model(**values)
+    return Model.of(**values)
 
 
 def _is_text(value: t.Any, longest: int) -> bool:

@@ -8,17 +8,15 @@ from __future__ import annotations
 import datetime
 import typing as t
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
 from ..base.fields.lenient import member
 from ..base.json_types import Object
-from ..base.units import parse_time
-from ..fleet.credentials import SecretSource
+from ..base.units import format_time, parse_time
 from ..fleet.visits import Client, error_of
-from ..nodeconfig.freshness import REFRESH, Kept, kept_values, previous_readings
+from ..nodeconfig.freshness import REFRESH, kept_values, previous_readings
 from ..nodeconfig.nodeconfig import FAKE_INLET_CELSIUS
 from ..nodeconfig.poll import (
     AUTHENTICATION,
@@ -31,11 +29,12 @@ from ..nodeconfig.poll import (
     poll,
     reading_spec,
 )
+from ..nodeconfig.readings import Answers, Readings, Value, Values
 from .links import identity, link, name_of
 from .power import Power
-from .sensors import NOTABLE_SPREAD_CELSIUS, Choice
+from .sensors import NOTABLE_SPREAD_CELSIUS, Choice, Temperature
 from .tree import Tree
-from .walk import Known, Walk
+from .walk import KnownSensors, Walk
 
 GATHERED = ("inlet", "power")
 SPEC = reading_spec(sensors={"type": "dict"}).merge(
@@ -61,19 +60,29 @@ _OF_THE_MACHINE = frozenset({"unreachable", "timeout", "tls", "unauthorized", "f
 
 
 @dataclass(frozen=True)
-class Reading:
+class BmcReading:
     """Readings of one BMC; a missing quantity has its failure."""
 
-    known: Known
+    known: KnownSensors
     inlet: Choice | None = None
     power: Power | None = None
     vendor: str | None = None
     system: t.Mapping[str, t.Any] = field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
 
+    def quantities(self) -> dict[str, float]:
+        """The values that were read."""
+        inlet = self.inlet.temperature.celsius if self.inlet else None
+        found = {"inlet_celsius": inlet, "power_watts": self.power.watts if self.power else None}
+        return {name: value for name, value in found.items() if value is not None}
 
-# The result of a BMC with only kept values.
-_NOT_ASKED = Reading(Known())
+
+# The answer of an endpoint of type Fake.
+_FAKE = BmcReading(
+    KnownSensors(),
+    Choice(Temperature("sensor", "", FAKE, (), "", "", FAKE_INLET_CELSIUS), "known_sensor"),
+    vendor=FAKE,
+)
 
 
 def read_thermal(parameters: Parameters, context: Context = Context()) -> Result:
@@ -83,43 +92,30 @@ def read_thermal(parameters: Parameters, context: Context = Context()) -> Result
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, "Redfish", "inlet_temp", own_options=("sensors",))
-    return read(found, options, context, previous_readings(options["previous"]))
-
-
-def read(
-    found: t.Sequence[PollTarget],
-    options: Parameters,
-    context: Context = Context(),
-    previous: Object = MappingProxyType({}),
-    secrets: SecretSource | None = None,
-) -> Result:
-    """Read every BMC once; ``readings``, ``sensors``, ``authentication`` and ``errors``.
-
-    ``previous`` are the readings of the last observation by node. Raises like ``read_thermal``.
-    """
-    reading = ThermalReading.plan(found, options, previous, context.now())
-    polled = poll(reading.jobs, options, context, secrets)
-    return reading.conclude(polled, options, context)
+    previous = previous_readings(options["previous"])
+    plan = ThermalPlan.of(found, options, previous, context.now())
+    answers = plan.concluded(poll(plan.jobs, options, context), context)
+    return conclude(options, len(found), answers.errors, answers.as_result())
 
 
 @dataclass(frozen=True)
-class ThermalReading:
-    """The jobs to poll at BMCs, and the result from their answers."""
+class ThermalPlan:
+    """The jobs to poll at BMCs."""
 
     found: t.Sequence[PollTarget]
     gather: frozenset[str]
-    kept: t.Mapping[str, t.Mapping[str, Kept]]
+    kept: t.Mapping[str, Values]
     now: datetime.datetime
 
     @classmethod
-    def plan(
+    def of(
         cls,
         found: t.Sequence[PollTarget],
         options: Parameters,
-        previous: Object,
+        previous: Readings,
         now: datetime.datetime,
-    ) -> ThermalReading:
-        """Raises InvalidInput if no quantity is wanted."""
+    ) -> ThermalPlan:
+        """``previous`` are the last readings by node. Raises InvalidInput without a quantity."""
         gather = frozenset(options["gather"])
         if not gather:
             raise InvalidInput("gather: nothing is requested; write inlet, power or both")
@@ -135,37 +131,96 @@ class ThermalReading:
     @property
     def jobs(self) -> list[Job[t.Any]]:
         """One job for each BMC to read."""
-        return [Job(target, "Redfish", self._work, None) for target in self.due]
+        return [Job(target, "Redfish", self._work, _FAKE) for target in self.due]
 
-    async def _work(self, client: Client, target: PollTarget) -> Reading:
+    async def _work(self, client: Client, target: PollTarget) -> BmcReading:
         here = {part for part in self.gather if _QUANTITIES[part] not in self.kept[target.name]}
         return await _read_bmc(client, _known(target.extra, self.now), frozenset(here))
 
-    def conclude(self, polled: Polled[t.Any], options: Parameters, context: Context) -> Result:
-        """The result of the jobs' answers. Raises WattwiseError if too few targets succeeded."""
-        answers = list(zip(self.due, polled.results))
-        read = [(item, answer) for item, answer in answers if isinstance(answer, Reading)]
-        _warn_of_spread(read, context)
-        by_name = {target.name: answer for target, answer in answers}
-        result = {
+    def concluded(self, polled: Polled[t.Any], context: Context) -> ThermalAnswers:
+        """The answers of the jobs, with a warning of doubtful ones."""
+        answers = dict(zip((target.name for target in self.due), polled.results))
+        found = ThermalAnswers(self, answers, polled.authentication, context.now())
+        _warn_of_spread(found, context)
+        return found
+
+
+@dataclass(frozen=True)
+class ThermalAnswers:
+    """A reading or an error of each BMC that was read, and the kept values of all."""
+
+    plan: ThermalPlan
+    by_name: t.Mapping[str, BmcReading | TargetError]
+    authentication: t.Sequence[Result]
+    now: datetime.datetime
+
+    @property
+    def read(self) -> list[tuple[PollTarget, BmcReading]]:
+        """The readings of real BMCs."""
+        answers = ((target, self.by_name[target.name]) for target in self.plan.due)
+        return [
+            (target, answer)
+            for target, answer in answers
+            if isinstance(answer, BmcReading) and answer is not _FAKE
+        ]
+
+    @property
+    def errors(self) -> list[TargetError]:
+        return [
+            error
+            for target in self.plan.due
+            for error in _errors(target, self.by_name[target.name])
+        ]
+
+    def answers(self) -> Answers:
+        """The values for an observation."""
+        return Answers(
+            {target.name: self._values(target) for target in self.plan.found},
+            self.errors,
+            {target.name: _as_sensors(target, reading) for target, reading in self.read},
+            {entry["name"]: entry for entry in self.authentication},
+        )
+
+    def _values(self, target: PollTarget) -> Values:
+        answer = self.by_name.get(target.name)
+        found = answer.quantities() if isinstance(answer, BmcReading) else {}
+        new = {name: Value(value, self.now) for name, value in found.items()}
+        return {**new, **self.plan.kept[target.name]}
+
+    def as_result(self) -> Result:
+        """The result of redfish_thermal_info, without errors."""
+        return {
             "readings": [
-                _as_result(
-                    target,
-                    by_name.get(target.name, _NOT_ASKED),
-                    self.kept[target.name],
-                    self.now,
-                )
-                for target in self.found
-                if self.kept[target.name] or not isinstance(by_name[target.name], TargetError)
+                self._as_result(target)
+                for target in self.plan.found
+                if self.plan.kept[target.name]
+                or not isinstance(self.by_name[target.name], TargetError)
             ],
-            "sensors": [_as_sensors(target, reading) for target, reading in read],
-            "authentication": polled.authentication,
+            "sensors": [_as_sensors(target, reading) for target, reading in self.read],
+            "authentication": self.authentication,
         }
-        errors = [error for target, answer in answers for error in _errors(target, answer)]
-        return conclude(options, len(self.found), errors, result)
+
+    def _as_result(self, target: PollTarget) -> Result:
+        """The new readings, and earlier ones of quantities that were not read."""
+        answer, kept = self.by_name.get(target.name), self.plan.kept[target.name]
+        if answer is _FAKE:
+            return _as_fake(target)
+        known = _known(target.extra, self.plan.now)
+        result = _as_read(target, answer if isinstance(answer, BmcReading) else BmcReading(known))
+        if not kept:
+            return result
+        result.update((quantity, value.value) for quantity, value in kept.items())
+        if "inlet_celsius" in kept:
+            places = {"sensor_name": known.inlet_name, "source_uri": identity(known.inlet_uri)}
+            result.update({name: place or None for name, place in places.items()})
+        if "power_watts" in kept:
+            result["power_uri"] = identity(known.power_uri) or None
+        result["vendor"] = result["vendor"] or known.vendor
+        result["kept"] = {quantity: format_time(value.time) for quantity, value in kept.items()}
+        return result
 
 
-async def _read_bmc(client: Client, known: Known, gather: frozenset[str]) -> Reading:
+async def _read_bmc(client: Client, known: KnownSensors, gather: frozenset[str]) -> BmcReading:
     walk = Walk(Tree(client), known)
     failures: list[TargetFailure] = []
     inlet: Choice | None = None
@@ -182,15 +237,15 @@ async def _read_bmc(client: Client, known: Known, gather: frozenset[str]) -> Rea
             failures.append(failure)
     if inlet is None and power is None and failures[0].reason not in ("no_sensor", "implausible"):
         raise failures[0]
-    return Reading(known, inlet, power, walk.vendor, walk.system, tuple(failures))
+    return BmcReading(known, inlet, power, walk.vendor, walk.system, tuple(failures))
 
 
-def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
+def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> KnownSensors:
     """From the target's ``sensors`` of an earlier result, or its NodeConfig's status."""
     status = extra.get("status")
     if status is None:
         given = extra.get("sensors") or {}
-        return Known(
+        return KnownSensors(
             inlet_uri=link(given.get("inlet_uri")),
             inlet_name=name_of(given.get("inlet_name")),
             power_uri=link(given.get("power_uri")),
@@ -198,7 +253,7 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> Known:
             system=_system(given.get("system")),
         )
     sensors = member(status, "sensors")
-    return Known(
+    return KnownSensors(
         inlet_uri=link(member(sensors, "inletTemp", "uri")),
         inlet_name=name_of(member(sensors, "inletTemp", "name")),
         power_uri=link(member(sensors, "power", "uri")),
@@ -219,38 +274,13 @@ def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
         return True
 
 
-def _as_result(
-    target: PollTarget,
-    answer: Reading | TargetError | None,
-    kept: t.Mapping[str, Kept],
-    now: datetime.datetime,
-) -> Result:
-    """The new readings, and earlier ones of quantities that were not read."""
-    if answer is None:
-        return _as_fake(target)
-    known = _known(target.extra, now)
-    result = _as_read(target, answer if isinstance(answer, Reading) else Reading(known))
-    if not kept:
-        return result
-    for quantity, value in kept.items():
-        result[quantity] = value.value
-    if "inlet_celsius" in kept:
-        places = {"sensor_name": known.inlet_name, "source_uri": identity(known.inlet_uri)}
-        result.update({name: place or None for name, place in places.items()})
-    if "power_watts" in kept:
-        result["power_uri"] = identity(known.power_uri) or None
-    result["vendor"] = result["vendor"] or known.vendor
-    result["kept"] = {quantity: value.shown_time for quantity, value in kept.items()}
-    return result
-
-
 def _as_fake(target: PollTarget) -> Result:
     fake = {"inlet_celsius": FAKE_INLET_CELSIUS, "sensor_name": FAKE, "vendor": FAKE}
     empty = dict.fromkeys(("source_uri", "rule", "power_watts", "power_uri"))
     return {"name": target.name, **fake, **empty}
 
 
-def _as_read(target: PollTarget, reading: Reading) -> Result:
+def _as_read(target: PollTarget, reading: BmcReading) -> Result:
     inlet, power = reading.inlet, reading.power
     unbelieved = [item.fields["uri"] for item in reading.failures if "uri" in item.fields]
     return {
@@ -265,7 +295,7 @@ def _as_read(target: PollTarget, reading: Reading) -> Result:
     }
 
 
-def _as_sensors(target: PollTarget, reading: Reading) -> Result:
+def _as_sensors(target: PollTarget, reading: BmcReading) -> Result:
     """Sensors for the next run; known ones stay while they only pause."""
     inlet, power, known = reading.inlet, reading.power, reading.known
     return {
@@ -278,19 +308,16 @@ def _as_sensors(target: PollTarget, reading: Reading) -> Result:
     }
 
 
-def _errors(target: PollTarget, answer: Reading | TargetError | None) -> list[TargetError]:
+def _errors(target: PollTarget, answer: BmcReading | TargetError) -> list[TargetError]:
     if isinstance(answer, TargetError):
         return [answer]
-    return [
-        error_of(target.name, target.endpoint, failure)
-        for failure in (answer.failures if answer else ())
-    ]
+    return [error_of(target.name, target.endpoint, failure) for failure in answer.failures]
 
 
-def _warn_of_spread(read: t.Sequence[tuple[PollTarget, Reading]], context: Context) -> None:
+def _warn_of_spread(answers: ThermalAnswers, context: Context) -> None:
     names = [
         target.name
-        for target, reading in read
+        for target, reading in answers.read
         if reading.inlet and reading.inlet.spread > NOTABLE_SPREAD_CELSIUS
     ]
     if names:

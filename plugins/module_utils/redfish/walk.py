@@ -27,7 +27,7 @@ MAX_NAMED = 4
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSensors:
     """Places of the readings from an earlier walk; empty without one.
 
     ``is_doubtful`` means that the inlet sensor has had no reading for long.
@@ -44,7 +44,7 @@ class Known:
 class Walk:
     """One BMC's readings. Failures are TargetFailures of the machine or of one quantity."""
 
-    def __init__(self, tree: Tree, known: Known) -> None:
+    def __init__(self, tree: Tree, known: KnownSensors) -> None:
         self._tree = tree
         self._known = known
         self._survey: Survey | None = None

@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from lab import predictor, process
 from lab.errors import LabError
 from lab.machines import SERVER_TYPES
 from lab.physics import nominal_watts
 from lab.state import LabSettings, LabState
+from support.predictions import predict_queries
 
 FIRST_TYPE = next(iter(SERVER_TYPES))
 
@@ -90,8 +88,8 @@ def test_each_server_type_is_predicted_nearly_right(running: Running, server_typ
         assert watts == pytest.approx(true, rel=0.03)
 
 
-def test_module_asks_each_model_in_one_request(running: Running) -> None:
-    """The library of power_prediction_info can use the lab's server."""
+def test_each_model_is_asked_in_one_request(running: Running) -> None:
+    """Step predict can use the lab's server."""
     queries = [
         {
             "name": f"{server_type}-{number}",
@@ -103,7 +101,7 @@ def test_module_asks_each_model_in_one_request(running: Running) -> None:
         for server_type, kind in SERVER_TYPES.items()
         for number in range(5)
     ]
-    result = predict_power({"queries": queries})
+    result = predict_queries(queries)
     assert result["errors"] == []
     assert result["requests"] == len(SERVER_TYPES)
     for asked, prediction in zip(queries, result["predictions"], strict=True):

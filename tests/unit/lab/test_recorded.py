@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from lab import predictor, process
 from lab.errors import LabError
 from lab.physics import nominal_watts
@@ -23,6 +20,7 @@ from lab.predictor import recorded
 from lab.predictor.repository import write_server_settings
 from lab.process import REPOSITORY, Service
 from lab.state import LabState
+from support.predictions import predict_queries
 from support.recorded_samples import TIME, run_folder, write_samples
 
 SERVER_TYPE = "epyc-9654p-96c"
@@ -86,7 +84,7 @@ def test_a_model_of_recorded_samples_is_served_and_nearly_right(
     try:
         query: dict[str, Any] = {"name": "n1", "endpoint": predictor.infer_url(port, SERVER_TYPE)}
         query |= {"cpu_capacity": 96, "inlet_celsius": 23, "delta_p_pascal": 5}
-        [prediction] = predict_power({"queries": [query]})["predictions"]
+        [prediction] = predict_queries([query])["predictions"]
     finally:
         process.stop(state)
     points = list(zip(prediction["cpu"], prediction["watts"], strict=True))

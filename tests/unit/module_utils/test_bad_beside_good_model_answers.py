@@ -12,25 +12,29 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from support.examples import each_seed
 from support.https_server import HttpsServer
 from support.odd_answers import assert_fit_for_documents, spoilt_documents
 from support.odd_values import bounded
+from support.predictions import predict_queries
 
 Json = dict[str, t.Any]
 PATH = "/v2/models/m/versions/v1/infer"
+WATTS = [100.5 + 10.0 * step for step in range(21)]
 TREE: Json = {
     PATH: {
         "model_name": "m",
         "outputs": [
-            {"name": "predict", "shape": [3], "datatype": "FP64", "data": [100.5, [110.5], 120.5]}
+            {
+                "name": "predict",
+                "shape": [21],
+                "datatype": "FP64",
+                "data": [100.5, [110.5], *WATTS[2:]],
+            }
         ],
     }
 }
-GOOD = {"name": "good", "cpu": [0.0, 4.0, 8.0], "watts": [100.5, 110.5, 120.5]}
+GOOD = {"name": "good", "cpu": [8.0 * step / 20 for step in range(21)], "watts": WATTS}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,6 @@ def query(name: str, server: HttpsServer) -> Json:
     return {
         "name": name,
         "endpoint": server.endpoint + PATH,
-        "cpu_usage": [0, 4, 8],
         "cpu_capacity": 8,
         "inlet_celsius": 22,
         "delta_p_pascal": 5,
@@ -59,7 +62,7 @@ def test_a_node_gets_its_watts_as_if_it_were_alone(
     bad.forget()
     queries = [query("bad", bad), query("good", good)]
     with bounded():
-        result = predict_power({"queries": queries, "timeout": 4.0}, Context())
+        result = predict_queries(queries, Context(), timeout=4.0)
     assert [item for item in result["predictions"] if item["name"] == "good"] == [GOOD]
     assert not [error for error in result["errors"] if error["name"] == "good"]
     assert_fit_for_documents(result)

@@ -15,11 +15,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll impo
     given_targets,
     poll_targets,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import QUANTITIES
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     Targets,
     resolve,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from support import observing
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
@@ -76,17 +77,15 @@ def bad(seed: int) -> t.Any:
 
 
 def observed(folder: t.Any, configs: list[Object], nodes: list[Object]) -> Object:
-    path = write_snapshot(folder, nodes=nodes, node_configs=configs)
+    write_snapshot(folder, nodes=nodes, node_configs=configs)
     details = {"name": "n0", "inlet_celsius": 21.0, "power_watts": 99.0}
     warned: list[str] = []
-    result = observation.observe(
-        {
-            "snapshot": path,
-            "thermal": [{"readings": [details], "errors": []}],
-            "pressure": [{"readings": [], "errors": []}],
-            "statuses_path": str(folder / "statuses.json"),
-        },
+    (folder / "readings.json").unlink(missing_ok=True)
+    result = observing.observe(
+        folder,
         Context(warn=warned.append),
+        thermal=[{"readings": [details], "errors": []}],
+        pressure=[{"readings": [], "errors": []}],
     )
     assert len(warned) <= 1
     return result
@@ -94,7 +93,7 @@ def observed(folder: t.Any, configs: list[Object], nodes: list[Object]) -> Objec
 
 def others(readings: Object) -> Object:
     return {
-        name: {key: reading[key] for key in (*observation.QUANTITIES, "source", "stale")}
+        name: {key: reading[key] for key in (*QUANTITIES, "source", "stale")}
         for name, reading in readings.items()
         if name != "n3"
     }

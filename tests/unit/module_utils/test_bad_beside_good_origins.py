@@ -23,19 +23,18 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from support.examples import generated, seeds
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.odd_values import bounded
+from support.predictions import predict_nodes
 from support.redfish_trees import ROOT, collection
 from support.snapshots import with_targets
 from support.wao import Object, node, node_config
 
 # A stopped clock, so that results with their times can be compared.
 AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
+READING = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0}
 SYSTEM = f"{ROOT}/Systems/1"
 MODEL_PATH = "/v2/models/m/infer"
 ANSWER = {"outputs": [{"data": [100.0] * 21}]}
@@ -214,27 +213,25 @@ def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[s
         server.forget()
     configs = [item for item in example.configs if item["spec"]["nodeName"] in names]
     nodes = [item for item in example.nodes if item["metadata"]["name"] in names]
-    snapshot, readings = str(folder / "snapshot.json"), str(folder / "readings.json")
-    body = {"cluster": {}, "nodes": nodes, "node_configs": configs}
-    documents.write(snapshot, "snapshot", with_targets(body))
-    reading = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0, "power_watts": None}
-    documents.write(readings, "readings", {"readings": dict.fromkeys(names, reading)})
+    snapshot = str(folder / "snapshot.json")
+    body = with_targets({"cluster": {}, "nodes": nodes, "node_configs": configs})
+    documents.write(snapshot, "snapshot", body)
+    readings = {name: dict(READING) for name in names}
     keys = [f"{namespace}/{secret}" for namespace in (ALLOWED, *OTHERS) for secret in SECRETS]
-    shared = {
-        "snapshot": snapshot,
+    shared: dict[str, t.Any] = {
         "credentials": {key: {"username": "u", "password": key} for key in ["default", *keys]},
         "tls_fingerprint": [SHARED_CERTIFICATE.fingerprint],
         "allow_plain_http": example.allow_plain_http,
         "timeout": 5.0,
     }
-    read = read_models({**shared, "default_credential_namespaces": [ALLOWED]}, AT_NOON)
+    read = read_models(
+        {**shared, "snapshot": snapshot, "default_credential_namespaces": [ALLOWED]}, AT_NOON
+    )
     told_machines = told(example)
     for server in example.servers:
         server.forget()
     origins = [example.servers[origin].endpoint for origin in example.origins]
-    predicted = predict_power(
-        {**shared, "readings": readings, "models": read["models"], "model_origins": origins}
-    )
+    predicted = predict_nodes(body, readings, read["models"], model_origins=origins, **shared)
     results = {
         name: [
             [item for item in result[part] if item["name"] == name]

@@ -12,7 +12,6 @@ import typing as t
 
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import (
     Finding,
     Subject,
@@ -28,7 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema impo
     DefinitionValidator,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from support import observing
 from support.examples import each_seed
 from support.odd_values import bounded, spoilt
 from support.snapshots import write_snapshot
@@ -114,15 +113,10 @@ def problems(statuses: list[Object], current: Object) -> list[str]:
 
 
 def observed(folder: t.Any, thermal: Object, last: Object) -> list[Object]:
-    path = write_snapshot(folder, nodes=NODES, node_configs=[config(0), config(1), last])
-    statuses = str(folder / "statuses.json")
+    write_snapshot(folder, nodes=NODES, node_configs=[config(0), config(1), last])
     fresh = {"readings": [{"name": "n0", "inlet_celsius": 30.0}], "errors": []}
-    observation.observe(
-        {"snapshot": path, "thermal": [fresh, thermal], "statuses_path": statuses},
-        Context(now=lambda: NOON),
-    )
-    found: list[Object] = documents.load(statuses, "node_configs")["statuses"]
-    return found
+    observing.observe(folder, Context(now=lambda: NOON), thermal=[fresh, thermal])
+    return observing.statuses(folder)
 
 
 @each_seed(25)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""power_prediction_info's function on the run's documents: the model for each node."""
+"""Predictions of the nodes of a run: the model for each node."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from support.inference_server import InferenceServer, Model, linear_watts
+from support.predictions import predict_nodes
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 from support.snapshots import with_targets
 from support.wao import Object, fake, node, node_config
@@ -30,9 +25,8 @@ READING = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0, "power_watts": None}
 
 @dataclass
 class Run:
-    """A run folder with a snapshot and readings of a few nodes of 64 cores."""
+    """A snapshot and readings of a few nodes of 64 cores."""
 
-    folder: Path
     server: InferenceServer
     nodes: list[Object] = field(default_factory=list)
     node_configs: list[Object] = field(default_factory=list)
@@ -49,11 +43,8 @@ class Run:
         self.readings[name] = dict(READING)
 
     def predict(self, **options: Any) -> dict[str, Any]:
-        snapshot, readings = (str(self.folder / name) for name in ("snapshot", "readings"))
         body = {"cluster": {}, "nodes": self.nodes, "node_configs": self.node_configs}
-        documents.write(snapshot, "snapshot", with_targets(body))
-        documents.write(readings, "readings", {"readings": self.readings})
-        return predict_power({"snapshot": snapshot, "readings": readings, **options})
+        return predict_nodes(with_targets(body), self.readings, **options)
 
     def model(self, secret: str | None = None) -> Object:
         """The endpoint of the model m."""
@@ -62,9 +53,9 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run() -> Iterator[Run]:
     with InferenceServer({"m": Model(), "machine": Model()}) as server:
-        yield Run(tmp_path, server)
+        yield Run(server)
 
 
 def names(entries: Sequence[dict[str, Any]]) -> list[str]:
@@ -75,21 +66,12 @@ def test_a_curve_for_every_configured_node(run: Run) -> None:
     for name in ("n2", "n1"):
         run.add(name, {"powerConsumption": run.model()})
     run.nodes.append(node("n3"))
-    path = str(run.folder / "curves.json")
-    result = run.predict(path=path)
+    result = run.predict()
     assert names(result["predictions"]) == ["n1", "n2"]
     assert result["errors"] == result["without_predictor"] == []
-    curve = documents.load(path, "curves")["curves"]["n1"]
+    curve = result["predictions"][0]
     assert curve["cpu"] == pytest.approx([3.2 * step for step in range(21)])
     assert curve["watts"] == [linear_watts(5 * step, 22, 8) for step in range(21)]
-
-
-def test_nodes_that_the_selector_leaves_out_are_not_asked(run: Run) -> None:
-    for name in ("n1", "n2"):
-        run.add(name, {"powerConsumption": run.model()})
-    assert names(run.predict(node_selector="hall=2")["predictions"]) == ["n2"]
-    with pytest.raises(InvalidInput, match="node_selector"):
-        run.predict(node_selector="hall=(")
 
 
 def test_node_that_is_gone_and_node_without_predictor_are_no_errors(run: Run) -> None:
@@ -138,8 +120,7 @@ def test_type_fake(run: Run) -> None:
     assert run.server.requests == []
 
 
-@pytest.mark.parametrize("as_document", [False, True])
-def test_provider_gives_the_endpoint(run: Run, as_document: bool) -> None:
+def test_provider_gives_the_endpoint(run: Run) -> None:
     provider = {"type": "Redfish", "endpoint": "https://10.0.0.100"}
     run.add("n1", {"powerConsumption": run.model(), "powerConsumptionEndpointProvider": provider})
     run.add("n2", {"powerConsumptionEndpointProvider": provider})
@@ -150,9 +131,6 @@ def test_provider_gives_the_endpoint(run: Run, as_document: bool) -> None:
         {"name": "n1", "power_consumption": {**named, "endpoint": endpoint}},
         {"name": "n2", "power_consumption": named},
     ]
-    if as_document:
-        documents.write(str(run.folder / "models"), "models", {"models": models})
-        models = str(run.folder / "models")
     assert names(run.predict(models=models)["predictions"]) == ["n1", "n2"]
     paths = {request.path for request in run.server.requests}
     assert paths == {"/v2/models/machine/versions/v0.1.0/infer", "/v2/models/machine/infer"}
@@ -231,11 +209,3 @@ def test_entry_in_credentials_takes_the_place_of_the_secret(run: Run) -> None:
     entry = {"username": "reader", "password": "t0p-Secret"}
     result = run.predict(credentials={"wao-system/models": entry}, allow_plain_http=True)
     assert names(result["predictions"]) == ["n1"]
-
-
-def test_documents_that_cannot_be(run: Run) -> None:
-    run.add("n1", {"powerConsumption": run.model()})
-    with pytest.raises(InvalidInput, match=r"models\[0\] has no name"):
-        run.predict(models=[{"power_consumption": {}}])
-    with pytest.raises(InvalidInput, match="is not a readings document"):
-        run.predict(readings=str(run.folder / "snapshot"))

@@ -12,12 +12,18 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves import (
+    PowerCurve,
+    PowerCurves,
+    curves_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.kept_predictions import (
     divide,
     with_inputs,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import FAKE, Query
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import Subject
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 QUERY = Query(
@@ -25,12 +31,12 @@ QUERY = Query(
 )
 
 
-def last(query: Query = QUERY) -> dict[str, t.Any]:
-    curve = {"cpu": list(query.cpu()), "watts": [100.0] * 21}
+def last(query: Query = QUERY) -> dict[str, PowerCurve]:
+    curve = PowerCurve(Curve(query.cpu(), (100.0,) * 21))
     return with_inputs({query.name: curve}, [Subject(query)], NOON)
 
 
-def kept(query: Query, seconds: float = 60.0, before: dict[str, t.Any] | None = None) -> list[str]:
+def kept(query: Query, seconds: float = 60.0, before: PowerCurves | None = None) -> list[str]:
     moment = NOON + datetime.timedelta(seconds=seconds)
     due, found = divide([Subject(query)], last() if before is None else before, moment, 600.0)
     assert len(due) + len(found) == 1
@@ -52,7 +58,6 @@ def test_a_curve_whose_inputs_did_not_move_is_kept_with_the_inputs_that_it_was_a
         {"endpoint": "http://m/v2/models/b/infer"},
         {"cpu_usage_format": "raw"},
         {"cpu_capacity": 16.0},
-        {"cpu_usage": (1.0, 2.0)},
         {"type": FAKE},
         {"name": "n2"},
     ],
@@ -67,8 +72,11 @@ def test_an_old_curve_one_of_the_future_and_one_without_inputs_are_asked_again()
     assert kept(QUERY, 600.0) == []
     assert kept(QUERY, -1.0) == []
     [(name, curve)] = last().items()
-    assert kept(QUERY, before={name: {"cpu": curve["cpu"], "watts": curve["watts"]}}) == []
-    assert kept(QUERY, before={name: "odd"}) == []
+    assert kept(QUERY, before={name: replace(curve, inputs=None)}) == []
+    document = {name: curve.as_document()}
+    assert kept(QUERY, before=curves_of({"curves": document})) == ["n1"]
+    for odd in ("odd", {**document[name], "cpu": [0.0]}, {**document[name], "inputs": "odd"}):
+        assert kept(QUERY, before=curves_of({"curves": {name: odd}})) == []
 
 
 def test_a_node_that_cannot_be_asked_keeps_nothing() -> None:

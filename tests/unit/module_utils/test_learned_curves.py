@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import samples
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves import SourceCurves
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.learning import (
     GRID_POINTS,
     MIN_SAMPLES,
-    Learning,
-    Wanted,
+    NodeState,
     learn,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.regression import Table, fit
@@ -49,10 +49,10 @@ def recorded(
     return NodeSamples(CORES, tuple(rows))
 
 
-def learned(*names: str, server_type: str = "", **nodes: NodeSamples) -> Learning:
+def learned(*names: str, server_type: str = "", **nodes: NodeSamples) -> SourceCurves:
     types = dict.fromkeys(nodes, "r650")
-    wanted = [Wanted(name, CORES, server_type, 22.0, 5.0) for name in names]
-    return learn(wanted, Samples(dict(nodes)), types, 0.8)
+    states = [NodeState(name, CORES, server_type, 22.0, 5.0) for name in names]
+    return learn(states, Samples(dict(nodes)), types, 0.8)
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +66,9 @@ def hall() -> Hall:
 def test_a_machine_s_own_curve_is_off_by_less_than_three_percent_from_the_lab_s_physics(
     hall: Hall,
 ) -> None:
-    found = learn([hall.wanted(one) for one in hall.machines], hall.recorded, hall.types, 0.8)
+    found = learn([hall.state(one) for one in hall.machines], hall.recorded, hall.types, 0.8)
     assert found.curves.keys() == {machine.name for machine in hall.machines}
-    assert {curve["learned"]["of"] for curve in found.curves.values()} == {"node"}
+    assert {curve.evidence["learned"]["of"] for curve in found.curves.values()} == {"node"}
     errors = hall.errors(found.curves)
     assert statistics.mean(errors) <= 0.01
     assert max(errors) <= 0.08
@@ -78,8 +78,8 @@ def test_a_machine_s_own_curve_is_off_by_less_than_three_percent_from_the_lab_s_
 
 
 def test_the_stated_error_is_about_the_error_against_the_physics(hall: Hall) -> None:
-    found = learn([hall.wanted(one) for one in hall.machines], hall.recorded, hall.types, 0.8)
-    stated = [curve["learned"]["error_percent"] for curve in found.curves.values()]
+    found = learn([hall.state(one) for one in hall.machines], hall.recorded, hall.types, 0.8)
+    stated = [curve.evidence["learned"]["error_percent"] for curve in found.curves.values()]
     assert statistics.mean(stated) == pytest.approx(
         100 * statistics.mean(hall.errors(found.curves)), abs=0.5
     )
@@ -89,9 +89,9 @@ def test_a_machine_without_samples_takes_the_curve_of_its_type(hall: Hall) -> No
     names = sorted(hall.types)
     known = Samples({name: hall.recorded.nodes[name] for name in names[::2]})
     unknown = [machine for machine in hall.machines if machine.name not in known.nodes]
-    found = learn([hall.wanted(machine) for machine in unknown], known, hall.types, 0.8)
+    found = learn([hall.state(machine) for machine in unknown], known, hall.types, 0.8)
     assert found.curves
-    assert {curve["learned"]["of"] for curve in found.curves.values()} == {"type"}
+    assert {curve.evidence["learned"]["of"] for curve in found.curves.values()} == {"type"}
     assert statistics.mean(hall.errors(found.curves)) <= 0.03
     # For each machine without a curve the reason is reported.
     assert {machine.name for machine in unknown} == found.curves.keys() | found.lacking.keys()
@@ -124,7 +124,7 @@ def test_watts_never_fall_with_the_load_and_stay_within_the_recorded_ones(
 
 def test_a_curve_spans_the_recorded_loads_and_says_what_it_is_made_of() -> None:
     found = learned("n1", n1=recorded())
-    curve = found.curves["n1"]
+    curve = found.curves["n1"].as_document()
     assert (curve["cpu"][0], curve["cpu"][-1]) == (0.1 * CORES, 0.75 * CORES)
     assert len(curve["cpu"]) == len(curve["watts"]) == GRID_POINTS
     assert curve["watts"] == pytest.approx([120 + 7.5 * cpu for cpu in curve["cpu"]], rel=0.02)
@@ -140,8 +140,8 @@ def test_temperature_counts_where_it_was_recorded_to_count() -> None:
     both = Samples({"n1": NodeSamples(CORES, (*warm, *moved))})
 
     def watts(inlet: float) -> float:
-        wanted = [Wanted("n1", CORES, "", inlet, 5.0)]
-        return float(learn(wanted, both, {}, 0.8).curves["n1"]["watts"][10])
+        states = [NodeState("n1", CORES, "", inlet, 5.0)]
+        return float(learn(states, both, {}, 0.8).curves["n1"].curve.watts[10])
 
     assert watts(30.0) / watts(20.0) == pytest.approx(1.1, abs=0.02)
     # Beyond the recorded temperatures the nearest one counts.
@@ -166,8 +166,8 @@ def test_too_few_samples_too_few_loads_and_contradictions_give_no_curve(
 
 
 def test_samples_of_another_capacity_are_of_another_machine() -> None:
-    wanted = [Wanted("n1", 2 * CORES, "", 22.0, 5.0)]
-    found = learn(wanted, Samples({"n1": recorded()}), {}, 0.8)
+    states = [NodeState("n1", 2 * CORES, "", 22.0, 5.0)]
+    found = learn(states, Samples({"n1": recorded()}), {}, 0.8)
     assert found.lacking == {"n1": "no sample of it is recorded"}
 
 
@@ -188,7 +188,7 @@ def test_beyond_its_own_loads_a_curve_continues_with_the_slopes_of_its_type() ->
 
     others = {f"n{number}": recorded(loads=LOADS) for number in (1, 2, 3)}
     idle = recorded(small, [load / 2 for load in LOADS])
-    curve = learned("idle", server_type="r650", idle=idle, **others).curves["idle"]
+    curve = learned("idle", server_type="r650", idle=idle, **others).curves["idle"].as_document()
     assert (curve["cpu"][0], curve["cpu"][-1]) == (0.05 * CORES, 0.75 * CORES)
     assert curve["watts"] == pytest.approx([small(cpu / CORES) for cpu in curve["cpu"]], rel=0.03)
     assert curve["watts"] == sorted(curve["watts"])
@@ -204,19 +204,19 @@ def test_machines_whose_own_loads_are_low_are_priced_up_to_the_loads_of_their_ty
     busy.observe(40)
     idle = [machine for index, machine in enumerate(found.machines) if index % 2]
     mixed = {**busy.recorded.nodes, **{one.name: found.recorded.nodes[one.name] for one in idle}}
-    curves = learn([found.wanted(one) for one in idle], Samples(mixed), found.types, 0.8).curves
-    continued = {name: one for name, one in curves.items() if "beyond" in one["learned"]}
+    curves = learn([found.state(one) for one in idle], Samples(mixed), found.types, 0.8).curves
+    continued = {name: one for name, one in curves.items() if "beyond" in one.evidence["learned"]}
     assert continued
     assert statistics.mean(found.errors(continued)) <= 0.03
 
 
 def test_a_few_wrong_samples_do_not_bend_a_curve() -> None:
     rows = list(recorded(loads=3 * LOADS).samples)
-    good = learned("n1", n1=NodeSamples(CORES, tuple(rows))).curves["n1"]
+    good = learned("n1", n1=NodeSamples(CORES, tuple(rows))).curves["n1"].curve
     for index in (4, 20):
         rows[index] = rows[index]._replace(power_watts=900.0)
-    bent = learned("n1", n1=NodeSamples(CORES, tuple(rows))).curves["n1"]
-    assert bent["watts"] == pytest.approx(good["watts"], rel=0.02)
+    bent = learned("n1", n1=NodeSamples(CORES, tuple(rows))).curves["n1"].curve
+    assert bent.watts == pytest.approx(good.watts, rel=0.02)
 
 
 def test_loads_of_requests_are_priced_as_the_placer_prices_them() -> None:
@@ -224,24 +224,27 @@ def test_loads_of_requests_are_priced_as_the_placer_prices_them() -> None:
         Sample(float(index), None, load * CORES, None, None, 120 + 300 * load)
         for index, load in enumerate(LOADS)
     )
-    wanted = Wanted("n1", CORES, axis="requested")
-    found = learn([wanted], Samples({"n1": NodeSamples(CORES, rows)}), {}, 0.5)
-    assert found.curves["n1"]["cpu"][-1] == pytest.approx(0.5 * 0.75 * CORES)
+    state = NodeState("n1", CORES, axis="requested")
+    found = learn([state], Samples({"n1": NodeSamples(CORES, rows)}), {}, 0.5)
+    assert found.curves["n1"].curve.cores[-1] == pytest.approx(0.5 * 0.75 * CORES)
     # No load was metered, so none can be used.
-    metered = learn([Wanted("n1", CORES)], Samples({"n1": NodeSamples(CORES, rows)}), {}, 0.5)
+    metered = learn([NodeState("n1", CORES)], Samples({"n1": NodeSamples(CORES, rows)}), {}, 0.5)
     assert "0 samples" in metered.lacking["n1"]
 
 
 @each_seed(60)
 def test_whatever_one_node_recorded_others_learn_as_if_they_were_alone(seed: int) -> None:
-    good = recorded().as_dict()
+    good = recorded().as_document()
     bad = spoilt(random.Random(seed), good)
     with bounded():
         read = samples.read({"nodes": {"bad": bad, "good": good}})
         found = learn(
-            [Wanted("bad", CORES), Wanted("good", CORES)], read, dict.fromkeys(read.nodes, ""), 0.8
+            [NodeState("bad", CORES), NodeState("good", CORES)],
+            read,
+            dict.fromkeys(read.nodes, ""),
+            0.8,
         )
-    alone = learn([Wanted("good", CORES)], samples.read({"nodes": {"good": good}}), {}, 0.8)
+    alone = learn([NodeState("good", CORES)], samples.read({"nodes": {"good": good}}), {}, 0.8)
     assert found.curves["good"] == alone.curves["good"]
     assert len(read.findings) + len(found.findings) <= 1
     assert not [one for one in (*read.findings, *found.findings) if one.subject.name != "bad"]

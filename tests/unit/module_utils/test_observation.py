@@ -14,10 +14,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
+    TargetError,
     WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import (
+    Answers,
+    Readings,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import observation
+from support import observing
 from support.snapshots import with_targets
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
@@ -77,14 +83,7 @@ def failure(node: str, reason: str = "timeout", detail: str = "too slow") -> Jso
 
 
 def observe(folder: Path, context: Context | None = None, **parameters: t.Any) -> Json:
-    given = {
-        "snapshot": str(folder / "snapshot.json"),
-        "previous": str(folder / "readings.json"),
-        "path": str(folder / "readings.json"),
-        "statuses_path": str(folder / "statuses.json"),
-        **parameters,
-    }
-    return observation.observe(given, context or later(0))
+    return observing.observe(folder, context or later(0), **parameters)
 
 
 def statuses(folder: Path) -> dict[str, Json]:
@@ -261,18 +260,18 @@ def test_a_machine_that_failed_and_is_not_asked_again_still_fails(
     before = {"inlet_celsius": 21.5, "power_watts": 100.0}
     noon, fine = "2026-01-31T12:00:00Z", pressure(n1=3.0)
     config = node_config("n1")
-    last: Json = {}
-    errors: list[t.Any] = []
+    last: Readings = {}
+    errors: t.Sequence[TargetError] = ()
 
     def merged(seconds: float, answer: Json) -> observation.Observation:
         body = {"nodes": [{"metadata": {"name": "n1"}}], "node_configs": [config]}
         found = observation.merge(
             of_snapshot(with_targets({"cluster": {}, **body})),
-            [answer],
-            [fine],
-            [],
-            previous=last,
-            previous_errors=errors if told else (),
+            observation.Polls(
+                [Answers.from_result(answer, observation.THERMAL_RESULT, later(seconds).now())],
+                [Answers.from_result(fine, observation.PRESSURE_RESULT, later(seconds).now())],
+            ),
+            observation.LastObservation(last, errors if told else ()),
             max_age=300.0,
             now=later(seconds).now(),
         )
@@ -280,9 +279,9 @@ def test_a_machine_that_failed_and_is_not_asked_again_still_fails(
             config["status"] = one["status"]
         return found
 
-    last = dict(merged(0, thermal(n1=21.5)).readings)
+    last = merged(0, thermal(n1=21.5)).readings
     failed = merged(20, {"readings": [], "errors": [failure("n1")]})
-    last, errors = dict(failed.readings), list(failed.errors)
+    last, errors = failed.readings, failed.errors
     assert config["status"]["conditions"][0]["reason"] == "Timeout"
     kept = {"name": "n1", **before, "kept": dict.fromkeys(before, noon)}
     again = merged(30, {"readings": [kept], "errors": []})
@@ -459,7 +458,7 @@ def test_refusals_are_remembered_while_nobody_asks(tmp_path: Path) -> None:
 
 def test_the_models_of_all_gateways_are_kept(run: Path) -> None:
     models = [{"models": [{"name": "n1"}], "errors": []}, {"models": [{"name": "n2"}]}]
-    observe(run, models=models, models_path=str(run / "models.json"))
+    observe(run, models=models)
     assert json.loads((run / "models.json").read_text())["models"] == [
         {"name": "n1"},
         {"name": "n2"},

@@ -21,6 +21,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.samples im
     observe,
     read,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import (
+    Reading,
+    readings_of,
+)
 from support.examples import each_seed
 from support.odd_values import bounded, spoilt
 
@@ -64,7 +68,7 @@ def with_condition(changed: str) -> Json:
 
 def observed(given: Json, **parts: t.Any) -> NodeSamples | None:
     snapshot = {"nodes": [NODE], "node_metrics": [METRICS], "pods": [running("20")], **parts}
-    return observe(snapshot, {"n1": given}).get("n1")
+    return observe(snapshot, {"n1": Reading.from_document(given)}).get("n1")
 
 
 def test_a_sample_has_load_air_and_the_whole_machine_s_watts() -> None:
@@ -140,7 +144,7 @@ def test_the_document_of_a_node_has_a_largest_size() -> None:
     for run in range(BINS * PER_BIN * 2):
         known = grown(known, at(60.0 * run, 64.0 * (run % BINS + 0.5) / BINS))
     assert len(known.nodes["n1"].samples) == BINS * PER_BIN
-    assert read(known.body()).nodes == known.nodes
+    assert read(known.as_document()).nodes == known.nodes
 
 
 def test_old_samples_go_and_so_does_a_node_that_is_not_seen_any_more() -> None:
@@ -171,6 +175,6 @@ def test_whatever_is_told_of_one_node_others_are_recorded_as_if_they_were_alone(
         "pods": [bad_pod, running("20")],
     }
     with bounded():
-        found = observe(snapshot, {"bad": bad_reading, "n1": reading()})
+        found = observe(snapshot, readings_of({"readings": {"bad": bad_reading, "n1": reading()}}))
     assert found["n1"] == observed(reading())
-    assert read(Samples(found).body()).nodes == found
+    assert read(Samples(found).as_document()).nodes == found

@@ -15,6 +15,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sour
     counted,
     in_order,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves import PowerCurve
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.stated import (
     stated_curves,
@@ -24,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
     CURVE_ANNOTATION,
     NodeTarget,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value
 
@@ -33,8 +35,9 @@ NODES = [NodeFacts("n1", 64.0, {"type": "a"}), NodeFacts("n2", 32.0, {"type": "b
 
 def stated(annotation: str | None = None, *given: Json) -> tuple[Json, list[str]]:
     targets = {"n1": NodeTarget("n1", "wao-system/c1", power_curve=annotation)}
-    curves, findings = stated_curves(NODES, targets, statements(given))
-    return curves, [str(finding) for finding in findings]
+    found = stated_curves(NODES, targets, statements(given))
+    curves = {name: curve.as_document() for name, curve in found.curves.items()}
+    return curves, [str(finding) for finding in found.findings]
 
 
 def test_two_points_are_idle_and_full_load() -> None:
@@ -107,14 +110,14 @@ def test_whatever_one_annotation_says_other_nodes_have_theirs(seed: int) -> None
         "n2": NodeTarget("n2", "wao-system/c2", power_curve='{"idle": 120, "max": 480}'),
     }
     with bounded():
-        curves, findings = stated_curves(NODES, targets, [])
-    assert curves["n2"]["watts"] == [120.0, 480.0]
-    assert len(findings) + len(curves) == 2
+        found = stated_curves(NODES, targets, [])
+    assert found.curves["n2"].curve.watts == (120.0, 480.0)
+    assert len(found.findings) + len(found.curves) == 2
 
 
 def test_a_node_takes_the_first_source_that_has_a_curve_for_it() -> None:
-    def curve(watts: float) -> Json:
-        return {"cpu": [0.0, 1.0], "watts": [watts, watts]}
+    def curve(watts: float) -> PowerCurve:
+        return PowerCurve(Curve((0.0, 1.0), (watts, watts)))
 
     found = in_order(
         {
@@ -124,7 +127,7 @@ def test_a_node_takes_the_first_source_that_has_a_curve_for_it() -> None:
             "stated": {"a": curve(1)},
         }
     )
-    assert {name: (one["source"], one["watts"][0]) for name, one in found.items()} == {
+    assert {name: (one.source, one.curve.watts[0]) for name, one in found.items()} == {
         "a": ("stated", 1),
         "b": ("predictor", 2),
         "c": ("learned", 3),

@@ -20,9 +20,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.prediction import (
-    predict_power,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     PollTarget,
@@ -42,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon import in
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.certificates import Certificate, self_signed
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
+from support.predictions import predict_nodes, predict_queries
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal
 from support.scripted_api import Asked, ScriptedApi, status_reply
 from support.scripted_api import Reply as ApiReply
@@ -140,7 +138,12 @@ class TestPlainHttp:
         """``ours``: the permission is set at each target."""
         whose = {"allow_plain_http": allowed}
         targets: list[Result] = [
-            {"name": f"n{number}", "endpoint": endpoint, **ADMIN, **(whose if ours else {})}
+            {
+                "name": f"n{number}",
+                "endpoint": endpoint,
+                **ADMIN,
+                **(whose if ours and kind != "model" else {}),
+            }
             for number, endpoint in enumerate(endpoints)
         ]
         given: Result = {"targets": targets, **({} if ours else whose)}
@@ -149,7 +152,7 @@ class TestPlainHttp:
         if kind == "model":
             point = {"cpu_capacity": 8.0, "inlet_celsius": 22.0, "delta_p_pascal": 8.0}
             queries = [{**one, "endpoint": one["endpoint"] + MODEL, **point} for one in targets]
-            result = predict_power({**({} if ours else whose), "queries": queries}, context)
+            result = predict_queries(queries, context, **whose)
         elif kind == "rmd":
             daemons = [{key: one[key] for key in ("name", "endpoint")} for one in targets]
             result = rmd_info.read_daemons({**whose, **ADMIN, "targets": daemons}, context)
@@ -186,7 +189,7 @@ class TestPlainHttp:
         with HttpsServer(PREDICTED, certificate=None) as server:
             query = {"name": "n", "endpoint": server.endpoint + MODEL, "cpu_capacity": 8.0}
             asked = {**query, "inlet_celsius": 22.0, "delta_p_pascal": 8.0}
-            assert predict_power({"queries": [asked]})["errors"] == []
+            assert predict_queries([asked])["errors"] == []
 
     @pytest.mark.parametrize("value", ["true", "allow_plain_http"])
     def test_a_node_config_cannot_allow_it(self, tmp_path: Path, value: str) -> None:
@@ -259,18 +262,18 @@ class TestSecretsAreTheirNamespaces:
         assert "tenant/bmc does not exist" in error["detail"]
 
 
+READING = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0}
+
+
 def predict(snapshot: str, named: list[Object], **options: t.Any) -> Result:
     """Predictions for n, n1, … whose machines name these models."""
     names = [config["spec"]["nodeName"] for config in _configs(snapshot)]
-    readings = str(Path(snapshot).with_name("readings.json"))
-    reading = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0, "power_watts": None}
-    documents.write(readings, "readings", {"readings": dict.fromkeys(names, reading)})
+    readings = {name: dict(READING) for name in names}
     models = [
         {"name": name, "power_consumption": one} for name, one in zip(names, named, strict=False)
     ]
-    return predict_power(
-        {"snapshot": snapshot, "readings": readings, "models": models, **PINNED, **options}
-    )
+    body = documents.load(snapshot, "snapshot")
+    return predict_nodes(body, readings, models, **{**PINNED, **options})
 
 
 def _configs(snapshot: str) -> list[Object]:
@@ -536,14 +539,14 @@ class TestPasswordsInText:
         }
         target = {"targets": [{"name": "n", "endpoint": url}]}
         point = {"cpu_capacity": 8.0, "inlet_celsius": 22.0, "delta_p_pascal": 8.0}
-        query = {"queries": [{"name": "n", "endpoint": url + MODEL, **point}]}
+        query = {"name": "n", "endpoint": url + MODEL, **point}
         path = snapshot_of(tmp_path, config)
         results = [
             *(read(given) for read in (read_thermal, read_pressure, read_models) for given in
               (target, {"snapshot": path})),
             fetch_fingerprints(target),
             rmd_info.read_daemons(target),
-            predict_power(query),
+            predict_queries([query]),
             predict(path, []),
         ]  # fmt: skip
         for result in results:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.plugin_utils import direct_module
+from ansible_collections.wattwise.kube.plugins.plugin_utils import direct_module, progress
 from ansible_collections.wattwise.kube.plugins.plugin_utils.direct_module import (
     is_own_interpreter,
     start_module,
@@ -120,16 +120,63 @@ def result_of(text: str) -> Json:
     return {key: value for key, value in result.items() if not key.startswith(("_", "invocation"))}
 
 
-def test_every_module_has_an_action_plugin_that_starts_it_directly() -> None:
-    plugins = Path(direct_module.__file__).parents[1]
+def routed_actions() -> dict[str, str]:
+    """The action plugin of each module: that of its name, or the one in meta/runtime.yml."""
+    tree = Path(direct_module.__file__).parents[2]
     modules, actions = (
-        {path.stem for path in (plugins / kind).glob("[a-z]*.py")} for kind in ("modules", "action")
+        {path.stem for path in (tree / "plugins" / kind).glob("[a-z]*.py")}
+        for kind in ("modules", "action")
     )
-    assert modules == actions
+    runtime = yaml.safe_load((tree / "meta" / "runtime.yml").read_text())
+    routes = {
+        name: route["action_plugin"].removeprefix("wattwise.kube.")
+        for name, route in runtime["plugin_routing"]["modules"].items()
+    }
+    assert actions.isdisjoint(routes) and actions >= set(routes.values())
+    assert actions | routes.keys() == modules
+    return {**{name: name for name in actions}, **routes}
+
+
+def test_every_module_has_the_action_plugin_of_its_options() -> None:
+    routed = routed_actions()
     # This module consists only of its documentation.
-    for name in sorted(modules - {"validate_role_variables"}):
-        action = importlib.import_module(f"{ACTIONS}.{name}").ActionModule
-        assert issubclass(action, direct_module.DirectActionModule), name
+    assert routed.pop("validate_role_variables") == "validate_role_variables"
+    for name, action_name in sorted(routed.items()):
+        document = importlib.import_module(f"{direct_module.MODULES}.{name}").DOCUMENTATION
+        options = yaml.safe_load(document)
+        kind: type = direct_module.DirectActionModule
+        if "wattwise.kube.progress" in options["extends_documentation_fragment"]:
+            kind = progress.ProgressActionModule
+        if "run_process" in options.get("options", {}):
+            kind = progress.RunActionModule
+        action = importlib.import_module(f"{ACTIONS}.{action_name}")
+        assert action.ActionModule is kind, name
+
+
+def test_the_defaults_of_a_module_reach_no_other_module_of_its_action_plugin(
+    tmp_path: Path,
+) -> None:
+    actions = routed_actions()
+    assert actions["fleet_report"] == actions["device_allocation"]
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"ansible_connection": "local", "ansible_python_interpreter": OWN_PYTHON},
+        "module_defaults": {
+            "wattwise.kube.device_allocation": {"objects": [POOL, CLAIM]},
+            "wattwise.kube.fleet_report": {"run_dir": "no-such-folder"},
+            "group/wattwise.kube.wattwise": {"kubeconfig": "no-such-file"},
+        },
+        "tasks": [
+            {"name": "allocation", "wattwise.kube.device_allocation": {}},
+            {"name": "report", "wattwise.kube.fleet_report": {}},
+        ],
+    }
+    run = run_playbook([play], tmp_path, as_json=True)
+    [allocation] = run.results("allocation")
+    assert allocation["outcome"] == "allocated"
+    # Each default arrived, and none that the module refuses.
+    assert "no-such-folder" in run.failures()["localhost"]
 
 
 @pytest.mark.parametrize("task", ["answered", "refused", "with a time", "warned"])

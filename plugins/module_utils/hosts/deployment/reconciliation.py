@@ -152,15 +152,16 @@ class _Run:
         self.applying = Applying(self.kube, self.context, [_namespace(self.given)])
 
     def steps(self) -> None:
-        """Read, reserve, write the outputs, install, keep the agents."""
+        """Read, keep the agents, reserve, write the outputs, install."""
         self._read()
         wanted = t.cast("Wanted", self.wanted)
+        # Their readings may be what lets a host fit.
+        self._keep_agents(wanted)
         self._reserve(wanted)
         self._store_reservation()
         self._render(wanted)
         self._document(wanted)
         self._install(wanted)
-        self._keep_agents(wanted)
 
     def _read(self) -> None:
         resource = self.kube.resource(API_VERSION, KIND)

@@ -22,6 +22,12 @@ _MAX_CLUSTER_LENGTH = 50
 _ROLE_VALUES = {"master": "control-plane", "worker": "worker"}
 _HOSTS_FILE, _KNOWN_HOSTS_FILE = "hosts.ini", "known_hosts"
 _KEY_FILE = "id_rsa"
+_RESOURCES = {
+    "requests": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "256Mi"},
+    # The volume, the image's temporary files and logs. Processor time and memory depend on the number
+    # of hosts.
+    "limits": {"ephemeral-storage": "4Gi"},
+}
 _FOLDER, _SSH = "/opt/kud/multi-cluster", "/.ssh"
 
 
@@ -149,6 +155,7 @@ def _installer(request: Request, cluster: str, image: str) -> MutableObject:
             {"name": "files", "mountPath": f"{folder}/{_HOSTS_FILE}", "subPath": _HOSTS_FILE},
             {"name": "ssh", "mountPath": _SSH, "readOnly": True},
         ],
+        "resources": _RESOURCES,
         # The status shows the end of the log after a failure.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -164,7 +171,7 @@ def _volumes(files: str, secret: str) -> list[MutableObject]:
     known = {"name": files, "items": [{"key": _KNOWN_HOSTS_FILE, "path": _KNOWN_HOSTS_FILE}]}
     sources = [{"secret": key}, {"configMap": known}]
     return [
-        {"name": "work", "emptyDir": {}},
+        {"name": "work", "emptyDir": {"sizeLimit": "2Gi"}},
         {"name": "files", "configMap": {"name": files}},
         {"name": "ssh", "projected": {"defaultMode": 0o400, "sources": sources}},
     ]

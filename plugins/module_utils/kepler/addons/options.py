@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Options of KeplerAddons: the spec of the resource in the words of module options.
 
-The definition in scripts/crds has the same tree in camelCase; a test holds both equal.
+The fields of the CRD are these options in camelCase; scripts/options has the rest of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ KIND = "KeplerAddons"
 
 _ENABLED: t.Mapping[str, t.Any] = {"type": "bool", "default": False}
 _TEXT: t.Mapping[str, t.Any] = {"type": "str", "default": ""}
-_RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_RESOURCES = {
+    "requests": {"cpu": "50m", "memory": "64Mi", "ephemeral-storage": "16Mi"},
+    # Logs, of which kubelets keep 50 MiB by default.
+    "limits": {"memory": "256Mi", "ephemeral-storage": "128Mi"},
+}
 
 
 def _part(**options: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:

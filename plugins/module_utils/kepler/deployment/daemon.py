@@ -63,7 +63,8 @@ def _pod(system: System, group: Group, configuration_name: str) -> MutableObject
             *_host_volumes(is_old),
             {"name": "configuration", "configMap": {"name": configuration_name}},
             *_secret_volumes(system),
-            *([{"name": "tmp", "emptyDir": {}}] if sidecars else []),
+            # For the socket of the estimator.
+            *([{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}] if sidecars else []),
         ],
     }
     if system.pull_secrets:

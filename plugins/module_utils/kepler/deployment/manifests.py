@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
 from ...base.manifests import Manifest
 from . import configuration, daemon, names, policy
@@ -198,6 +199,8 @@ def _model_server(system: System) -> list[Manifest]:
 
 def _model_pod(system: System) -> MutableObject:
     part, port = system.model_server, configuration.MODEL_SERVER_PORT
+    # Models may fill what the container may use.
+    size = member(part.resources, "limits", "ephemeral-storage")
     container = {
         "name": "model-server",
         "image": part.image,
@@ -216,5 +219,5 @@ def _model_pod(system: System) -> MutableObject:
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
-        "volumes": [{"name": "models", "emptyDir": {}}],
+        "volumes": [{"name": "models", "emptyDir": {"sizeLimit": size} if size else {}}],
     }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Options of a KeplerSystem: the spec of the resource in the words of module options.
 
-The definition in scripts/crds has the same tree in camelCase; a test holds both equal.
+The fields of the CRD are these options in camelCase; scripts/options has the rest of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ POD_INFORMERS = ("apiserver", "kubelet")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 SECURITY_MODES = ("none", "tls", "mtls")
 
-_RESOURCES = {"requests": {"cpu": "100m", "memory": "200Mi"}, "limits": {"memory": "400Mi"}}
-_MODEL_RESOURCES = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+# A container writes logs only, of which kubelets keep 50 MiB by default; a model server also keeps
+# models.
+_RESOURCES = {
+    "requests": {"cpu": "100m", "memory": "200Mi", "ephemeral-storage": "16Mi"},
+    "limits": {"memory": "400Mi", "ephemeral-storage": "128Mi"},
+}
+_MODEL_RESOURCES = {
+    "requests": {"cpu": "50m", "memory": "256Mi", "ephemeral-storage": "64Mi"},
+    "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"},
+}
 
 # Settings that a node pool may override; in a pool they have no default. The default of the levels
 # depends on the scope.

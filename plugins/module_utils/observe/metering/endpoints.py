@@ -71,8 +71,8 @@ def ask(
     is possible.
     """
     if options["source"] == "prometheus":
-        return _AskedPrometheus(options, context, kube, nodes, with_energy).answers()
-    return _AskedKepler(options, context, kube, nodes).answers()
+        return _ask_prometheus(options, context, kube, nodes, with_energy)
+    return _ask_keplers(options, context, kube, nodes)
 
 
 def _polled(
@@ -105,53 +105,45 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
     )
 
 
-@dataclass(frozen=True)
-class _AskedKepler:
+def _ask_keplers(
+    options: Parameters, context: Context, kube: Kube, nodes: t.Collection[str] | None
+) -> Answers:
     """The metrics of each Kepler, from a list or from its pods."""
+    given = {one["name"]: one["endpoint"] for one in options["targets"]}
+    targets = [
+        _target(name, endpoint, KEPLER, "targets", options) for name, endpoint in given.items()
+    ]
+    targets = [
+        target
+        for target in targets or _discovered(options, kube)
+        if nodes is None or target.name in nodes
+    ]
+    jobs = [Job(target, KEPLER, _scrape, Amounts(False)) for target in targets]
+    found = Answers()
+    for target, result in zip(targets, _polled(jobs, options, context, kube, _OF_KEPLER)):
+        if isinstance(result, TargetError):
+            found.errors.append(result)
+        else:
+            found.nodes[target.name] = result
+    return found
 
-    options: Parameters
-    context: Context
-    kube: Kube
-    nodes: t.Collection[str] | None
 
-    def answers(self) -> Answers:
-        found_targets = self._listed() if self.options["targets"] else self._discovered()
-        targets = [
-            target for target in found_targets if self.nodes is None or target.name in self.nodes
-        ]
-        jobs = [Job(target, KEPLER, _scrape, Amounts(False)) for target in targets]
-        found = Answers()
-        results = _polled(jobs, self.options, self.context, self.kube, _OF_KEPLER)
-        for target, result in zip(targets, results):
-            if isinstance(result, TargetError):
-                found.errors.append(result)
-            else:
-                found.nodes[target.name] = result
-        return found
-
-    def _listed(self) -> list[PollTarget]:
-        given = {one["name"]: one["endpoint"] for one in self.options["targets"]}
-        return [
-            _target(name, endpoint, KEPLER, "targets", self.options)
-            for name, endpoint in given.items()
-        ]
-
-    def _discovered(self) -> list[PollTarget]:
-        """One running pod of Kepler for each node, a ready one if there are several."""
-        path = f"/api/v1/namespaces/{self.options['namespace']}/pods"
-        query = {"labelSelector": self.options["selector"], "fieldSelector": "status.phase=Running"}
-        # A shorter limit than that of a run's own lists, because these pods are optional.
-        pods = self.kube.impatient(self.options["timeout"]).list(path, query, without_bulk)
-        by_node: dict[str, tuple[bool, str]] = {}
-        for pod in pods:
-            node, address = member(pod, "spec", "nodeName"), _address(pod)
-            if isinstance(node, str) and address is not None:
-                endpoint = f"{self.options['scheme']}://{address}:{self.options['port']}"
-                by_node[node] = max(by_node.get(node, (False, "")), (_is_ready(pod), endpoint))
-        return [
-            _target(node, endpoint, KEPLER, f"the pod of Kepler on {node}", self.options)
-            for node, (_ready, endpoint) in sorted(by_node.items())
-        ]
+def _discovered(options: Parameters, kube: Kube) -> list[PollTarget]:
+    """One running pod of Kepler for each node, a ready one if there are several."""
+    path = f"/api/v1/namespaces/{options['namespace']}/pods"
+    query = {"labelSelector": options["selector"], "fieldSelector": "status.phase=Running"}
+    # A shorter limit than that of a run's own lists, because these pods are optional.
+    pods = kube.impatient(options["timeout"]).list(path, query, without_bulk)
+    by_node: dict[str, tuple[bool, str]] = {}
+    for pod in pods:
+        node, address = member(pod, "spec", "nodeName"), _address(pod)
+        if isinstance(node, str) and address is not None:
+            endpoint = f"{options['scheme']}://{address}:{options['port']}"
+            by_node[node] = max(by_node.get(node, (False, "")), (_is_ready(pod), endpoint))
+    return [
+        _target(node, endpoint, KEPLER, f"the pod of Kepler on {node}", options)
+        for node, (_ready, endpoint) in sorted(by_node.items())
+    ]
 
 
 def _address(pod: Object) -> str | None:
@@ -171,26 +163,27 @@ async def _scrape(client: Client, _target: PollTarget) -> Amounts:
     return kepler.of_text(await client.get_text("/metrics"))
 
 
-@dataclass(frozen=True)
-class _AskedPrometheus:
+def _ask_prometheus(
+    options: Parameters,
+    context: Context,
+    kube: Kube,
+    nodes: t.Collection[str] | None,
+    with_energy: bool,
+) -> Answers:
     """Instant queries, first for Kepler 0.10, then for older versions."""
-
-    options: Parameters
-    context: Context
-    kube: Kube
-    nodes: t.Collection[str] | None
-    with_energy: bool
-
-    def answers(self) -> Answers:
-        target = _target("prometheus", self.options["url"], PROMETHEUS, "url", self.options)
-        period = self.options["energy_period_seconds"]
-        wanted = queries(self.options["labels"], period)
-        work = functools.partial(_query_all, wanted, period, self.with_energy)
-        job = Job(target, PROMETHEUS, work, _Vectors((), ()))
-        [result] = _polled([job], self.options, self.context, self.kube, _OF_PROMETHEUS)
-        if isinstance(result, TargetError):
-            return Answers(errors=[result])
-        return _Reader(redacted(self.options["url"]), self.nodes).read(result)
+    target = _target("prometheus", options["url"], PROMETHEUS, "url", options)
+    period = options["energy_period_seconds"]
+    made = queries(options["labels"], period)
+    job = Job(
+        target,
+        PROMETHEUS,
+        functools.partial(_query_all, made, period, with_energy),
+        _Vectors((), ()),
+    )
+    [result] = _polled([job], options, context, kube, _OF_PROMETHEUS)
+    if isinstance(result, TargetError):
+        return Answers(errors=[result])
+    return _Reader(redacted(options["url"]), nodes).read(result)
 
 
 class _Vectors(t.NamedTuple):
@@ -209,13 +202,13 @@ class _Vectors(t.NamedTuple):
 
 
 async def _query_all(
-    wanted: Queries, period: float, with_energy: bool, client: Client, _target: PollTarget
+    made: Queries, period: float, with_energy: bool, client: Client, _target: PollTarget
 ) -> _Vectors:
-    nodes, pods = await _query(client, wanted.nodes), await _query(client, wanted.pods)
+    nodes, pods = await _query(client, made.nodes), await _query(client, made.pods)
     if nodes or pods:
-        found = _Vectors(nodes, pods, await _query(client, wanted.cores))
+        found = _Vectors(nodes, pods, await _query(client, made.cores))
     else:
-        nodes, pods = await _query(client, wanted.old_nodes), await _query(client, wanted.old_pods)
+        nodes, pods = await _query(client, made.old_nodes), await _query(client, made.old_pods)
         found = _Vectors(nodes, pods, is_old=True)
     if not found.nodes and not found.pods:
         raise TargetFailure(
@@ -225,11 +218,11 @@ async def _query_all(
     if not with_energy:
         return found
     try:
-        covered = await _query(client, wanted.old_covered if found.is_old else wanted.covered)
+        covered = await _query(client, made.old_covered if found.is_old else made.covered)
         seconds = min(_value(covered[0]) if covered else 0.0, period)
         if seconds < 1:
             return found
-        energy = await _query(client, wanted.energy(seconds, is_old=found.is_old))
+        energy = await _query(client, made.energy(seconds, is_old=found.is_old))
         return found._replace(energy=energy, covered_seconds=float(int(seconds)))
     except TargetFailure as failure:
         # A period of series costs more than an instant, and its failure must not affect the watts.

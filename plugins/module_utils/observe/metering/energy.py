@@ -65,16 +65,9 @@ def growth(before: Zones, now: Zones) -> float:
     )
 
 
-def of_document(
-    document: Object | None, source: str, now: datetime.datetime, period: float
-) -> list[Part]:
-    """The parts of the last period in the last document, if this source wrote it before.
-
-    ``period`` is in seconds, here and below.
-    """
+def parts_of(document: Object, now: datetime.datetime) -> list[Part]:
+    """The parts in a metering document; none if one has an impossible time."""
     parts: list[Part] = []
-    if document is None or document["source"] != source:
-        return parts
     for given in document.get("energy") or ():
         try:
             begin, end = parse_time(given["begin"]), parse_time(given["end"])
@@ -87,7 +80,7 @@ def of_document(
             for one in given["workloads"]
         }
         parts.append(Part(begin, end, joules))
-    return _of_last_period(parts, now, period)
+    return parts
 
 
 def is_due(parts: t.Sequence[Part], now: datetime.datetime, period: float) -> bool:
@@ -102,7 +95,7 @@ def is_due(parts: t.Sequence[Part], now: datetime.datetime, period: float) -> bo
 
 def extended(parts: t.Sequence[Part], new: Part, period: float) -> list[Part]:
     """The parts with a new one appended, without those that ended before the last period."""
-    kept = _of_last_period(parts, new.end, period)
+    kept = of_last_period(parts, new.end, period)
     if kept and _seconds(kept[-1].begin, new.end) <= period * _PART_SHARE:
         last = kept.pop()
         joules = dict(last.joules)
@@ -117,7 +110,8 @@ def add(sums: dict[Workload, float], more: t.Mapping[Workload, float]) -> None:
         sums[workload] = sums.get(workload, 0.0) + joules
 
 
-def _of_last_period(parts: t.Iterable[Part], now: datetime.datetime, period: float) -> list[Part]:
+def of_last_period(parts: t.Iterable[Part], now: datetime.datetime, period: float) -> list[Part]:
+    """The parts that ended in the last period, in seconds here and above."""
     return [part for part in parts if _seconds(part.end, now) < period]
 
 

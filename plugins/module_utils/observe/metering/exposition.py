@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ...base.errors import TargetFailure
+from ...base.metrics import FINITE_NUMBER, LABEL_NAME, LABEL_VALUE, METRIC_NAME
 from ...base.texts import shown
 
 MAX_SAMPLES = 50_000
@@ -20,14 +21,12 @@ MAX_WATTS = 100_000.0
 _MAX_LABELS = 64
 _MAX_NUMBER_LENGTH = 64
 
-_LINE = re.compile(r"^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)([^\n]*)", re.ASCII | re.MULTILINE)
+_LINE = re.compile(rf"^[ \t]*({METRIC_NAME})([^\n]*)", re.ASCII | re.MULTILINE)
 _PAIR = re.compile(
-    r'[ \t]*(?P<name>[a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"(?P<value>(?:[^"\\\n]|\\["\\n])*)"[ \t]*',
-    re.ASCII,
+    rf'[ \t]*(?P<name>{LABEL_NAME})[ \t]*=[ \t]*"(?P<value>{LABEL_VALUE})"[ \t]*', re.ASCII
 )
-_BLANKS = re.compile(r"[ \t]*")
 _ESCAPED = re.compile(r'\\(["\\n])')
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(FINITE_NUMBER, re.ASCII)
 _TIMESTAMP = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -115,7 +114,9 @@ def _read_labels(text: str, labels: dict[str, str]) -> int:
 
 
 def _after_blanks(text: str, position: int) -> int:
-    return t.cast("re.Match[str]", _BLANKS.match(text, position)).end()
+    while text[position : position + 1] in (" ", "\t"):
+        position += 1
+    return position
 
 
 def _unescaped(found: re.Match[str]) -> str:

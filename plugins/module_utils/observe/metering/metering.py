@@ -22,10 +22,10 @@ from ...base.fields.lenient import member
 from ...base.fields.strict import is_subdomain
 from ...base.json_types import Object
 from ...base.texts import shown
-from ...base.units import format_time, parse_time
+from ...base.units import format_time
 from ...fleet.visits import error_of
 from ...kube.client import Kube
-from ...nodeconfig.freshness import FRESH_SOURCES
+from ...nodeconfig.readings import Readings, mapping_of, moment_of
 from ...scheduling.workload import Workload
 from . import endpoints, energy, kepler
 from .kepler import Amounts, PodName, Zones
@@ -107,44 +107,86 @@ def check_options(options: Parameters) -> None:
         raise InvalidInput(f"meter: port: {options['port']} is not between 1 and 65535")
 
 
-@dataclass
-class Metering:
-    """Watts of pods, by pod, and of nodes; ``left_out`` counts pods without a node.
+@dataclass(frozen=True)
+class Counters:
+    """Joules of one node and its pods since Kepler's start, by UID, and the time of the count.
 
-    ``grown`` are joules of workloads since the last document, and ``since`` is the time of its
-    counts. ``period`` are the seconds of counted energy.
+    ``kept`` are earlier counts of existing pods that are missing from the metrics for a while.
     """
+
+    time: datetime.datetime
+    node: Zones
+    pods: t.Mapping[str, Zones]
+    kept: t.Mapping[str, Zones]
+
+    @property
+    def earlier(self) -> dict[str, Zones]:
+        """The last count of each pod."""
+        return {**self.kept, **self.pods}
+
+    def as_document(self) -> Result:
+        return {**vars(self), "time": format_time(self.time)}
+
+    @classmethod
+    def from_document(cls, given: t.Any) -> Counters | None:
+        """None without a time."""
+        moment = moment_of(member(given, "time"))
+        if moment is None:
+            return None
+        pods, kept = (
+            {uid: _zones(zones) for uid, zones in mapping_of(given.get(part)).items()}
+            for part in ("pods", "kept")
+        )
+        return cls(moment, _zones(given.get("node")), pods, kept)
+
+
+@dataclass(frozen=True)
+class LastMetering:
+    """The parts of the last metering that the next one continues."""
+
+    source: str = ""
+    counters: t.Mapping[str, Counters] = field(default_factory=dict)
+    energy: t.Sequence[energy.Part] = ()
+
+    @classmethod
+    def from_document(cls, document: Object | None, now: datetime.datetime) -> LastMetering:
+        """Nothing without a metering document."""
+        if document is None:
+            return cls()
+        given = mapping_of(document.get("counters")).items()
+        read = {name: Counters.from_document(entry) for name, entry in given}
+        counters = {name: one for name, one in read.items() if one is not None}
+        return cls(document["source"], counters, energy.parts_of(document, now))
+
+
+@dataclass(frozen=True)
+class Metering:
+    """Power draw of pods and of nodes; ``left_out`` counts pods without a node."""
 
     source: str
     time: datetime.datetime
-    pods: dict[Pod, Zones] = field(default_factory=dict)
-    nodes: dict[str, Zones] = field(default_factory=dict)
-    cores: dict[Pod, float] = field(default_factory=dict)
-    measured: dict[str, float] = field(default_factory=dict)
-    counters: dict[str, t.Any] = field(default_factory=dict)
-    energy: list[energy.Part] = field(default_factory=list)
-    grown: dict[Workload, float] = field(default_factory=dict)
-    since: list[datetime.datetime] = field(default_factory=list)
-    period: float = DAY_SECONDS
+    pods: t.Mapping[Pod, Zones] = field(default_factory=dict)
+    nodes: t.Mapping[str, Zones] = field(default_factory=dict)
+    cores: t.Mapping[Pod, float] = field(default_factory=dict)
+    measured: t.Mapping[str, float] = field(default_factory=dict)
+    counters: t.Mapping[str, Counters] = field(default_factory=dict)
+    energy: t.Sequence[energy.Part] = ()
     left_out: int = 0
-    errors: list[TargetError] = field(default_factory=list)
+    errors: t.Sequence[TargetError] = ()
 
-    def body(self) -> Result:
+    def as_document(self) -> Result:
         """The document, without its head."""
+        pods = sorted(self.pods.items(), key=lambda item: (item[0].namespace, item[0].name))
+        counters = {name: one.as_document() for name, one in self.counters.items()}
         return {
             "source": self.source,
-            "pods": [
-                _of_pod(pod, zones, self.cores.get(pod))
-                for pod, zones in sorted(
-                    self.pods.items(), key=lambda item: (item[0].namespace, item[0].name)
-                )
-            ],
+            "pods": [_of_pod(pod, zones, self.cores.get(pod)) for pod, zones in pods],
             "nodes": {
                 name: self._of_node(name, zones) for name, zones in sorted(self.nodes.items())
             },
             "left_out": self.left_out,
             "errors": [error.as_dict() for error in self.errors],
-            **({"counters": self.counters} if self.counters else {}),
+            **({"counters": counters} if counters else {}),
             **({"energy": [part.as_dict() for part in self.energy]} if self.energy else {}),
         }
 
@@ -199,68 +241,186 @@ class Metering:
         return [*sorted(shown), *others]
 
 
+@dataclass
+class _Tally:
+    """Amounts of the nodes and their pods while they are added.
+
+    ``grown`` are joules of workloads since the last metering, and ``since`` are the times of its
+    counts. ``period`` are the seconds of counted energy.
+    """
+
+    time: datetime.datetime
+    period: float
+    known_pods: Pods
+    pods: dict[Pod, Zones] = field(default_factory=dict)
+    nodes: dict[str, Zones] = field(default_factory=dict)
+    cores: dict[Pod, float] = field(default_factory=dict)
+    counters: dict[str, Counters] = field(default_factory=dict)
+    grown: dict[Workload, float] = field(default_factory=dict)
+    since: list[datetime.datetime] = field(default_factory=list)
+    left_out: int = 0
+
+    def add(self, node: str, amounts: Amounts, before: Counters | None) -> None:
+        """Add the amounts of one node and its pods. Raises TargetFailure for missing ones."""
+        zones_of, left_out = self._resolved(node, amounts.pods)
+        zones = amounts.node
+        if amounts.are_joules or amounts.joules:
+            self._count(node, amounts, before)
+        if amounts.are_joules:
+            zones, zones_of = _power_since(before, self.time, zones, zones_of)
+        if zones:
+            self.nodes[node] = zones
+        self.pods.update(zones_of)
+        self.left_out += left_out
+        for name, cores in amounts.cores.items():
+            pod = self.known_pods.find(name, node)
+            if pod is not None:
+                self.cores[pod] = cores
+        if not amounts.pods and node in self.known_pods.nodes:
+            raise TargetFailure(
+                "no_sensor",
+                "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), "
+                "with the metric level pod",
+            )
+
+    def _resolved(
+        self, node: str, amounts: t.Mapping[PodName, Zones]
+    ) -> tuple[dict[Pod, Zones], int]:
+        """Amounts by pod of the cluster, and the number of omitted names.
+
+        Names without a pod on the node, and further names of the same pod, are omitted.
+        """
+        found: dict[Pod, Zones] = {}
+        for name, zones in amounts.items():
+            pod = self.known_pods.find(name, node)
+            if pod is not None:
+                found.setdefault(pod, zones)
+        return found, len(amounts) - len(found)
+
+    def _count(self, node: str, amounts: Amounts, before: Counters | None) -> None:
+        """Keep the counters of a node, and add their growth. Raises TargetFailure."""
+        counted, _left_out = self._resolved(node, amounts.counters)
+        now = {pod.uid: joules for pod, joules in counted.items() if pod.uid}
+        earlier = {} if before is None else before.earlier
+        kept = {
+            uid: zones
+            for uid, zones in earlier.items()
+            if uid not in now and self.known_pods.find(PodName(uid, "", ""), node)
+        }
+        own = amounts.node if amounts.are_joules else {}
+        self.counters[node] = Counters(self.time, own, now, kept)
+        if before is None or not self.is_recent(before):
+            return
+        grown = {
+            pod: energy.growth(earlier.get(pod.uid, {}), joules)
+            for pod, joules in counted.items()
+            if pod.uid
+        }
+        seconds = (self.time - before.time).total_seconds()
+        kepler.plausible_joules(math.fsum(grown.values()), seconds + _MAX_SAMPLE_SECONDS)
+        self.since.append(before.time)
+        for pod, joules in grown.items():
+            energy.add(self.grown, {_workload(pod): joules})
+
+    def is_recent(self, counters: Counters) -> bool:
+        """Whether the counters were read in the last period."""
+        return 0 < (self.time - counters.time).total_seconds() <= self.period
+
+    def keep_silent(self, before: t.Mapping[str, Counters], metered: t.Collection[str]) -> None:
+        """Keep the counts of nodes without an answer, so that their growth is not lost."""
+        for name, counters in before.items():
+            if name in metered and name not in self.counters and self.is_recent(counters):
+                self.counters[name] = counters
+
+    def extended(self, parts: t.Sequence[energy.Part]) -> t.Sequence[energy.Part]:
+        """The parts of earlier runs with the growth of the counters."""
+        if not self.since:
+            return parts
+        begin = parts[-1].end if parts else min(self.since)
+        if begin >= self.time:
+            return parts
+        return energy.extended(parts, energy.Part(begin, self.time, self.grown), self.period)
+
+    def finished(
+        self,
+        source: str,
+        readings: Readings,
+        parts: t.Sequence[energy.Part],
+        errors: t.Sequence[TargetError],
+    ) -> Metering:
+        return Metering(
+            source,
+            self.time,
+            self.pods,
+            self.nodes,
+            self.cores,
+            _measured(readings, self.nodes),
+            self.counters,
+            parts,
+            self.left_out,
+            errors,
+        )
+
+
 def meter(
     options: Parameters,
     snapshot: Object,
-    readings: Object,
+    readings: Readings,
     context: Context,
     kube: Kube,
-    previous: Object | None = None,
+    last: LastMetering = LastMetering(),
     nodes: t.Collection[str] | None = None,
 ) -> Metering:
-    """Query the source, and attribute the watts to the pods of the snapshot.
+    """Query the source, and attribute the power draw to the pods of the snapshot.
 
-    ``readings`` are the nodes' readings, ``previous`` is the last document. ``nodes``, if given,
-    are the only metered ones. Every defect of a node or server is an error of the result. Raises
-    WattwiseError if no query is possible.
+    ``nodes``, if given, are the only metered ones. Every defect of a node or server is an error of
+    the result. Raises WattwiseError if no query is possible.
     """
-    pods = Pods(snapshot.get("pods") or ())
-    known, now = _names(snapshot.get("nodes")), context.now()
-    period = options["energy_period_seconds"]
-    parts = energy.of_document(previous, options["source"], now, period)
+    now, period = context.now(), options["energy_period_seconds"]
+    parts: t.Sequence[energy.Part] = []
+    if last.source == options["source"]:
+        parts = energy.of_last_period(last.energy, now, period)
     is_due = energy.is_due(parts, now, period)
     answers = endpoints.ask(options, context, kube, nodes, with_energy=is_due)
-    found = Metering(options["source"], now, energy=parts, period=period, errors=answers.errors)
+    known, pods = _names(snapshot.get("nodes")), Pods(snapshot.get("pods") or ())
+    tally = _Tally(now, period, pods)
     metered = known if nodes is None else known.intersection(nodes)
+    errors = [*answers.errors, *_add_nodes(tally, answers, known, metered, last, options)]
+    if options["source"] == "kepler":
+        tally.keep_silent(last.counters, metered)
+        parts = tally.extended(parts)
+    elif answers.covered_seconds > 0:
+        parts = [_last_period(answers, pods, metered, snapshot, now)]
+    _warn(errors, context)
+    return tally.finished(options["source"], readings, parts, errors)
+
+
+def _add_nodes(
+    tally: _Tally,
+    answers: endpoints.Answers,
+    known: t.Collection[str],
+    metered: t.Collection[str],
+    last: LastMetering,
+    options: Parameters,
+) -> list[TargetError]:
+    """Add the amounts of the metered nodes; returns the errors of others."""
+    errors: list[TargetError] = []
     for name, amounts in answers.nodes.items():
         if name not in metered:
-            found.left_out += 0 if name in known else len(amounts.pods)
+            tally.left_out += 0 if name in known else len(amounts.pods)
             continue
         try:
-            _put(found, name, amounts, pods, member(previous, "counters", name))
+            tally.add(name, amounts, last.counters.get(name))
         except TargetFailure as failure:
-            found.errors.append(error_of(name, _endpoint(options, name), failure))
-    if answers.nodes and not known & answers.nodes.keys():
-        found.errors.append(_of_other_nodes(options, next(iter(answers.nodes))))
-    if found.source == "kepler":
-        _put_growth(found, member(previous, "counters") or {}, metered)
-    elif answers.covered_seconds > 0:
-        found.energy = [_last_period(answers, pods, metered, snapshot, now)]
-    found.measured = _measured(readings, found.nodes)
-    _warn(found, context)
-    return found
+            errors.append(error_of(name, _endpoint(options, name), failure))
+    if answers.nodes and not any(name in answers.nodes for name in known):
+        errors.append(_of_other_nodes(options, next(iter(answers.nodes))))
+    return errors
 
 
 def _names(given: t.Iterable[t.Any] | None) -> set[str]:
     names = (member(one, "metadata", "name") for one in given or ())
     return {name for name in names if isinstance(name, str)}
-
-
-def _put_growth(found: Metering, before: Object, metered: t.Collection[str]) -> None:
-    """Append the growth of the counters to the parts of earlier runs.
-
-    Nodes without an answer keep their counts, so that their growth is not lost.
-    """
-    for name, counters in before.items():
-        is_silent = name in metered and name not in found.counters
-        if is_silent and _seconds_since_count(found, counters) is not None:
-            found.counters[name] = counters
-    if not found.since:
-        return
-    begin = found.energy[-1].end if found.energy else min(found.since)
-    if begin < found.time:
-        part = energy.Part(begin, found.time, found.grown)
-        found.energy = energy.extended(found.energy, part, found.period)
 
 
 def _last_period(
@@ -307,98 +467,15 @@ def _endpoint(options: Parameters, node: str) -> str:
     return next(given, f"pod of Kepler on {node}")
 
 
-def _put(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
-    """Add the watts of one node and its pods. Raises TargetFailure for missing ones."""
-    zones_of, left_out = _resolved(node, amounts.pods, pods)
-    zones = amounts.node
-    if amounts.are_joules or amounts.joules:
-        _count(found, node, amounts, pods, before)
-    if amounts.are_joules:
-        zones, zones_of = _watts_since(before, found.time, zones, zones_of)
-    if zones:
-        found.nodes[node] = zones
-    found.pods.update(zones_of)
-    found.left_out += left_out
-    for name, cores in amounts.cores.items():
-        pod = pods.find(name, node)
-        if pod is not None:
-            found.cores[pod] = cores
-    if not amounts.pods and node in pods.nodes:
-        raise TargetFailure(
-            "no_sensor",
-            "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), with "
-            "the metric level pod",
-        )
-
-
-def _resolved(
-    node: str, amounts: t.Mapping[PodName, Zones], pods: Pods
-) -> tuple[dict[Pod, Zones], int]:
-    """Amounts by pod of the cluster, and the number of omitted names.
-
-    Names without a pod on the node, and further names of the same pod, are omitted.
-    """
-    found: dict[Pod, Zones] = {}
-    for name, zones in amounts.items():
-        pod = pods.find(name, node)
-        if pod is not None:
-            found.setdefault(pod, zones)
-    return found, len(amounts) - len(found)
-
-
-def _count(found: Metering, node: str, amounts: Amounts, pods: Pods, before: t.Any) -> None:
-    """Keep the counters of a node, and add their growth. Raises TargetFailure."""
-    counted, _left_out = _resolved(node, amounts.counters, pods)
-    now = {pod.uid: joules for pod, joules in counted.items() if pod.uid}
-    earlier = {**(member(before, "kept") or {}), **(member(before, "pods") or {})}
-    found.counters[node] = {
-        "time": format_time(found.time),
-        "node": amounts.node if amounts.are_joules else {},
-        "pods": now,
-        # An existing pod may be missing from the metrics for a while.
-        "kept": {
-            uid: zones
-            for uid, zones in earlier.items()
-            if uid not in now and pods.find(PodName(uid, "", ""), node)
-        },
-    }
-    seconds = _seconds_since_count(found, before)
-    if seconds is None:
-        return
-    grown = {
-        pod: energy.growth(_zones(earlier.get(pod.uid)), joules)
-        for pod, joules in counted.items()
-        if pod.uid
-    }
-    kepler.plausible_joules(math.fsum(grown.values()), seconds + _MAX_SAMPLE_SECONDS)
-    found.since.append(parse_time(before["time"]))
-    for pod, joules in grown.items():
-        energy.add(found.grown, {_workload(pod): joules})
-
-
-def _seconds_since_count(found: Metering, counters: t.Any) -> float | None:
-    """Seconds since the counters were read; None without any of the last period."""
-    seconds = _seconds_between(counters, found.time)
-    return seconds if seconds is not None and 0 < seconds <= found.period else None
-
-
-def _seconds_between(counters: t.Any, now: datetime.datetime) -> float | None:
-    """Seconds since the counters were read; None without any."""
-    try:
-        return (now - parse_time(member(counters, "time") or "")).total_seconds()
-    except InvalidInput:
-        return None
-
-
-def _watts_since(
-    before: t.Any, now: datetime.datetime, zones: Zones, pods: dict[Pod, Zones]
+def _power_since(
+    before: Counters | None, now: datetime.datetime, zones: Zones, pods: dict[Pod, Zones]
 ) -> tuple[Zones, dict[Pod, Zones]]:
-    """Mean watts since the counts of the last document. Raises TargetFailure without them."""
-    seconds = _seconds_since(before, now)
+    """Mean power draw since the last counts. Raises TargetFailure without them."""
+    seconds = 0.0 if before is None else (now - before.time).total_seconds()
     watts = None
-    if seconds is not None:
-        watts = kepler.watts_between(_zones(member(before, "node")), zones, seconds)
-    if seconds is None or watts is None:
+    if before is not None and _MIN_SECONDS <= seconds <= _MAX_SECONDS:
+        watts = kepler.watts_between(before.node, zones, seconds)
+    if before is None or watts is None:
         raise TargetFailure(
             "no_sensor",
             "Kepler 0.9 and older counts only energy, and there is no earlier count from the last "
@@ -406,8 +483,7 @@ def _watts_since(
         )
     found: dict[Pod, Zones] = {}
     for pod, joules in pods.items():
-        earlier = _zones(member(before, "pods", pod.uid))
-        of_pod = kepler.watts_between(earlier, joules, seconds)
+        of_pod = kepler.watts_between(before.pods.get(pod.uid, {}), joules, seconds)
         if of_pod:
             found[pod] = of_pod
     for each in (watts, *found.values()):
@@ -416,32 +492,21 @@ def _watts_since(
     return watts, found
 
 
-def _seconds_since(before: t.Any, now: datetime.datetime) -> float | None:
-    seconds = _seconds_between(before, now)
-    fits = seconds is not None and _MIN_SECONDS <= seconds <= _MAX_SECONDS
-    return seconds if fits else None
-
-
 def _zones(given: t.Any) -> Zones:
     return {zone: float(given[zone]) for zone in kepler.ZONES if zone in (given or {})}
 
 
-def _measured(readings: Object, nodes: t.Iterable[str]) -> dict[str, float]:
-    """Fresh watts of whole machines."""
-    return {
-        name: reading["power_watts"]
-        for name in nodes
-        for reading in [readings.get(name) or {}]
-        if reading.get("power_watts") is not None
-        and member(reading, "source", "power_watts") in FRESH_SOURCES
-    }
+def _measured(readings: Readings, nodes: t.Iterable[str]) -> dict[str, float]:
+    """Fresh power draw of whole machines."""
+    found = {name: readings[name].fresh("power_watts") for name in nodes if name in readings}
+    return {name: watts for name, watts in found.items() if watts is not None}
 
 
-def _warn(found: Metering, context: Context) -> None:
-    if found.errors:
-        first = found.errors[0]
+def _warn(errors: t.Sequence[TargetError], context: Context) -> None:
+    if errors:
+        first = errors[0]
         context.warn(
-            f"{len(found.errors)} errors of metering, whose pods have no watts; the first is that "
+            f"{len(errors)} errors of metering, whose pods have no watts; the first is that "
             f"of {first.name} ({first.endpoint}), {first.reason}: {first.detail}"
         )
 

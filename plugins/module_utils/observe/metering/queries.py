@@ -12,10 +12,11 @@ import re
 import typing as t
 
 from ...base.errors import InvalidInput
+from ...base.metrics import LABEL_NAME
 from ...base.texts import shown
 from . import kepler
 
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_LABEL_NAME = re.compile(LABEL_NAME, re.ASCII)
 _ZONES = f'zone=~"{kepler.ADDED_ZONES}"'
 _NAME = "node_name,pod_id,pod_namespace,pod_name"
 _OLD_NAME = "instance,container_namespace,pod_name"

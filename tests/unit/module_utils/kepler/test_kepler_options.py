@@ -101,6 +101,10 @@ BAD: list[tuple[Json, str]] = [
     ({"collector": {"port": 80}}, "collector.port: 80 is not a whole number from 1024"),
     ({"collector": {"resources": {"limit": {}}}}, "resources.'limit': give requests or limits"),
     ({"collector": {"resources": {"limits": {"memory": "much"}}}}, "limits.memory: 'much' is not"),
+    (
+        {"collector": {"resources": {"limits": {"disk": "1Gi"}}}},
+        "limits.'disk': give cpu, memory or ephemeral-storage",
+    ),
     ({"collector": {"tolerations": [{"keys": "a"}]}}, r"tolerations\[0\].'keys': a toleration"),
     ({"collector": {"node_selector": {"a b": "c"}}}, "node_selector: 'a b': 'c' is not a label"),
     ({"version": "0.11.3", "collector": {"meter": "hwmon"}}, "0.11.4 and later can"),

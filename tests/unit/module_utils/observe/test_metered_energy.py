@@ -60,7 +60,8 @@ def run(
     context = Context(now=lambda: NOON + datetime.timedelta(seconds=seconds), warn=lambda _: None)
     complete = metering.SPEC.complete({"source": source, **options})
     kube = Kube.connect({"host": "http://127.0.0.1:9", "api_key": "token"})
-    body = metering.meter(complete, snapshot, {}, context, kube, previous).body()
+    last = metering.LastMetering.from_document(previous, context.now())
+    body = metering.meter(complete, snapshot, {}, context, kube, last).as_document()
     head = {"document": "wattwise.kube/metering/v1", "time": "2026-01-31T12:00:00Z"}
     documents.check({**body, **head}, "metering", "metering")
     assert_fit_for_documents(body)

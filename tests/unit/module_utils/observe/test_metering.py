@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import readings_of
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
 from support.certificates import Mutual, self_signed
 from support.examples import each_seed
@@ -65,9 +66,12 @@ def metered(
     """The metering; its body is a document that follows the schema."""
     complete = metering.SPEC.complete(options)
     kube = Kube.connect({"host": host, "api_key": "token"})
-    found = metering.meter(complete, snapshot, readings or {}, context, kube, previous, nodes)
+    last = metering.LastMetering.from_document(previous, context.now())
+    found = metering.meter(
+        complete, snapshot, readings_of({"readings": readings or {}}), context, kube, last, nodes
+    )
     head = {"document": "wattwise.kube/metering/v1", "time": "2026-01-31T12:00:00Z"}
-    documents.check({**found.body(), **head}, "metering", "metering")
+    documents.check({**found.as_document(), **head}, "metering", "metering")
     return found
 
 
@@ -93,7 +97,7 @@ def test_watts_of_pods_have_the_names_of_the_cluster_and_the_node_s_difference()
         "n2": {"power_watts": 150.0, "source": {"power_watts": "last"}},
     }
     with exporters(N1, N2) as targets:
-        body = metered(cluster(N1, N2), readings, source="kepler", targets=targets).body()
+        body = metered(cluster(N1, N2), readings, source="kepler", targets=targets).as_document()
     assert body["pods"][0] == {
         "namespace": "db",
         "pod": "pg-0",
@@ -293,14 +297,16 @@ def test_an_older_kepler_gives_watts_from_the_second_run_on() -> None:
 
         first = run(None)
         now[0] = 60.0
-        second = run(first.body())
+        second = run(first.as_document())
         now[0] = 60.0 + 3601.0
-        too_late = run(second.body())
+        too_late = run(second.as_document())
         now[0] = 10.0
         begun_again = run(
             {
                 "source": "kepler",
-                "counters": {"n1": {**second.counters["n1"], "time": "2026-01-31T12:00:00Z"}},
+                "counters": {
+                    "n1": {**second.counters["n1"].as_document(), "time": "2026-01-31T12:00:00Z"}
+                },
             }
         )
     assert first.pods == {}
@@ -489,7 +495,7 @@ def test_series_of_a_node_are_read_as_without_the_odd_ones_beside_them(seed: int
     assert found.nodes["n1"] == {"package": 100.0, "dram": 10.0}
     of_n1 = {pod.name: cores for pod, cores in found.cores.items() if pod.node == "n1"}
     assert of_n1 == {"web-1": 3.0, "pg-0": 1.0}
-    assert_fit_for_documents(found.body())
+    assert_fit_for_documents(found.as_document())
 
 
 @each_seed(25)
@@ -502,7 +508,7 @@ def test_no_answer_of_prometheus_ends_the_metering(seed: int) -> None:
         given: Json = {"source": "prometheus", "url": server.endpoint, "timeout": 2.0}
         found = metered(cluster(N1), **given)
         assert path in next(iter(server.requests))
-    assert_fit_for_documents(found.body())
+    assert_fit_for_documents(found.as_document())
 
 
 @each_seed(25)
@@ -531,6 +537,6 @@ def test_a_node_is_read_as_without_the_odd_one_beside_it(seed: int, tmp_path: Pa
         "pg-0": {"package": 10.0, "dram": 1.0},
     }
     assert not [error for error in found.errors if error.name == "n1"]
-    body = found.body()
+    body = found.as_document()
     assert_fit_for_documents(body)
     documents.write(str(tmp_path / "metering.json"), "metering", body)

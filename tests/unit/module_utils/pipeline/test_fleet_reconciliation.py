@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliat
     FleetRun,
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.binding_api import Json, pod
@@ -282,7 +283,7 @@ def test_a_run_for_a_part_of_the_cluster_reads_and_places_that_part_alone() -> N
     fleet.cluster.add(pod("a"), pod("other"))
     scope = Scope(frozenset({"n2"}), frozenset({("shop", "a")}))
     with fleet.cluster.serve() as api:
-        made = FleetRun.of({"host": api.url}, scope_of=lambda _snapshot: scope)
+        made = FleetRun(Run.of({"host": api.url}, scope_of=lambda _snapshot: scope))
         made.make()
     result = made.result()
     assert (fleet.cluster.place_of("a"), fleet.cluster.place_of("other")) == ("n2", None)
@@ -305,9 +306,9 @@ def test_pods_that_were_planned_and_not_bound_are_known_with_the_reason() -> Non
     fleet = Cordoning()
     fleet.cluster.add(pod("a"))
     with fleet.cluster.serve() as api:
-        made = FleetRun.of({"host": api.url})
+        made = FleetRun(Run.of({"host": api.url}))
         made.make()
-    assert made.summary["skipped"] == 1 and fleet.cluster.place_of("a") is None
+    assert made.run.log.summary["skipped"] == 1 and fleet.cluster.place_of("a") is None
     assert made.unbound is not None
     [(key, reason)] = made.unbound.items()
     assert key == ("shop", "a") and reason.endswith(" is cordoned")

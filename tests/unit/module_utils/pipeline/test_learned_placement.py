@@ -77,7 +77,7 @@ def steps_of(result: Json) -> dict[str, Json]:
 
 def record(folder: Path, **nodes: NodeSamples) -> None:
     folder.mkdir(exist_ok=True)
-    body = Samples(dict(nodes)).body()
+    body = Samples(dict(nodes)).as_document()
     documents.write(str(folder / "samples.json"), "samples", body)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import StepLog, shares
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.step_log import StepLog, shares
 
 
 def test_the_time_of_documents_is_not_that_of_the_step_around_them() -> None:

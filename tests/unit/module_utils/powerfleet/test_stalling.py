@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.stalling import (
     MARGIN_SECONDS,
-    SeenFleet,
+    FleetView,
     Stalls,
     view_fleet,
 )
@@ -24,7 +24,7 @@ NO_RUN = {"type": "Stalled", "status": "True", "reason": "NoRun", "message": "x"
 
 def seen(
     last_run: str = "", is_told: bool = False, generation: int = 1, **spec: t.Any
-) -> SeenFleet:
+) -> FleetView:
     stored = manifest("main", **spec)
     stored["metadata"]["generation"] = generation
     stored["status"] = {
@@ -66,7 +66,7 @@ def test_a_run_is_overdue_after_heartbeat_two_intervals_and_the_margin(
         (seen(FIRST, is_told=True, generation=2), False),
     ],
 )
-def test_a_stored_run_or_a_new_spec_starts_the_time_anew(later: SeenFleet, is_sign: bool) -> None:
+def test_a_stored_run_or_a_new_spec_starts_the_time_anew(later: FleetView, is_sign: bool) -> None:
     stalls = Stalls(300.0)
     stalls.see(seen(FIRST), 0.0)
     stalls.see(later, 700.0)

@@ -87,10 +87,7 @@ def test_nodes_with_a_published_curve_are_counted_by_its_match() -> None:
 
 
 def test_what_failed_is_listed_up_to_twenty() -> None:
-    errors = [
-        {"name": f"n{index:02}", "endpoint": "e", "reason": "timeout", "detail": "{{ odd }}\n"}
-        for index in range(30)
-    ]
+    errors = [TargetError(f"n{index:02}", "e", "timeout", "{{ odd }}\n") for index in range(30)]
     unplaced = [
         {"namespace": "a", "pod": f"p{index:02}", "message": "0/2", "uid": "u"}
         for index in range(30)
@@ -277,7 +274,7 @@ def test_an_odd_stored_status_is_replaced(odd: Json) -> None:
 def test_every_status_follows_the_definition() -> None:
     validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
     unplaced = [{"namespace": "a", "pod": "b", "message": "c"}]
-    error = {"name": "n1", "endpoint": "", "reason": "tls", "detail": "x" * 5000}
+    error = TargetError("n1", "", "tls", "x" * 5000)
     for status in (
         status_of(fleet(), outcome()),
         status_of(fleet(), outcome(unplaced=unplaced, errors=[error])),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import random
 import statistics
@@ -18,9 +19,18 @@ from ansible_collections.wattwise.kube.plugins.module_utils.inference.curve_sour
     in_order,
     matches,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.curves import (
+    PowerCurve,
+    PowerCurves,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.nodes import NodeFacts
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.published_curves import (
     published_curves,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import (
+    Reading,
+    Value,
+    readings_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.published.curves import (
@@ -30,6 +40,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.published.curves imp
     match,
     table,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from lab.machines import SERVER_TYPES, Machine, build_machines
 from lab.physics import hidden_facts, truth
 from support.examples import each_seed
@@ -38,6 +49,7 @@ from support.published_curves import without_the_lab_s
 from support.wao import ROOT
 
 Json = dict[str, t.Any]
+NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 TYPE = "node.kubernetes.io/instance-type"
 # Manufacturers as named by the lab's BMCs.
 MAKERS = {"idrac9": "Dell Inc.", "idrac10": "Dell Inc.", "hpe": "HPE", "lenovo": "Lenovo"}
@@ -49,9 +61,9 @@ def node(capacity: float = 64.0, labels: Json | None = None) -> NodeFacts:
 
 
 def curve_of(facts: NodeFacts, told: Json | None = None) -> Json | str:
-    found = published_curves({"n1": facts}, (), {"n1": {"system": told}}, TYPE)
+    found = published_curves({"n1": facts}, (), {"n1": Reading(system=told or {})}, TYPE)
     assert not found.findings
-    return found.curves["n1"] if found.curves else found.lacking["n1"]
+    return found.curves["n1"].as_document() if found.curves else found.lacking["n1"]
 
 
 def evidence(facts: NodeFacts, told: Json | None = None) -> Json:
@@ -221,10 +233,11 @@ def test_labels_go_before_the_bmc_and_the_label_of_the_type_comes_last() -> None
 def test_an_annotation_tells_what_the_bmc_does_not(
     told: Json | None, annotation: Json, of: str, told_by: str
 ) -> None:
-    nodes, readings = {"n1": NodeFacts("n1", 128.0, {})}, {"n1": {"system": told}}
+    nodes, readings = {"n1": NodeFacts("n1", 128.0, {})}, {"n1": Reading(system=told or {})}
     given = {"n1": json.dumps(annotation)}
     found = published_curves(nodes, (), readings, TYPE, annotations=given).curves["n1"]
-    assert (found["published"]["of"], found["published"]["told_by"]) == ([of], told_by)
+    evidence = found.evidence["published"]
+    assert (evidence["of"], evidence["told_by"]) == ([of], told_by)
 
 
 @pytest.mark.parametrize("annotation", ["R650", "[" * 2000, "9" * 5000, '{"processor": 1'])
@@ -245,12 +258,13 @@ def test_a_node_with_another_curve_takes_no_published_one() -> None:
 
 def test_published_curves_are_the_last_source_and_their_matches_are_counted() -> None:
     published = evidence(NodeFacts("n1", 128.0, {TYPE: "amd-epyc-7702p"}))
-    of_published = {"cpu": [0.0, 1.0], "watts": [1.0, 2.0], "published": published}
-    learned = {"cpu": [0.0, 1.0], "watts": [3.0, 4.0]}
+    curve = Curve((0.0, 1.0), (1.0, 2.0))
+    of_published = PowerCurve(curve, evidence={"published": published})
+    learned = PowerCurve(curve)
     found = in_order(
         {"published": {"a": of_published, "b": of_published}, "learned": {"a": learned}}
     )
-    assert {name: curve["source"] for name, curve in found.items()} == {
+    assert {name: one.source for name, one in found.items()} == {
         "a": "learned",
         "b": "published",
     }
@@ -259,13 +273,13 @@ def test_published_curves_are_the_last_source_and_their_matches_are_counted() ->
 
 def test_a_meter_that_contradicts_the_curve_is_a_finding_and_the_curve_stays() -> None:
     curves = {
-        name: {"cpu": [0.0, 1.0], "watts": [100.0, 300.0], "source": "stated"} for name in "abcd"
+        name: PowerCurve(Curve((0.0, 1.0), (100.0, 300.0)), source="stated") for name in "abcd"
     }
     readings = {
-        "a": {"power_watts": 610.0, "source": {"power_watts": "read"}},
-        "b": {"power_watts": 580.0, "source": {"power_watts": "read"}},
-        "c": {"power_watts": 9000.0, "source": {"power_watts": "last"}},
-        "d": {"power_watts": 40.0, "source": {"power_watts": "kept"}},
+        "a": measured(610.0, "read"),
+        "b": measured(580.0, "read"),
+        "c": measured(9000.0, "last"),
+        "d": measured(40.0, "kept"),
     }
     found = {one.subject.name: str(one) for one in contradictions(curves, readings)}
     assert found.keys() == {"a", "d"}
@@ -273,8 +287,8 @@ def test_a_meter_that_contradicts_the_curve_is_a_finding_and_the_curve_stays() -
 
 
 def test_sources_that_contradict_each_other_are_one_finding_and_the_first_counts() -> None:
-    def curve(idle: float, most: float, cores: float = 8.0, source: str = "") -> Json:
-        return {"cpu": [0.0, cores], "watts": [idle, most], "source": source}
+    def curve(idle: float, most: float, cores: float = 8.0, source: str = "") -> PowerCurve:
+        return PowerCurve(Curve((0.0, cores), (idle, most)), source=source)
 
     curves = {
         "alike": curve(100, 290, source="stated"),
@@ -286,7 +300,7 @@ def test_sources_that_contradict_each_other_are_one_finding_and_the_first_counts
     }
     predicted = {name: curve(100, 200) for name in ("alike", "steep", "metered")}
     published = {name: curve(100, 200) for name in ("loose", "learned", "near")}
-    readings = {"metered": {"power_watts": 30.0, "source": {"power_watts": "read"}}}
+    readings = {"metered": measured(30.0, "read")}
     by_source = {"predictor": predicted, "published": published}
     found = [str(one) for one in contradictions(curves, readings, by_source)]
     assert len(found) == 3
@@ -306,31 +320,38 @@ def test_whatever_one_bmc_tells_other_nodes_have_their_curve(seed: int) -> None:
     good = {"system": {"processor": "AMD EPYC 7702P", "cores": 64}}
     readings = {"n1": {"system": source.choice([odd_value(source), spoilt])}, "n2": good}
     with bounded():
-        found = published_curves(nodes, (), readings, TYPE)
-    assert found.curves["n2"]["published"]["match"] == "processor"
+        found = published_curves(nodes, (), readings_of({"readings": readings}), TYPE)
+    assert found.curves["n2"].evidence["published"]["match"] == "processor"
     assert len(found.curves) + len(found.lacking) + len(found.findings) == 2
 
 
-def _told(machine: Machine) -> Json:
+def measured(watts: float, source: str) -> Reading:
+    return Reading({"power_watts": Value(watts, NOON, source)})
+
+
+def _told(machine: Machine) -> Reading:
     kind = SERVER_TYPES[machine.server_type]
-    return {
-        "system": {
+    return Reading(
+        system={
             "manufacturer": MAKERS.get(kind.vendor, ""),
             "model": kind.model,
             "processor": kind.processor,
             "sockets": kind.sockets,
             "cores": kind.cores,
         }
-    }
+    )
 
 
-def _real_watts(machines: list[Machine], strategy: str, curves: Json, pods: int) -> float:
+def _real_watts(machines: list[Machine], strategy: str, curves: PowerCurves, pods: int) -> float:
     """Watts of the fleet by the lab's physics after a placement by these curves."""
     given = [
         {
             "name": machine.name,
             "allocatable": {"cpu": str(machine.cores), "memory": "256Gi", "pods": "110"},
-            "curve": {key: curves[machine.name][key] for key in ("cpu", "watts")},
+            "curve": {
+                "cpu": list(curves[machine.name].curve.cores),
+                "watts": list(curves[machine.name].curve.watts),
+            },
         }
         for machine in machines
     ]
@@ -364,8 +385,8 @@ def test_without_its_server_types_the_table_saves_four_fifths_of_what_it_saves_w
     told = {one.name: _told(one) for one in machines}
     whole = published_curves(facts, (), told, TYPE)
     less = published_curves(facts, (), told, TYPE, without_the_lab_s())
-    assert {one["published"]["match"] for one in whole.curves.values()} == {"processor"}
-    assert {one["published"]["match"] for one in less.curves.values()} == {"series"}
+    assert {one.evidence["published"]["match"] for one in whole.curves.values()} == {"processor"}
+    assert {one.evidence["published"]["match"] for one in less.curves.values()} == {"series"}
     spread = _real_watts(machines, "spread", whole.curves, pods)
     saved_whole, saved_less = (
         spread - _real_watts(machines, "optimal", found.curves, pods) for found in (whole, less)

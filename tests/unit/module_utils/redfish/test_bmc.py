@@ -13,7 +13,12 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import poll_targets
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.models import models_of
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
+    poll,
+    poll_targets,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import Answers
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     Targets,
     resolve,
@@ -77,8 +82,22 @@ def at(minutes: float) -> Context:
 
 
 def visit(found: Targets, minutes: float = 0, last: t.Sequence[Json] = (), **more: t.Any) -> Json:
-    result = bmc.read(found, options(**more), at(minutes), {}, last, model_max_age=600.0)
-    return {"thermal": result.thermal, "models": result.models}
+    former = models_of(list(last))
+    answers = bmc.read(found, options(**more), at(minutes), {}, former, model_max_age=600.0)
+    return {"thermal": as_json(answers.thermal), "models": as_json(answers.models)}
+
+
+def as_json(answers: Answers) -> Json:
+    """The answers in the form of the modules' results."""
+    return {
+        "readings": [
+            {"name": name, **{quantity: value.value for quantity, value in values.items()}}
+            for name, values in answers.values.items()
+        ],
+        "errors": [error.as_dict() for error in answers.errors],
+        "authentication": list(answers.authentication.values()),
+        "models": [models.as_document() for models in answers.models],
+    }
 
 
 def test_all_is_read_on_one_connection_one_request_at_a_time_as_the_modules_read_it() -> None:
@@ -89,9 +108,11 @@ def test_all_is_read_on_one_connection_one_request_at_a_time_as_the_modules_read
         assert [server.seen.most_in_flight for server in (one, two)] == [1, 1]
         inlets = poll_targets(found, "inlet_temp")
         providers = poll_targets(found, "power_consumption_endpoint_provider")
+        plan = thermal.ThermalPlan.of(inlets, options(), {}, NOON)
+        named = models.ModelPlan.of(providers, options(), [], 600.0, NOON)
         alone = {
-            "thermal": thermal.read(inlets, options(), at(0)),
-            "models": models.read(providers, options(), at(0), max_age=600.0),
+            "thermal": as_json(plan.concluded(poll(plan.jobs, options(), at(0)), at(0)).answers()),
+            "models": as_json(named.concluded(poll(named.jobs, options(), at(0)))),
         }
     assert result == alone
     assert [reading["inlet_celsius"] for reading in result["thermal"]["readings"]] == [22.5, 22.5]
@@ -147,8 +168,8 @@ def test_readers_run_at_the_same_time_in_threads() -> None:
         of_bmcs = threads.submit(visit, found)
         given = pressure.SPEC.complete({"snapshot": "none"})
         fakes = poll_targets(found, "delta_p")
-        of_pressure = threads.submit(pressure.read, fakes, given, at(0))
-        assert of_pressure.result()["readings"][0]["pascals"] == 7.5
+        of_pressure = threads.submit(pressure.read, fakes, given, at(0), {})
+        assert of_pressure.result().as_result()["readings"][0]["pascals"] == 7.5
         assert of_bmcs.result()["thermal"]["readings"][0]["inlet_celsius"] == 22.5
 
 

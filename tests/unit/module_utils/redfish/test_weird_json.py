@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetFailure
 from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.lenient import number
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Answer, Client
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.models import Model
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import sensors, words
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.links import (
     identity,
     natural_order,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import Model
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power import Power
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.tree import Tree
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.walk import Known, Walk
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.walk import KnownSensors, Walk
 from support.redfish_trees import ROOT, SERVER, one_server, ref
 
 NAMES = st.sampled_from(
@@ -81,7 +81,7 @@ class Answers:
         return Answer(200, {}, self.documents[place])
 
 
-def walk(documents: t.Mapping[str, t.Any], known: Known) -> int:
+def walk(documents: t.Mapping[str, t.Any], known: KnownSensors) -> int:
     """Read both quantities; return the number of requests."""
     answers = Answers(documents)
     one = Walk(Tree(t.cast(Client, answers)), known)
@@ -113,7 +113,11 @@ def celsius_of(choice: sensors.Choice) -> float:
 def test_any_json_in_a_tree_is_a_reading_or_a_failure(
     broken: dict[str, t.Any], is_known: bool
 ) -> None:
-    known = Known(f"{SERVER}/Thermal", "Inlet", f"{SERVER}/Power") if is_known else Known()
+    known = (
+        KnownSensors(f"{SERVER}/Thermal", "Inlet", f"{SERVER}/Power")
+        if is_known
+        else KnownSensors()
+    )
     assert walk({**one_server(), **broken}, known) < 100
 
 
@@ -172,7 +176,7 @@ def test_any_names_can_be_sorted(names: list[str]) -> None:
 
 @given(st.text(min_size=1), st.text())
 def test_any_model_has_an_endpoint_without_blanks(name: str, version: str) -> None:
-    endpoint = Model(name, "http://h/", "V2InferenceProtocol", version).endpoint
+    endpoint = Model.of(name, "http://h/", "V2InferenceProtocol", version).endpoint
     assert endpoint.startswith("http://h/v2/models/")
     assert endpoint.endswith("/infer")
     assert "//infer" not in endpoint

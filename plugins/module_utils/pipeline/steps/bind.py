@@ -1,0 +1,110 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Steps ``bind``, ``devices`` and ``evict``: the plan becomes bindings, claims and moves."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from dataclasses import replace
+
+from ...base.context import Result
+from ...base.json_types import Object
+from ...bind import binding, record
+from ...devices import reconciliation as devices
+from ...eviction import eviction
+from ...kube import unschedulable
+from ...scheduling.scope import Scope
+from .. import last_binding
+from ..options import of_module
+from ..run import Run
+
+# Pods of the plan without a node, by namespace and name, with the reasons.
+Unbound = t.Mapping[tuple[str, str], str]
+
+
+def bind_pods(run: Run, plan: Object, pods: t.Sequence[t.Any]) -> Unbound:
+    """The pods of the plan that were not bound; ``pods`` are those of the snapshot."""
+    with run.log.step("bind") as (step, context):
+        options = of_module(binding.SPEC, run.options, "bind")
+        planned = binding.planned_bindings(plan, options["mark_unplaced"], plan["time"])
+        planned = replace(planned, unplaced=_without_marked(planned.unplaced, pods))
+        keep = functools.partial(_record, run, plan["time"])
+        result = binding.bind_planned(run.kube, planned, options, context, keep)
+        step.changed = result["changed"]
+        step.errors += result["errors"]
+        step.counts = {
+            name: len(result[name]) for name in ("bound", "unchanged", "skipped", "marked")
+        }
+        run.log.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
+        run.log.diff += result["diff"]
+        return binding.still_waiting(result)
+
+
+def _without_marked(
+    unplaced: t.Sequence[unschedulable.Unplaced], pods: t.Sequence[t.Any]
+) -> list[unschedulable.Unplaced]:
+    """The unplaced pods that do not have their condition yet."""
+    by_name = {(pod["metadata"].get("namespace"), pod["metadata"]["name"]): pod for pod in pods}
+
+    def is_marked(one: unschedulable.Unplaced) -> bool:
+        pod = by_name.get((one.namespace, one.pod))
+        return pod is not None and unschedulable.is_marked(pod, one)
+
+    return [one for one in unplaced if not is_marked(one)]
+
+
+def _record(run: Run, plan_time: str, result: Result) -> None:
+    """Record the bindings with the documents of the run."""
+    path = run.folder.bindings
+    if path is None:
+        return
+    others = tuple(run.folder.file(name) for name in ("snapshot", "readings", "curves"))
+    files = record.Files(path, run.folder.file("plan"), others)
+    with run.log.documents():
+        if record.keep(files, plan_time, result, run.context.now(), run.folder.made_from):
+            run.with_record(last_binding.keep)
+
+
+def give_devices(
+    run: Run, plan: Object, scope: Scope | None, unbound: Unbound | None
+) -> Unbound | None:
+    """Allocate devices and bind their pods; the planned pods that are still without a node."""
+    with run.log.step("devices") as (step, context):
+        options = of_module(devices.SPEC, run.options, "devices")
+        result = devices.give_devices(
+            run.kube,
+            dict(plan),
+            options,
+            context,
+            scope,
+            # A person approved only the stored plan.
+            is_approved=run.has("restore"),
+        )
+        names = ("outcome", "changes", "pods", "errors", "conflict")
+        run.log.results["devices"] = {name: result[name] for name in names}
+        step.changed = result["changed"]
+        step.errors += result["errors"]
+        step.counts = {"changes": len(result["changes"])}
+        run.log.diff += result["diff"]
+        return None if unbound is None else devices.left_without(result, dict(unbound))
+
+
+def evict_pods(run: Run, plan: Object) -> None:
+    """Move running pods by the steps of the plan."""
+    with run.log.step("evict") as (step, context):
+        scheduler = run.options["place"]["scheduler_name"]
+        options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
+        steps = eviction.steps_of(plan.get("steps") or ())
+        if not steps:
+            return
+        result = eviction.make_moves(run.kube, steps, options, context)
+        names = ("moves", "gain_watts", "stopped")
+        run.log.results["evict"] = {name: result[name] for name in names}
+        step.changed = result["changed"]
+        moved = sum(move["outcome"] == "moved" for move in result["moves"])
+        step.counts = {"moves": len(result["moves"]), "moved": moved}
+        step.errors += [result["stopped"]] if result["stopped"] else []
+        run.log.summary["moved"] = moved
+        run.log.diff += result["diff"]

@@ -1,0 +1,57 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Step ``place``: the plan of the waiting pods, and its publication for extenders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...base.errors import ApiError, InvalidInput
+from ...base.json_types import Object
+from ...base.units import format_time
+from ...extender.publication import publication_of
+from ...observe.metering.metering import Metering
+from ...power import placement
+from ...power.sources import given_of
+from .. import extender_record
+from ..options import of_module
+from ..run import Run
+from .cluster import Cluster
+
+
+def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | None) -> Object:
+    """The plan; ``curves`` are in the form of their document."""
+    with run.log.step("place") as (step, context):
+        options = of_module(placement.SPEC, run.options, "place")
+        previous = (run.folder.last("plan") or {}).get("placements") or ()
+        given = given_of(cluster.snapshot, curves, previous, options, cluster.scope)
+        if metered is not None:
+            given = replace(given, cores_by_uid=metered.cores_by_uid)
+        plan = placement.place_pods(given, options, context)
+        step.counts = {
+            "placed": len(plan["placements"]),
+            "unplaced": len(plan["unplaced"]),
+            "unpriced": len(plan["unpriced"]),
+            "steps": len(plan.get("steps") or ()),
+        }
+        step.errors += plan["findings"]
+        run.log.summary.update(watts=plan["watts"], gap=plan["gap"], **step.counts)
+        return {"time": format_time(context.now()), **plan}
+
+
+def keep_plan(run: Run, curves: Object, plan: Object) -> None:
+    """Write the plan, and publish it with the curves for extenders.
+
+    A failure of the publication is only a warning, because scheduling continues.
+    """
+    with run.log.step("place"):
+        run.write("plan", plan)
+        if run.publication is None or run.context.check_mode:
+            return
+        options = of_module(placement.SPEC, run.options, "place")
+        body = publication_of(curves, plan, options, run.context.now())
+        try:
+            extender_record.publish(run.kube, run.publication, body)
+        except (ApiError, InvalidInput) as error:
+            run.context.warn(f"Curves and plan were not published for the extender: {error}")
