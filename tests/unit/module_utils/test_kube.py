@@ -20,11 +20,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.authorizer import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.authorizer import (
     STARTING_SECONDS,
     Authorizer,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from support.https_server import SHARED_CERTIFICATE, HttpsServer
 from support.scripted_api import Asked, Reply, ScriptedApi, in_turn, status_reply
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..base.errors import ApiError
+from ...base.errors import ApiError
 
 # Reading of the roles takes one or two seconds in a cluster with a thousand of them.
 STARTING_SECONDS = 4.0
