@@ -19,6 +19,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     APPLY_CONTENT_TYPE,
     Kube,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.transport import (
+    Transport,
+)
 
 Object = dict[str, t.Any]
 MANAGER = "wattwise"
@@ -172,13 +175,13 @@ def test_a_run_with_nothing_to_do_only_reads(
     parameters = {"kubeconfig": kubeconfig, "manifests": manifests}
     assert apply(parameters)["changed"]
     methods: list[str] = []
-    send = Kube.send
+    send = Transport.send
 
-    def noting(self: Kube, method: str, *arguments: t.Any, **more: t.Any) -> t.Any:
+    def noting(self: Transport, method: str, *arguments: t.Any, **more: t.Any) -> t.Any:
         methods.append(method)
         return send(self, method, *arguments, **more)
 
-    monkeypatch.setattr(Kube, "send", noting)
+    monkeypatch.setattr(Transport, "send", noting)
     result = apply(parameters)
     assert {entry["action"] for entry in result["results"]} == {"unchanged"}
     assert set(methods) == {"GET"}

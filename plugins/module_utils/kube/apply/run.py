@@ -9,7 +9,6 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/
 from __future__ import annotations
 
 import threading
-import time
 import typing as t
 from dataclasses import dataclass, field
 
@@ -18,28 +17,16 @@ from ...base.context import Context
 from ...base.errors import ApiError, WattwiseError
 from ...base.json_types import MutableObject
 from ...base.manifests import Identity, Manifest, identity
-from ..client import APPLY_CONTENT_TYPE, Kube, Resource, UnknownKind, delete_object
+from ..client import Kube, Resource, UnknownKind, delete_object
 from ..crd_schema import DefinitionValidator, stored_object_problem
-from ..readiness import is_ready
 from .applied import is_applied
-from .change import (
-    Change,
-    conflict_sentence,
-    desired_part,
-    foreign_manager,
-    is_immutable,
-    is_refusal,
-)
+from .change import Change, desired_part, foreign_manager, is_immutable, is_refusal
 from .live import LiveObjects
-from .status import conditions_moved, with_transition_times
+from .patches import GOING_DEFINITION, Patches
 
 _LIST_FROM = 20
-_READY_POLL_SECONDS = 0.2
 # New content of one of these in deletion is deleted with it.
 _AWAITED = frozenset({"CustomResourceDefinition", "Namespace"})
-_GOING_DEFINITION = "create not allowed while custom resource definition is terminating"
-_RETURNING_SECONDS = 10.0
-_MAX_CONFLICTS = 3
 _MAX_ERROR_LENGTH = 2000  # the message of the server quotes the refused value
 
 
@@ -58,7 +45,10 @@ class ApplyRun:
     total: int = 0
     changes: list[Change] = field(default_factory=list)
     counting: threading.Lock = field(default_factory=threading.Lock)
-    leaving_kinds: set[tuple[str, str]] = field(default_factory=set)
+    patches: Patches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patches = Patches(self.kube, self.options, self.context)
 
     def run_phase(self, manifests: t.Sequence[Manifest]) -> list[Change]:
         """Apply the objects of one phase in parallel; a failure stops no other object."""
@@ -135,7 +125,7 @@ class ApplyRun:
 
     def _apply(self, manifest: Manifest, before: MutableObject | None) -> Change:
         this = identity(manifest)
-        if (this.api_version.partition("/")[0], this.kind) in self.leaving_kinds:
+        if (this.api_version.partition("/")[0], this.kind) in self.patches.leaving_kinds:
             raise WattwiseError(f"{this}: its definition is still being deleted; run again")
         try:
             resource = self._resource(manifest)
@@ -145,130 +135,39 @@ class ApplyRun:
         if before is not None and this.kind in _AWAITED and _is_going(before):
             if self.context.check_mode:
                 return Change(this, "created", None, manifest)
-            before = self._wait_for_successor(path, before)
+            before = self.patches.wait_for_successor(path, before)
         force = self.options["force_conflicts"]
         if before is not None and self.options["foreign"] != "apply":
             force = self._take_over(manifest, before) or force
         if self.options["status"]:
-            return self._apply_status(manifest, before, path, this)
+            return self.patches.apply_status(manifest, before, path, this)
         if before is not None and is_applied(manifest, before, self.options["field_manager"]):
             return Change(this, "unchanged", before, before)
         try:
-            after, created = self._patch(path, manifest, force)
+            after, created = self.patches.patch(path, manifest, force)
         except ApiError as error:
             if self._namespace_is_coming(error, this):
                 return Change(this, "created", None, manifest)
-            if self.context.check_mode and _GOING_DEFINITION in str(error):
+            if self.context.check_mode and GOING_DEFINITION in str(error):
                 return self._assume(manifest, this)
             if before is not None and self.options["recreate"] and is_immutable(error):
-                return Change(this, "configured", before, self._recreate(path, manifest, before))
+                after = self.patches.recreate(path, manifest, before)
+                return Change(this, "configured", before, after)
             raise
         if created:
             if not after["metadata"].get("managedFields") and not self.context.check_mode:
                 # The API server records no manager for a manifest without fields, so its next
                 # application would count as a change. A second application settles it now.
-                after, _created = self._patch(path, manifest, force)
+                after, _created = self.patches.patch(path, manifest, force)
             return Change(this, "created", None, after)
-        # The resource version alone also changes when a controller writes a status, or when the API
-        # server reorders field managers.
+        # A status, or a new order of field managers, also changes the resource version.
         same = before is not None and desired_part(after) == desired_part(before)
         return Change(this, "unchanged" if same else "configured", before, after)
 
-    def _patch(self, path: str, manifest: Manifest, force: bool) -> tuple[MutableObject, bool]:
-        query: dict[str, str | int] = {
-            "fieldManager": self.options["field_manager"],
-            "fieldValidation": "Strict",
-            "force": "true" if force else "false",
-        }
-        if self.context.check_mode:
-            query["dryRun"] = "All"
-        deadline = time.monotonic() + min(_RETURNING_SECONDS, self.options["wait_timeout"])
-        conflicts = 0
-        while True:
-            try:
-                answer = self.kube.send("PATCH", path, manifest, APPLY_CONTENT_TYPE, query)
-                return answer.body, answer.status == 201
-            except ApiError as error:
-                is_coming = _GOING_DEFINITION in str(error) and not self.context.check_mode
-                if is_coming and time.monotonic() < deadline:
-                    # The definition is new, and the handler of its predecessor still answers.
-                    time.sleep(_READY_POLL_SECONDS)
-                    continue
-                if error.status != 409:
-                    raise
-                sentence = conflict_sentence(error, identity(manifest))
-                if sentence:
-                    raise WattwiseError(sentence) from error
-                conflicts += 1
-                if conflicts == _MAX_CONFLICTS:
-                    raise
-
-    def _recreate(self, path: str, manifest: Manifest, before: MutableObject) -> MutableObject:
-        """Delete an immutable object, and create it again after the deletion."""
-        delete_object(self.kube, path, before, self.context.check_mode)
-        if self.context.check_mode:
-            return manifest
-        self._wait_for_deletion(path, before)
-        after, _created = self._patch(path, manifest, force=True)
-        return after
-
-    def _wait_for_successor(self, path: str, before: MutableObject) -> MutableObject | None:
-        try:
-            return self._wait_for_deletion(path, before)
-        except WattwiseError:
-            if before["kind"] == "CustomResourceDefinition":
-                # Kubernetes 1.34 would accept objects of this kind and forget them later.
-                spec = before["spec"]
-                self.leaving_kinds.add((spec["group"], spec["names"]["kind"]))
-            raise
-
-    def _wait_for_deletion(self, path: str, before: MutableObject) -> MutableObject | None:
-        """The object at this place after the deletion of this one."""
-        deadline = time.monotonic() + self.options["wait_timeout"]
-        found: MutableObject | None = before
-        while _is_same(found, before):
-            if time.monotonic() > deadline:
-                raise WattwiseError(
-                    f"{identity(before)} is being deleted, and was still there after "
-                    f"{self.options['wait_timeout']:g} s; check its finalizers, and run again"
-                )
-            time.sleep(_READY_POLL_SECONDS)
-            found = self.kube.find(path)
-        return found
-
-    def _apply_status(
-        self, manifest: Manifest, before: MutableObject | None, path: str, this: Identity
-    ) -> Change:
-        # Deleted since it was read, so the status is obsolete.
-        uid = manifest["metadata"].get("uid")
-        if uid and (before is None or before["metadata"]["uid"] != uid):
-            return Change(this, "unchanged", before, before)
-        if before is None:
-            if self.context.check_mode:
-                return Change(this, "configured", None, manifest, is_change=False)
-            raise WattwiseError(
-                f"{this}: the object does not exist, so its status cannot be written"
-            )
-        status = with_transition_times(
-            manifest.get("status") or {}, before.get("status") or {}, self.context.now()
-        )
-        body = {
-            "apiVersion": this.api_version,
-            "kind": this.kind,
-            "metadata": {"name": this.name, "namespace": this.namespace or None},
-            "status": status,
-        }
-        if is_applied(body, before, self.options["field_manager"], "status"):
-            return Change(this, "unchanged", before, before, is_change=False)
-        try:
-            after, _created = self._patch(f"{path}/status", body, force=True)
-        except ApiError as error:
-            if uid and error.status == 404:
-                return Change(this, "unchanged", None, None)
-            raise
-        moved = conditions_moved(before.get("status") or {}, after.get("status") or {})
-        same = before.get("status") == after.get("status")
-        return Change(this, "unchanged" if same else "configured", before, after, is_change=moved)
+    def path_of(self, manifest: Manifest) -> str:
+        """Path of the object. Raises UnknownKind."""
+        metadata = manifest["metadata"]
+        return self._resource(manifest).path(metadata["name"], metadata.get("namespace"))
 
     def _delete(self, manifest: Manifest, before: MutableObject | None) -> Change:
         this = identity(manifest)
@@ -314,49 +213,6 @@ class ApplyRun:
             and this.namespace in self.assumed_namespaces
         )
 
-    def wait_until_ready(self, manifests: t.Sequence[Manifest], timeout: float) -> None:
-        """Wait until every object is ready. Raises WattwiseError, which names unready ones."""
-        deadline = time.monotonic() + timeout
-        waiting = [
-            self._resource(item).path(item["metadata"]["name"], item["metadata"].get("namespace"))
-            for item in manifests
-        ]
-        while True:
-            objects: list[MutableObject | None] = self.kube.in_parallel(self.kube.find, waiting)
-            waiting = [
-                path for path, obj in zip(waiting, objects) if obj is None or not is_ready(obj)
-            ]
-            if not waiting:
-                return
-            if time.monotonic() > deadline:
-                raise WattwiseError(
-                    f"Not ready after {timeout:g} s: {', '.join(waiting[:5])}; check their "
-                    "status and events, or raise wait_timeout"
-                )
-            time.sleep(_READY_POLL_SECONDS)
-
-    def wait_until_served(self, definitions: t.Sequence[Manifest], timeout: float) -> None:
-        """Wait until discovery lists the kinds, which happens some time after `Established`.
-
-        Kinds that are not served in time are no error here; their objects fail later.
-        """
-        kinds = [
-            (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
-            for spec in (definition["spec"] for definition in definitions)
-            for version in spec["versions"]
-            if version.get("served")
-        ]
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            self.kube.forget_resources()
-            if all(self.kube.serves(*kind) for kind in kinds):
-                return
-            time.sleep(_READY_POLL_SECONDS)
-
 
 def _is_going(found: MutableObject) -> bool:
     return bool(found["metadata"].get("deletionTimestamp"))
-
-
-def _is_same(found: MutableObject | None, before: MutableObject) -> bool:
-    return found is not None and found["metadata"]["uid"] == before["metadata"]["uid"]

@@ -20,6 +20,7 @@ from .change import Change, summary_sentence
 from .live import LiveObjects
 from .prune import Pruning, prune
 from .run import ApplyRun
+from .waiting import wait_until_ready, wait_until_served
 
 SPEC = KUBERNETES.merge(
     PROGRESS,
@@ -116,9 +117,8 @@ def apply_manifests(
             _wait_for_definitions(run, phase, changes)
     pruned = _prune(run, manifests)
     if options["wait"] and not run.failed and not context.check_mode:
-        run.wait_until_ready(
-            manifests if options["state"] == "present" else [], options["wait_timeout"]
-        )
+        awaited = manifests if options["state"] == "present" else []
+        wait_until_ready(run.kube, [run.path_of(item) for item in awaited], options["wait_timeout"])
     return _result(run, manifests, pruned)
 
 
@@ -188,8 +188,9 @@ def _wait_for_definitions(
 ) -> None:
     applied = [item for item, change in zip(phase, changes) if change.action != "failed"]
     if run.options["state"] == "present":
-        run.wait_until_ready(applied, run.options["wait_timeout"])
-        run.wait_until_served(applied, run.options["wait_timeout"])
+        timeout = run.options["wait_timeout"]
+        wait_until_ready(run.kube, [run.path_of(item) for item in applied], timeout)
+        wait_until_served(run.kube, applied, timeout)
     run.kube.forget_resources()
 
 
