@@ -284,7 +284,9 @@ def test_collectors_of_kepler_get_ready_roll_and_leave(cluster: Cluster, tmp_pat
     assert "interval 3s" in cluster.node.logs
     start = time.monotonic()
     cluster.kube.request("DELETE", SYSTEM)
-    cluster.wait(lambda: not cluster.kube.list("/api/v1/namespaces/kepler/pods"), "no collector")
+    here = {"fieldSelector": f"spec.nodeName={NAME}"}
+    pods = "/api/v1/namespaces/kepler/pods"
+    cluster.wait(lambda: not cluster.kube.list(pods, here), "no collector")
     told("KeplerSystem deleted → no collector", start)
     play_role(cluster, tmp_path, "kepler", "teardown")
     listed = cluster.kubectl(

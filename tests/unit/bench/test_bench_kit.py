@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import Value
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import NodeTarget
 from ansible_collections.wattwise.kube.plugins.module_utils.observe import status
 from bench.__main__ import DOCS, RESULTS, benches, main, pages
@@ -179,11 +180,7 @@ def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
     for run in range(10):
         now = begun + datetime.timedelta(seconds=run * scale.INTERVAL)
         reading = SimpleNamespace(
-            values={"inlet_celsius": 20.0},
-            times={"inlet_celsius": now},
-            sources={"inlet_celsius": "read"},
-            errors=[],
-            is_fresh=True,
+            values={"inlet_celsius": Value(20.0, now)}, errors=[], is_fresh=True
         )
         manifest = status.status_of(target, t.cast("t.Any", reading), {}, now)
         if manifest:

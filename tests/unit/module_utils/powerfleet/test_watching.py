@@ -599,7 +599,11 @@ def test_it_is_ready_when_all_watches_are_answered(
     assert not running.is_alive()
 
 
-def test_it_is_not_ready_without_the_fleets(api: WatchApi, running: Running) -> None:
+def test_it_is_not_ready_without_the_fleets(api: WatchApi) -> None:
     api.serve(FLEETS).status = 403
-    api.wait(lambda: any("403" in text or "no" in text for text in running.said), "a message")
-    assert running.is_alive() and not running.is_watching()
+    running = Running(api)
+    try:
+        api.wait(lambda: bool(running.said), "a message")
+        assert running.is_alive() and not running.is_watching()
+    finally:
+        running.stop()
