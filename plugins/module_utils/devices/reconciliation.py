@@ -23,14 +23,14 @@ from ..kube.lease import alone
 from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
-from .adapter.cluster import Adapter, Change, Grant, GrantedClaim, Key, Pods, Problem, View
+from .adapter.cluster import Adapter, Change, ClaimResult, Key, Pods, Problem, UnitAllocation, View
 from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
 from .allocation import describe
 from .dra import reader as dra
 from .dra.cluster import DraView
 from .k8srm import cluster as k8srm_cluster
 from .k8srm import reader as k8srm
-from .model.findings import Finding, Given
+from .model.findings import ApiObject, Defect
 from .model.model import Allocation
 from .model.task import Options, Task
 from .model.watts import with_watts
@@ -40,7 +40,7 @@ from .solve.allocator import STRATEGIES
 class Api(t.NamedTuple):
     """Reader and adapter of the objects of an API group."""
 
-    read_task: t.Callable[[t.Sequence[Given], Options], Task]
+    read_task: t.Callable[[t.Sequence[ApiObject], Options], Task]
     adapter: Adapter
 
 
@@ -152,7 +152,7 @@ class _Reconciliation:
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Defect] = field(default_factory=list)
     _told: dict[Key, str] = field(default_factory=dict)
 
     @property
@@ -270,7 +270,7 @@ class _Reconciliation:
         return replace(pods, scope=scope, planned=planned)
 
     def _task(self, view: View, nodes: t.Sequence[MutableObject], room: Room) -> Task:
-        objects = [*map(Given, nodes), *view.objects()]
+        objects = [*map(ApiObject, nodes), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
@@ -286,7 +286,7 @@ class _Reconciliation:
         view.report.changes += sent.changes
         view.report.problems += sent.problems
         view.take_back(sent.refused)
-        self._told.update(sent.told)
+        self._told.update(sent.reasons)
         if not self.context.check_mode:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 
@@ -323,7 +323,7 @@ def without_devices(task: Task, allocation: Allocation) -> set[Key]:
     }
 
 
-def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
+def grants_of(task: Task, allocation: Allocation) -> list[UnitAllocation]:
     """Grants of the answer, by units; a unit with a claim that gets nothing has none."""
     grants = []
     for unit, pods in zip(task.instance.units, task.pods):
@@ -334,6 +334,6 @@ def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
         claims = [
             (task.instance.claims[claim], task.result(claim, given)) for claim, given in found
         ]
-        granted = tuple(GrantedClaim(one.namespace, one.name, one.uid, got) for one, got in claims)
-        grants.append(Grant(pods, found[0][1].node, granted))
+        granted = tuple(ClaimResult(one.namespace, one.name, one.uid, got) for one, got in claims)
+        grants.append(UnitAllocation(pods, found[0][1].node, granted))
     return grants

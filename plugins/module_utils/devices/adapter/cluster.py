@@ -38,7 +38,7 @@ from ...base.json_types import MutableObject
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced, mark
 from ...scheduling.scope import Scope
-from ..model.findings import Finding, Given
+from ..model.findings import ApiObject, Defect
 
 # Namespace and name.
 Key = tuple[str, str]
@@ -95,9 +95,9 @@ class Report:
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Defect] = field(default_factory=list)
 
-    def note(self, finding: Finding) -> None:
+    def note(self, finding: Defect) -> None:
         """Add the finding of an object, unless it is known."""
         if finding not in self.findings:
             self.findings.append(finding)
@@ -123,13 +123,13 @@ def tell(kube: Kube, context: Context, report: Report, unplaced: t.Sequence[Unpl
         if isinstance(outcome, Change):
             report.changes.append(outcome)
         elif isinstance(outcome, boundary.Finding):
-            report.note(Finding(outcome.subject, outcome.field, outcome.problem))
+            report.note(Defect(outcome.subject, outcome.field, outcome.problem))
         elif outcome is not None:
             report.problems.append(outcome)
 
 
 @dataclass(frozen=True)
-class GrantedClaim:
+class ClaimResult:
     """A claim, by the name and uid of its object, and its allocation as its API writes it."""
 
     namespace: str
@@ -139,12 +139,12 @@ class GrantedClaim:
 
 
 @dataclass(frozen=True)
-class Grant:
+class UnitAllocation:
     """The node of pods that share claims, and the new allocation of each claim without one."""
 
     pods: tuple[Key, ...]
     node: str
-    claims: tuple[GrantedClaim, ...]
+    claims: tuple[ClaimResult, ...]
 
 
 @dataclass(frozen=True)
@@ -185,13 +185,13 @@ class View(t.Protocol):
     def settle(self, pods: Pods) -> None:
         """Repair and release. Raises ApiError if the server is lost or forbids it."""
 
-    def objects(self) -> list[Given]:
+    def objects(self) -> list[ApiObject]:
         """Input of the reader, after settle."""
 
     def placed(self) -> t.Mapping[Key, str]:
         """Nodes of pods whose claims all have devices, and that wait to be bound there."""
 
-    def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
+    def give(self, grants: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
         """Write the allocations; return the grants that were written completely."""
 
     def take_back(self, pods: t.Sequence[Key]) -> None:

@@ -13,7 +13,6 @@ because its scheduler ignores our reservations and may choose any node.
 from __future__ import annotations
 
 import copy
-import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +30,7 @@ from ...scheduling.model import Node, Shape
 from ...scheduling.node_reader import Occupancy, occupancies, read_node
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
 from ...scheduling.pod_reader import identity, is_pending, read_pod
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect
 from ..model.task import Task
 from .cluster import Change, Key, Pods, Problem
 
@@ -57,8 +56,8 @@ def trimmed(
 ) -> MutableObject:
     """A Node or Pod trimmed; unchanged if it cannot be read, because Room finds its defect."""
     given = {"apiVersion": "v1", "kind": kind, **obj}
-    found = guarded(Given(given), functools.partial(trim, given))
-    return given if isinstance(found, Finding) else found
+    found = ApiObject(given).attempt(lambda _obj: trim(given))
+    return given if isinstance(found, Defect) else found
 
 
 def is_gated(pod: MutableObject, gate: str) -> bool:
@@ -114,7 +113,7 @@ class Room:
         on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
         running = intake.running(on_nodes, allocatable)
         occupied = occupancies(running)
-        self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
+        self.findings = [Defect(one.subject, one.field, one.problem) for one in intake.findings]
         self._pods = pods
         self._nodes = [
             replace(
@@ -142,13 +141,13 @@ class Room:
         No node takes an unreadable pod.
         """
         found = self._guarded(key, self._why_not)
-        if isinstance(found, Finding):
+        if isinstance(found, Defect):
             return dict.fromkeys(self.names, f"node(s) had no room for what {found}")
         return found
 
-    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Finding:
-        found = guarded(Given(self._pods.by_key[key]), functools.partial(read, key))
-        if isinstance(found, Finding) and found not in self.findings:
+    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Defect:
+        found = ApiObject(self._pods.by_key[key]).attempt(lambda _pod: read(key))
+        if isinstance(found, Defect) and found not in self.findings:
             self.findings.append(found)
         return found
 
@@ -179,7 +178,7 @@ class Room:
             allowed = unit.nodes
             for key in pods:
                 room = self._guarded(key, self.nodes_for)
-                if isinstance(room, Finding):
+                if isinstance(room, Defect):
                     room = frozenset()
                 if room is not None:
                     allowed = room if allowed is None else allowed & room
@@ -214,18 +213,18 @@ def _reason(shape: Shape, node: Node) -> str:
 
 
 @dataclass
-class Sent:
+class SendOutcome:
     """Outcome of binding and pinning.
 
     ``refused`` are the pods that certainly were not bound. Subsets are ``skipped``, pods for which
-    another attempt may help, and ``told``, pods whose condition gets the reason.
+    another attempt may help, and ``reasons``, pods whose condition gets the reason.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     refused: list[Key] = field(default_factory=list)
     skipped: list[Key] = field(default_factory=list)
-    told: dict[Key, str] = field(default_factory=dict)
+    reasons: dict[Key, str] = field(default_factory=dict)
 
     def refuse(self, key: Key, reason: str) -> None:
         """The pod was not bound and will not be."""
@@ -242,7 +241,7 @@ class Sent:
             self.refuse(key, outcome.reason)
             # Another attempt would wait for the same volumes again.
             if outcome.is_told:
-                self.told[key] = outcome.reason
+                self.reasons[key] = outcome.reason
             else:
                 self.skipped.append(key)
         elif outcome.fate == "failed":
@@ -256,9 +255,9 @@ def send_to_nodes(
     pods: Pods,
     nodes: t.Mapping[Key, str],
     volume_timeout: float = VOLUME_TIMEOUT,
-) -> Sent:
+) -> SendOutcome:
     """Bind or pin pods; pods that have their node already are left as they are."""
-    sent = Sent()
+    sent = SendOutcome()
     placements: list[Placement] = []
     for key, node in nodes.items():
         pod = pods.by_key[key]

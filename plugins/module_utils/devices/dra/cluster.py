@@ -24,10 +24,10 @@ from ...kube.client import Kube
 from ...kube.common_sources import trim_node
 from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
-from ..adapter.cluster import Change, Grant, Key, Pods, Problem, Report, tell
+from ..adapter.cluster import Change, Key, Pods, Problem, Report, UnitAllocation, tell
 from ..adapter.pod_nodes import Room, hindrance, trimmed
 from ..model.fields import Json
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect
 from ..model.model import Node
 from ..model.node_selector import selected
 from . import writes as dra_writes
@@ -54,7 +54,7 @@ class DraView:
         self._kube = kube
         self._context = context
         self._objects: DraObjects
-        self._given: dict[Key, Given] = {}
+        self._given: dict[Key, ApiObject] = {}
         self._claims: dict[Key, tuple[Key, ...]] = {}
         self._reasons: dict[Key, str] = {}
         self._waiting: set[Key] = set()
@@ -62,7 +62,9 @@ class DraView:
 
     def settle(self, pods: Pods) -> None:
         """Read, give contested or failed devices back, and find nodes of existing allocations."""
-        ours = [given for given in map(Given, pods.by_key.values()) if self._is_ours(given, pods)]
+        ours = [
+            given for given in map(ApiObject, pods.by_key.values()) if self._is_ours(given, pods)
+        ]
         self._objects = DraObjects(self._kube, self._context, self.report)
         for pod, found in self._await_claims(ours):
             key = pod.namespace, pod.name
@@ -78,7 +80,7 @@ class DraView:
         if allocated:
             self._place(allocated, pods)
 
-    def _is_ours(self, pod: Given, pods: Pods) -> bool:
+    def _is_ours(self, pod: ApiObject, pods: Pods) -> bool:
         """Whether the pod waits for this run, and can be read."""
 
         def read() -> bool:
@@ -87,33 +89,33 @@ class DraView:
 
         return self._read(pod, read) or False
 
-    def _read(self, pod: Given, read: t.Callable[[], T]) -> T | None:
+    def _read(self, pod: ApiObject, read: t.Callable[[], T]) -> T | None:
         """The pod as read; None if it is a finding."""
-        found = guarded(pod, read)
-        if not isinstance(found, Finding):
+        found = pod.attempt(lambda _pod: read())
+        if not isinstance(found, Defect):
             return found
         self.report.note(found)
         return None
 
-    def _obstacle(self, pod: Given, pods: Pods) -> str:
+    def _obstacle(self, pod: ApiObject, pods: Pods) -> str:
         """Why a pod must get no devices, apart from its claims; "" if it may."""
         classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
-        found = guarded(pod, lambda: ExtendedResources(classes, ()).unclaimed(pod))
-        if not isinstance(found, Finding) and found:
+        found = pod.attempt(ExtendedResources(classes, ()).unclaimed)
+        if not isinstance(found, Defect) and found:
             offered = offered_by(self._list_nodes())
-            found = guarded(pod, lambda: ExtendedResources(classes, offered).unclaimed(pod))
-        if not isinstance(found, Finding) and found:
+            found = pod.attempt(ExtendedResources(classes, offered).unclaimed)
+        if not isinstance(found, Defect) and found:
             return f"unsupported: {', '.join(found)}"
         reason = (
             found
-            if isinstance(found, Finding)
-            else guarded(pod, lambda: hindrance(pod.manifest, pods))
+            if isinstance(found, Defect)
+            else pod.attempt(lambda _pod: hindrance(pod.manifest, pods))
         )
-        if isinstance(reason, Finding):
+        if isinstance(reason, Defect):
             self.report.note(reason)
         return str(reason)
 
-    def _await_claims(self, pods: t.Sequence[Given]) -> list[tuple[Given, PodClaims]]:
+    def _await_claims(self, pods: t.Sequence[ApiObject]) -> list[tuple[ApiObject, PodClaims]]:
         """The pods with their claims, after the controller has made them or its time is over."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
@@ -125,18 +127,18 @@ class DraView:
             time.sleep(_PAUSE_SECONDS)
             self._objects.read_claims()
 
-    def _with_made_claims(self, pods: t.Sequence[Given]) -> list[Given]:
+    def _with_made_claims(self, pods: t.Sequence[ApiObject]) -> list[ApiObject]:
         made = claims_made(self._objects.claims.values())
         found = [self._read(pod, functools.partial(with_made_claims, pod, made)) for pod in pods]
         return [pod for pod in found if pod is not None]
 
-    def _claims_of(self, pod: Given) -> PodClaims:
+    def _claims_of(self, pod: ApiObject) -> PodClaims:
         objects = self._objects
         read = functools.partial(
             claims_of_pod, pod, objects.claims, objects.templates, objects.unreadable
         )
-        found = guarded(pod, read)
-        if isinstance(found, Finding):
+        found = pod.attempt(lambda _pod: read())
+        if isinstance(found, Defect):
             self.report.note(found)
             return PodClaims(problem=str(found))
         return found
@@ -145,7 +147,7 @@ class DraView:
         """Pods that can get a node as far as is known."""
         return [key for key in self._given if key not in self._reasons]
 
-    def _claim(self, key: Key) -> Given:
+    def _claim(self, key: Key) -> ApiObject:
         return self._objects.claims[key]
 
     def _lacking(self, pod: Key) -> list[Key]:
@@ -213,9 +215,8 @@ class DraView:
         nodes = self._list_nodes()
         room = Room(nodes, known)
         for pod in pods:
-            read = functools.partial(self._nodes_taking, pod, room)
-            there = guarded(self._given[pod], read)
-            if isinstance(there, Finding):
+            there = self._given[pod].attempt(self._nodes_taking, room)
+            if isinstance(there, Defect):
                 self.report.note(there)
                 self._refuse(pod, str(there))
             elif not there:
@@ -228,9 +229,10 @@ class DraView:
     def _list_nodes(self) -> list[MutableObject]:
         return self._kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
 
-    def _nodes_taking(self, pod: Key, room: Room) -> frozenset[str]:
+    def _nodes_taking(self, pod: ApiObject, room: Room) -> frozenset[str]:
         """The nodes of the pod's devices that take it. Raises InvalidInput."""
-        there, taking = self._nodes_of_claims(pod, room), room.nodes_for(pod)
+        key = pod.namespace, pod.name
+        there, taking = self._nodes_of_claims(key, room), room.nodes_for(key)
         return there if taking is None else there & taking
 
     def _nodes_of_claims(self, pod: Key, room: Room) -> frozenset[str]:
@@ -255,7 +257,7 @@ class DraView:
         given_back = [key for key in own if self._withdraw(key, [pod], why)]
         return bool(given_back)
 
-    def objects(self) -> list[Given]:
+    def objects(self) -> list[ApiObject]:
         """Slices, classes, claims and rules, and the pods with claims that lack devices."""
         pods = [self._given[key] for key in self._open() if self._lacking(key)]
         objects = self._objects
@@ -266,7 +268,7 @@ class DraView:
         """The nodes of pods whose claims all have devices and are reserved for them."""
         return self._placed
 
-    def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
+    def give(self, grants: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
         """Allocate and reserve, then check for another allocator that took the same devices.
 
         Grants whose devices are not ready yet are kept back; a later run binds their pods.
@@ -278,7 +280,7 @@ class DraView:
         contested = self._objects.contested()
         return [grant for grant in written if self._stands(grant, contested)]
 
-    def _write(self, grant: Grant) -> Grant | None:
+    def _write(self, grant: UnitAllocation) -> UnitAllocation | None:
         results = {(one.namespace, one.name): one.result for one in grant.claims}
         grant = self._within_limit(grant)
         users: dict[Key, list[Key]] = {}
@@ -294,7 +296,7 @@ class DraView:
             done.append(claim)
         return grant if grant.pods else None
 
-    def _within_limit(self, grant: Grant) -> Grant:
+    def _within_limit(self, grant: UnitAllocation) -> UnitAllocation:
         """The grant without pods for which a claim has no reservation left."""
         room: dict[Key, int] = {}
         kept: list[Key] = []
@@ -308,7 +310,7 @@ class DraView:
             else:
                 most = dra_writes.MAX_CONSUMERS
                 self._refuse(pod, f"a claim of the pod is reserved for {most} pods already")
-        return Grant(tuple(kept), grant.node, grant.claims)
+        return UnitAllocation(tuple(kept), grant.node, grant.claims)
 
     def _reserve(self, claim: Key, allocation: Json | None, pods: t.Sequence[Key]) -> bool:
         givens = [self._given[pod] for pod in pods]
@@ -319,7 +321,7 @@ class DraView:
             self.report.changes.append(Change("allocated", "ResourceClaim", *claim, after=text))
         return True
 
-    def _stands(self, grant: Grant, contested: t.Mapping[Key, str]) -> bool:
+    def _stands(self, grant: UnitAllocation, contested: t.Mapping[Key, str]) -> bool:
         """Whether the grant's pods may be bound now."""
         claims = dict.fromkeys(claim for pod in grant.pods for claim in self._claims[pod])
         lost = [key for key in claims if key in contested or key not in self._objects.claims]
@@ -368,6 +370,6 @@ class DraView:
         tell(self._kube, self._context, self.report, unplaced)
 
 
-def _devices_text(claim: Given) -> str:
+def _devices_text(claim: ApiObject) -> str:
     results = (allocation_of(claim).get("devices") or {}).get("results") or ()
     return ", ".join("/".join((one["driver"], one["pool"], one["device"])) for one in results)

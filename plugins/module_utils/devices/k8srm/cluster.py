@@ -10,7 +10,6 @@ read before claims, so that a pool never shows less than the claims have.
 from __future__ import annotations
 
 import copy
-import functools
 import typing as t
 
 from ...base.context import Context
@@ -19,10 +18,18 @@ from ...base.json_types import MutableObject
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
-from ..adapter.cluster import Grant, Key, Pods
+from ..adapter.cluster import Key, Pods, UnitAllocation
 from ..adapter.pod_nodes import hindrance, narrowed
-from ..model.findings import Finding, Given, guarded
-from .claim_status import named, node_of, told, used_by, users_of, with_devices, without_devices
+from ..model.findings import ApiObject, Defect
+from .claim_status import (
+    devices_text,
+    named,
+    node_of,
+    used_by,
+    users_of,
+    with_devices,
+    without_devices,
+)
 from .ledger import Reservation, User, allocations_of, state_of
 from .pod_claims import asks, claim_of, read_items
 from .store import Store
@@ -48,9 +55,9 @@ class PrototypeView:
         """Finish or undo interrupted allocations, release, and find the claims of each pod."""
         self._pods = pods
         for key, pod in pods.by_key.items():
-            given = Given(pod)
-            items = guarded(given, functools.partial(self._items, pod))
-            if isinstance(items, Finding):
+            given = ApiObject(pod)
+            items = given.attempt(self._items)
+            if isinstance(items, Defect):
                 self.report.note(items)
                 self._store.problem("Pod", key, str(items))
             elif items is not None:
@@ -60,11 +67,12 @@ class PrototypeView:
         self._clean_ledger()
         self._join_users()
 
-    def _items(self, pod: MutableObject) -> list[MutableObject] | str | None:
+    def _items(self, obj: ApiObject) -> list[MutableObject] | str | None:
         """The claims of the pod; a sentence if it must get nothing, None if it has none.
 
         Raises InvalidInput if they cannot be read.
         """
+        pod = obj.manifest
         if not asks(pod) or pod["metadata"].get("deletionTimestamp"):
             return None
         if self._pods.is_left_to_others(pod):
@@ -98,7 +106,7 @@ class PrototypeView:
                 reason = ("Released", f"{named(users)} ended")
                 wanted[uid] = without_devices(claim, *reason)
                 released.append(uid)
-        before = {uid: told(self._claims[uid]) for uid in released}
+        before = {uid: devices_text(self._claims[uid]) for uid in released}
         for uid in self._store.write_claims(wanted) & set(released):
             self._store.change("released", self._claims[uid], before[uid])
 
@@ -133,7 +141,7 @@ class PrototypeView:
             for uid, one in opened.items()
         }
         for uid in self._store.write_claims(wanted):
-            after = told(self._claims[uid])
+            after = devices_text(self._claims[uid])
             if not after:
                 self._ledger.remove(uid)
                 after = "released the reservation of an interrupted run"
@@ -196,7 +204,7 @@ class PrototypeView:
 
     # Input of the solver, and writing of its answer.
 
-    def objects(self) -> list[Given]:
+    def objects(self) -> list[ApiObject]:
         """Readable pools, classes, drivers, claims, and pods that wait for devices."""
         # Also reservations of claims that another client is writing, or that are gone.
         reserved = [
@@ -218,7 +226,7 @@ class PrototypeView:
             *reserved,
             *pods,
         ]
-        return [Given(obj) for obj in every]
+        return [ApiObject(obj) for obj in every]
 
     def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> MutableObject:
         """The pod with its claims in the prototype's field, near its existing devices."""
@@ -259,7 +267,7 @@ class PrototypeView:
         nodes = {(pool.get("spec") or {}).get("nodeName") or "" for pool in pools} - {""}
         return nodes.pop() if len(nodes) == 1 else ""
 
-    def give(self, grants: t.Sequence[Grant]) -> list[Grant]:
+    def give(self, grants: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
         """Reserve in the pools, then write the claims; see ledger.py."""
         reservations: dict[str, Reservation] = {}
         for grant in grants:
@@ -280,7 +288,9 @@ class PrototypeView:
             wanted |= self._shared_by(grant, wanted)
         written = self._store.write_claims(wanted)
         for uid in written & reservations.keys():
-            self._store.change("allocated", self._claims[uid], after=told(self._claims[uid]))
+            self._store.change(
+                "allocated", self._claims[uid], after=devices_text(self._claims[uid])
+            )
         missing = wanted.keys() - written
         return [
             grant
@@ -289,10 +299,10 @@ class PrototypeView:
         ]
 
     def _wholly_reserved(
-        self, grants: t.Sequence[Grant], reservations: t.Mapping[str, Reservation]
-    ) -> list[Grant]:
+        self, grants: t.Sequence[UnitAllocation], reservations: t.Mapping[str, Reservation]
+    ) -> list[UnitAllocation]:
         """The grants that all their pools have; reservations of other grants are removed."""
-        whole: list[Grant] = []
+        whole: list[UnitAllocation] = []
         lost: list[str] = []
         for grant in grants:
             pools = [pool for one in grant.claims for pool in reservations[one.uid].pools]
@@ -307,7 +317,7 @@ class PrototypeView:
         return whole
 
     def _shared_by(
-        self, grant: Grant, wanted: t.Mapping[str, MutableObject]
+        self, grant: UnitAllocation, wanted: t.Mapping[str, MutableObject]
     ) -> dict[str, MutableObject]:
         """Claims of the grant's pods that have devices already, with the pods as users."""
         found: dict[str, MutableObject] = {}
@@ -332,7 +342,7 @@ class PrototypeView:
                 left = [one for one in users_of(claim) if one != user]
                 reason = ("NodeRefused", f"the node did not accept pod {key[1]}")
                 wanted[uid] = used_by(claim, left) if left else without_devices(claim, *reason)
-        before = {uid: told(self._claims[uid]) for uid in wanted}
+        before = {uid: devices_text(self._claims[uid]) for uid in wanted}
         for uid in self._store.write_claims(wanted):
             if not allocations_of(self._claims[uid]):
                 self._ledger.remove(uid)

@@ -10,7 +10,6 @@ is ``stale``: it is not written, and dependent objects wait for the next attempt
 from __future__ import annotations
 
 import copy
-import functools
 import typing as t
 
 from ...base.context import Context
@@ -21,7 +20,7 @@ from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
 from ..adapter.cluster import Action, Change, Key, Problem, Report, tell
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect
 from .claim_status import check_claim, key_of, with_condition
 from .ledger import Ledger
 from .pool_status import PoolStates, check_pool
@@ -66,12 +65,12 @@ class Store:
         objects = [pools, *kube.in_parallel(listed, collections[1:])]
         return cls(kube, context, dict(zip(KINDS, objects)))
 
-    def _is_sound(self, obj: MutableObject, check: t.Callable[[Given], None]) -> bool:
-        given = Given(obj)
-        finding = guarded(given, functools.partial(check, given))
-        if isinstance(finding, Finding):
+    def _is_sound(self, obj: MutableObject, check: t.Callable[[ApiObject], None]) -> bool:
+        given = ApiObject(obj)
+        finding = given.attempt(check)
+        if isinstance(finding, Defect):
             self.report.note(finding)
-        return not isinstance(finding, Finding)
+        return not isinstance(finding, Defect)
 
     def _remember(self, claim: MutableObject) -> None:
         uid = claim["metadata"]["uid"]

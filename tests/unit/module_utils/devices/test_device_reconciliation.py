@@ -278,7 +278,7 @@ def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
     kube = t.cast("Kube", StoredObjects())
     sent = pod_nodes.send_to_nodes(kube, Context(), pods, {key: "n2"})
     assert (sent.refused, sent.skipped) == ([key], [] if is_told else [key])
-    assert sent.told == ({key: "no room"} if is_told else {})
+    assert sent.reasons == ({key: "no room"} if is_told else {})
 
 
 def test_pods_that_got_their_devices_do_not_wait_and_others_have_the_better_reason() -> None:

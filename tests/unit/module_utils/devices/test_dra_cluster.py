@@ -14,9 +14,9 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Grant,
-    GrantedClaim,
+    ClaimResult,
     Pods,
+    UnitAllocation,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
     cluster as dra_cluster,
@@ -98,15 +98,15 @@ def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None =
     return view
 
 
-def grant(pods: str, **devices: t.Any) -> Grant:
+def grant(pods: str, **devices: t.Any) -> UnitAllocation:
     """A grant of n1 to pods by their letters; a device for each claim."""
     claims = tuple(
-        GrantedClaim(
+        ClaimResult(
             "default", name, f"uid-of-{name}", got if isinstance(got, dict) else allocation(got)
         )
         for name, got in devices.items()
     )
-    return Grant(tuple(("default", name) for name in pods), "n1", claims)
+    return UnitAllocation(tuple(("default", name) for name in pods), "n1", claims)
 
 
 def details(view: DraView) -> list[str]:
