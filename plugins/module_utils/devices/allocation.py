@@ -18,8 +18,8 @@ from ..solving.limits import LIMITS, Limits
 from .dra import reader as dra
 from .k8srm import reader as k8srm
 from .k8srm.text import render
-from .messages import Hindrances, Key, unplaced_messages
-from .model.findings import ApiObject, Defect, read_objects
+from .messages import Hindrances, unplaced_messages
+from .model.findings import ApiObject, Defect, Key, read_objects
 from .model.model import Allocation, ConflictPart, Instance
 from .model.task import Options, Refusal, Task
 from .model.watts import with_watts

@@ -20,6 +20,7 @@ from ..base.json_types import Object
 from ..base.units import format_time
 from ..bind import binding, record
 from ..devices import reconciliation as devices
+from ..devices.reconciliation import NOTHING_KNOWN, SnapshotParts
 from ..eviction import eviction
 from ..extender.publication import publication_of
 from ..inference import (
@@ -628,6 +629,7 @@ class FleetRun:
                 self.scope,
                 # A person approved only the stored plan.
                 is_approved="restore" in self.options["steps"],
+                known=self._known_to_devices(),
             )
             self.devices = {
                 name: result[name] for name in ("outcome", "changes", "pods", "errors", "conflict")
@@ -638,6 +640,13 @@ class FleetRun:
             step.errors += result["errors"]
             step.counts = {"changes": len(result["changes"])}
             self.diffs += result["diff"]
+
+    def _known_to_devices(self) -> SnapshotParts:
+        """Nodes and pods that this process has read in this run, before any binding."""
+        if self.snapshot is None or "snapshot" not in self.options["steps"]:
+            return NOTHING_KNOWN
+        has_bound = bool(self.summary.get("bound"))
+        return SnapshotParts.of(self.snapshot, has_bound=has_bound)
 
     def _plan_for_devices(self, path: str | None) -> Object:
         """The plan of this run, else of the option, else of the last run, if any."""

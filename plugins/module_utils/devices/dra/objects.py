@@ -12,11 +12,10 @@ from ...base.context import Context
 from ...base.errors import ApiError
 from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...snapshot.snapshot import TAINT_RULE_VERSIONS, trim_device_object
-from ..adapter.cluster import Problem, Report
+from ..adapter.cluster import Report
 from ..model.fields import Json
-from ..model.findings import ApiObject, Defect, Findings
+from ..model.findings import ApiObject, Defect, Findings, Key
 from . import writes as dra_writes
-from .pods import Key
 from .slices import Slices
 
 _ROOT = "/apis/resource.k8s.io/v1"
@@ -54,9 +53,7 @@ class DraObjects:
         now = self._context.now()
         for claim in self._list(f"{_ROOT}/resourceclaims"):
             key = claim.namespace, claim.name
-            problem = claim.attempt(dra_writes.check, now)
-            if isinstance(problem, Defect):
-                self._report.note(problem)
+            if isinstance(self._report.read(claim, dra_writes.check, now), Defect):
                 self.unreadable[key] = claim
             else:
                 self.claims[key] = claim
@@ -103,7 +100,7 @@ class DraObjects:
             answer = self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
         except ApiError as error:
             if error.status in (400, 422):
-                self._report.problems.append(Problem("ResourceClaim", *key, str(error)))
+                self._report.refuse("ResourceClaim", key, str(error))
             elif error.status in (404, 409):
                 self._report.contended.add(str(claim))
             else:

@@ -13,12 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Key
 
 _NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
-
-# Namespace and name.
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from ...base.fields.lenient import text
 from ...base.units import format_time, parse_time
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import ApiObject, Findings
+from ..model.findings import ApiObject, Findings, Key
 from ..model.model import HeldDevice, Node
 from ..model.node_selector import selected
-from .pods import Key
 from .slices import Slices
 from .status import allocation_of, held_devices, results_of
 

@@ -9,9 +9,8 @@ import typing as t
 
 from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
-from ..adapter.cluster import Key
 from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Key
 from .ledger import Reservation, User, allocations_of, check_entry, json_of, texts_of
 
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")

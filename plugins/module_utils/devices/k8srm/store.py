@@ -19,8 +19,8 @@ from ...kube.apply.status import with_transition_times
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
-from ..adapter.cluster import Action, Change, Key, Problem, Report, tell
-from ..model.findings import ApiObject, Defect
+from ..adapter.cluster import Action, Report
+from ..model.findings import ApiObject, Defect, Key
 from .claim_status import check_claim, key_of, with_condition
 from .ledger import Ledger
 from .pool_status import PoolStates, check_pool
@@ -66,11 +66,7 @@ class Store:
         return cls(kube, context, dict(zip(KINDS, objects)))
 
     def _is_sound(self, obj: MutableObject, check: t.Callable[[ApiObject], None]) -> bool:
-        given = ApiObject(obj)
-        finding = given.attempt(check)
-        if isinstance(finding, Defect):
-            self.report.note(finding)
-        return not isinstance(finding, Defect)
+        return not isinstance(self.report.read(ApiObject(obj), check), Defect)
 
     def _remember(self, claim: MutableObject) -> None:
         uid = claim["metadata"]["uid"]
@@ -164,20 +160,16 @@ class Store:
             if error.status in (404, 409):
                 self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
             elif error.status in (400, 422):
-                self.problem(obj["kind"], (namespace, name), str(error))
+                self.report.refuse(obj["kind"], (namespace, name), str(error))
             else:
                 raise
             return None
         return snapshot.trim_device_object(stored)
 
-    def tell(self, unplaced: t.Sequence[Unplaced]) -> None:
+    def explain(self, unplaced: t.Sequence[Unplaced]) -> None:
         """Write the reasons of waiting into pods."""
-        tell(self._kube, self._context, self.report, unplaced)
+        self.report.explain(self._kube, self._context, unplaced)
 
     def change(self, action: Action, obj: MutableObject, before: str = "", after: str = "") -> None:
         """Note a change for the user."""
-        self.report.changes.append(Change(action, obj["kind"], *key_of(obj), before, after))
-
-    def problem(self, kind: str, key: Key, detail: str) -> None:
-        """Note why an object got nothing."""
-        self.report.problems.append(Problem(kind, *key, detail))
+        self.report.change(action, obj["kind"], key_of(obj), before, after)

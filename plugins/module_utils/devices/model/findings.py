@@ -17,6 +17,8 @@ from ...base.manifests import Manifest, identity, read_manifests
 if t.TYPE_CHECKING:
     P = t.ParamSpec("P")
 T = t.TypeVar("T")
+# Namespace and name.
+Key = tuple[str, str]
 
 # Comparing names takes time that is quadratic in their lengths.
 _MAX_LIKELY_NAME_LENGTH = 64
@@ -67,6 +69,10 @@ class ApiObject:
     @property
     def namespace(self) -> str:
         return str(self.manifest["metadata"].get("namespace") or "")
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
 
     @property
     def kind(self) -> str:

@@ -55,12 +55,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A pod or claim that was left out, and why."""
+    """Why an object got nothing, or could not be written; others are not affected."""
 
     kind: str
     namespace: str
     name: str
     reason: str
+
+    def as_error(self) -> dict[str, str]:
+        """As device_reconciliation returns it."""
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "detail": self.reason,
+        }
 
 
 @dataclass

@@ -18,8 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.clus
     Pods,
     UnitAllocation,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import Room
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
-    cluster as dra_cluster,
+    waiting as dra_waiting,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -94,7 +95,8 @@ def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None =
     api.add(*pods)
     by_key = {("default", one["metadata"]["name"]): one for one in pods}
     view = DraView(Kube.connect({"host": server.url}), Context(now=lambda: NOON))
-    view.settle(Pods(by_key, "ours", "gate", scope))
+    nodes = [one for (kind, _name), one in api.objects.items() if kind == "Node"]
+    view.settle(Room(nodes, Pods(by_key, "ours", "gate", scope)))
     return view
 
 
@@ -110,7 +112,7 @@ def grant(pods: str, **devices: t.Any) -> UnitAllocation:
 
 
 def details(view: DraView) -> list[str]:
-    return [problem.detail for problem in view.report.problems]
+    return [problem.reason for problem in view.report.problems]
 
 
 def test_pods_and_nodes_of_other_runs_are_left_alone(api: DraApi, server: ScriptedApi) -> None:
@@ -187,7 +189,7 @@ def test_a_claim_has_256_users_at_the_most(api: DraApi, server: ScriptedApi) -> 
 def test_a_claim_that_nobody_makes_is_waited_for_and_told(
     api: DraApi, server: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dra_cluster, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(dra_waiting, "_PATIENCE_SECONDS", 0.2)
     api.add(manifest("resource.k8s.io/v1", "ResourceClaimTemplate", "t", {}, namespace="default"))
     view = settled(api, server, pod("a", template="t"))
     reads = [asked for asked in server.asked if "/resourceclaims?" in asked.path]
