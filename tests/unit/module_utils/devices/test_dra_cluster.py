@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     ClaimResult,
     Pods,
@@ -252,3 +253,52 @@ def test_devices_of_some_claims_are_given_back_where_the_others_find_none(
     view.explain({("default", "a"): "0/1 nodes are available: 1 two: no available devices."})
     assert api.claim("one")["status"] == {}
     assert view.report.contended == {"Pod default/a"}
+
+
+def lists(server: ScriptedApi, plural: str) -> int:
+    """Lists of the whole cluster; the binding reads only the pods of its node."""
+    return sum(
+        asked.method == "GET"
+        and asked.path.partition("?")[0] == f"/api/v1/{plural}"
+        and "spec.nodeName" not in asked.path
+        for asked in server.asked
+    )
+
+
+@pytest.mark.parametrize(
+    ("has_bound", "left_out", "expected"),
+    [(None, "", (1, 1)), (False, "", (0, 0)), (True, "", (0, 1)), (False, "Node", (1, 0))],
+)
+def test_nodes_and_pods_are_listed_once_and_not_again_after_the_snapshot_of_the_run(
+    api: DraApi,
+    server: ScriptedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    has_bound: bool | None,
+    left_out: str,
+    expected: tuple[int, int],
+) -> None:
+    """Three pods have an extended resource, and a fourth has its devices already."""
+    held = claim("held")
+    held["status"] = {"allocation": allocation("d0"), "reservedFor": consumers("d")}
+    api.add(held, dra_class("gpu", extendedResourceName="example.com/gpu"))
+    pods = [pod(name, name) for name in "abc"]
+    for one in pods:
+        api.add(claim(one["metadata"]["name"]))
+        requests = {"requests": {"example.com/gpu": "1"}}
+        one["spec"]["containers"][0]["resources"] = requests
+    api.add(*pods, pod("d", "held"))
+    known = reconciliation.NOTHING_KNOWN
+    if has_bound is not None:
+        snapshot = {
+            "nodes": [copy.deepcopy(NODE)],
+            "pods": copy.deepcopy([*pods, api.objects["Pod", "d"]]),
+            "findings": [{"kind": left_out}] if left_out else [],
+        }
+        known = reconciliation.SnapshotParts.of(snapshot, has_bound=has_bound)
+    monkeypatch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
+    options = reconciliation.SPEC.complete({"host": server.url, "scheduler_name": "ours"})
+    check = Context(check_mode=True, now=lambda: NOON)
+    kube = Kube.connect({"host": server.url})
+    found = reconciliation.give_devices(kube, {}, options, check, known=known)
+    assert {one["name"] for one in found["errors"]} >= set("abc")
+    assert (lists(server, "nodes"), lists(server, "pods")) == expected
