@@ -96,15 +96,9 @@ class PrototypeView:
             if not self._store.is_stale(uids)
             and not all(allocations_of(self._claims[uid]) for uid in uids)
         ]
-        every = [
-            *self._store.states.valid,
-            *self._store.others,
-            *self._claims.values(),
-            *self._store.unreadable.values(),
-            *reserved,
-            *pods,
-        ]
-        return [ApiObject(obj) for obj in every]
+        claims = [*self._claims.values(), *self._store.unreadable.values(), *reserved]
+        objects = [*self._store.states.valid, *self._store.others, *claims, *pods]
+        return [ApiObject(obj) for obj in objects]
 
     def _as_prototype(self, key: Key, uids: t.Sequence[str]) -> MutableObject:
         """The pod with its claims in the prototype's field, near its existing devices."""
@@ -127,7 +121,8 @@ class PrototypeView:
                 continue
             if not all(map(allocations_of, claims)):
                 continue
-            nodes = {node_of(claim) or self._node_of_devices(claim) for claim in claims} - {""}
+            found_on = (node_of(one) or self._store.node_of_devices(one) for one in claims)
+            nodes = set(filter(None, found_on))
             if len(nodes) == 1:
                 found[key] = nodes.pop()
             else:
@@ -135,14 +130,6 @@ class PrototypeView:
                 text = f"its claims have devices for {said}; it needs one node"
                 self.report.refuse("Pod", key, text)
         return found
-
-    def _node_of_devices(self, claim: MutableObject) -> str:
-        """The node of devices that were allocated by hand; "" for network devices."""
-        pools = [
-            self._store.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)
-        ]
-        nodes = {(pool.get("spec") or {}).get("nodeName") or "" for pool in pools} - {""}
-        return nodes.pop() if len(nodes) == 1 else ""
 
     def give(self, allocations: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
         """Reserve in the pools, then write the claims; see ledger.py."""
@@ -165,9 +152,8 @@ class PrototypeView:
             wanted |= self._shared_by(unit, wanted)
         written = self._store.write_claims(wanted)
         for uid in written & reservations.keys():
-            self._store.change(
-                "allocated", self._claims[uid], after=devices_text(self._claims[uid])
-            )
+            claim = self._claims[uid]
+            self._store.change("allocated", claim, after=devices_text(claim))
         missing = wanted.keys() - written
         return [
             unit
@@ -238,10 +224,10 @@ class PrototypeView:
                 if not allocations_of(claim) and uid not in self._store.stale:
                     wanted[uid] = without_devices(claim, "Unsatisfiable", reason)
         self._store.write_claims(wanted)
-        ours = {key: self._pods.by_key[key] for key in reasons}
+        pods = self._pods.by_key
         unplaced = [
-            Unplaced(*key, reasons[key], pod["metadata"]["uid"])
-            for key, pod in ours.items()
-            if is_pending(pod, self._pods.scheduler_name)
+            Unplaced(*key, reason, pods[key]["metadata"]["uid"])
+            for key, reason in reasons.items()
+            if is_pending(pods[key], self._pods.scheduler_name)
         ]
         self._store.explain(unplaced)

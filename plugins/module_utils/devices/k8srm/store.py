@@ -22,7 +22,7 @@ from ...snapshot import snapshot
 from ..adapter.cluster import Action, Report
 from ..model.findings import ApiObject, Defect, Key
 from .claim_status import check_claim, key_of, with_condition
-from .ledger import Ledger
+from .ledger import Ledger, allocations_of
 from .pool_status import PoolStates, check_pool
 from .reader import CLAIM_KINDS, KINDS, VERSION
 
@@ -89,6 +89,12 @@ class Store:
     def is_stale(self, uids: t.Collection[str]) -> bool:
         """Whether another client wrote one of these."""
         return not self.stale.isdisjoint(uids)
+
+    def node_of_devices(self, claim: MutableObject) -> str:
+        """The node of devices that were allocated by hand; "" for network devices."""
+        pools = [self.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)]
+        nodes = {(pool.get("spec") or {}).get("nodeName") or "" for pool in pools} - {""}
+        return nodes.pop() if len(nodes) == 1 else ""
 
     def stored(self, claim: MutableObject) -> MutableObject:
         """The claim as it is; a claim without uid is made first. Raises ApiError."""
