@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation i
     allocate,
     read_task,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Capacity
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import (
@@ -49,7 +49,7 @@ def amount(resource: str, kind: str, wanted: t.Any) -> Json:
 def left(resources: list[Json], requests: list[Json]) -> list[str] | None:
     """Rest of each resource of a device after a claim; None if the claim gets nothing."""
     objects = [pool(*resources), claim("c", *requests)]
-    task = read_task([Given(item) for item in objects], Options())
+    task = read_task([ApiObject(item) for item in objects], Options())
     usage = Usage(task.instance)
     [[alternative]] = [request.alternatives for request in task.instance.claims[0].requests]
     portions = usage.portions(0, alternative)

@@ -16,7 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation i
     allocate,
     read_task,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Alternative
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Options
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.usage import Usage
@@ -103,7 +103,7 @@ def test_a_count_beside_requests_and_a_mapping_of_resources_are_reported() -> No
 
 def feasible_sets() -> Iterator[tuple[str, ...]]:
     """Every set of partitions that can exist together according to the accounting."""
-    task = read_task([Given(a100()), Given(device_claim("c", driver="nvidia"))], Options())
+    task = read_task([ApiObject(a100()), ApiObject(device_claim("c", driver="nvidia"))], Options())
     usage, devices = Usage(task.instance), task.instance.devices
     one = Alternative(0, whole=True)
 

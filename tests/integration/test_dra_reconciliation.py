@@ -17,7 +17,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base import document
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Grant
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    UnitAllocation,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -57,7 +59,7 @@ def before_writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], ob
     def arrange(act: Callable[[], object]) -> None:
         give, acts = DraView.give, [act]
 
-        def late(view: DraView, grants: t.Sequence[Grant]) -> list[Grant]:
+        def late(view: DraView, grants: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
             if acts:
                 acts.pop()()
             return give(view, grants)

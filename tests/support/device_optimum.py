@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
     Capacity,
-    Chosen,
     Claim,
     Constraint,
     Counter,
     Device,
-    Held,
+    HeldDevice,
     Instance,
     Node,
+    Pick,
     Request,
     Unit,
 )
@@ -71,7 +71,7 @@ def instances(draw: st.DrawFn) -> Instance:
         for _matcher in range(2)
     ]
     claims = [draw(_claims(f"c{number}")) for number in range(draw(st.integers(1, 4)))]
-    held = [Held(0)] if draw(st.integers(0, 4)) == 0 and not devices[0].shareable else []
+    held = [HeldDevice(0)] if draw(st.integers(0, 4)) == 0 and not devices[0].shareable else []
     units = draw(_units(len(claims), [node.name for node in nodes]))
     return Instance(
         nodes, tuple(devices), tuple(counters), tuple(matchers), tuple(claims), units, tuple(held)
@@ -172,7 +172,7 @@ def plain_instances(
         Claim("default", f"c{number}", (Request("r", tuple(map(Alternative, draw(ways)))),))
         for number in range(draw(st.integers(1, 5)))
     )
-    held = [Held(0)] if devices and draw(st.integers(0, 4)) == 0 else []
+    held = [HeldDevice(0)] if devices and draw(st.integers(0, 4)) == 0 else []
     names = [node.name for node in nodes]
     units = tuple(
         Unit(
@@ -347,7 +347,7 @@ def _spread(instance: Instance, unit: Unit, answer: Answer) -> int:
 def answer_of(claims: t.Sequence[t.Any]) -> Answer:
     """An allocator's answer in the form of this file."""
 
-    def triple(chosen: Chosen) -> tuple[int, int, int]:
+    def triple(chosen: Pick) -> tuple[int, int, int]:
         return chosen.request, chosen.alternative, chosen.device
 
     return {

@@ -34,8 +34,6 @@ LONG_CLASSES: set[str] = {
     "awx/comparison.py:_Comparison",
     "awx/configuration.py:_Configured",
     "bind/volume_binding.py:VolumeBinding",
-    "devices/dra/cluster.py:DraView",
-    "devices/k8srm/cluster.py:PrototypeView",
     "devices/solve/joint_feasibility.py:JointFeasibility",
     "devices/solve/node_model.py:NodeModel",
     "devices/solve/optimal.py:_Optimal",

@@ -18,9 +18,9 @@ from ..solving.limits import LIMITS, Limits
 from .dra import reader as dra
 from .k8srm import reader as k8srm
 from .k8srm.text import render
-from .messages import Hindrances, Key, unplaced_messages
-from .model.findings import Finding, Given, read_given
-from .model.model import Allocation, Conflicting, Instance
+from .messages import Hindrances, unplaced_messages
+from .model.findings import ApiObject, Defect, Key, read_objects
+from .model.model import Allocation, ConflictPart, Instance
 from .model.task import Options, Refusal, Task
 from .model.watts import with_watts
 from .solve.allocator import STRATEGIES
@@ -60,11 +60,11 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = SPEC.complete(parameters)
     # The time counts from here, because reading is work too.
     limits = Limits.of(parameters)
-    bad: list[Finding] = []
+    bad: list[Defect] = []
     objects = _objects(parameters, bad)
     group = parameters["api_group"]
     wanted = [group] if group else list(_READERS)
-    if parameters["snapshot"] and not any(_group(given) in wanted for given in objects):
+    if parameters["snapshot"] and not any(_group(obj) in wanted for obj in objects):
         task = _READERS[wanted[0]]([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters), group)
@@ -83,7 +83,7 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     return {"changed": False, **result}
 
 
-def _priced(instance: Instance, parameters: Parameters, objects: t.Sequence[Given]) -> Instance:
+def _priced(instance: Instance, parameters: Parameters, objects: t.Sequence[ApiObject]) -> Instance:
     curves = (
         documents.load(parameters["curves"], "curves")["curves"] if parameters["curves"] else {}
     )
@@ -94,7 +94,9 @@ def _options(parameters: Parameters) -> Options:
     return Options(parameters["node"], parameters["on_error"] == "report")
 
 
-def read_task(objects: t.Sequence[Given], options: Options, api_group: str | None = None) -> Task:
+def read_task(
+    objects: t.Sequence[ApiObject], options: Options, api_group: str | None = None
+) -> Task:
     """The task that objects of one API define.
 
     Raises InvalidInput. Without ``api_group`` all objects must be of one API; with it objects of
@@ -102,17 +104,17 @@ def read_task(objects: t.Sequence[Given], options: Options, api_group: str | Non
     """
     group = api_group or _only_group(objects)
     of_use = [
-        given
-        for given in objects
-        if _group(given) == group or (_group(given) == "" and given.kind in _CORE_KINDS)
+        obj
+        for obj in objects
+        if _group(obj) == group or (_group(obj) == "" and obj.kind in _CORE_KINDS)
     ]
-    if not any(_group(given) == group for given in of_use):
+    if not any(_group(obj) == group for obj in of_use):
         raise InvalidInput(f"objects: none belongs to {group}, which api_group names")
     return _READERS[group](of_use, options)
 
 
-def _only_group(objects: t.Sequence[Given]) -> str:
-    groups = sorted({_group(given) for given in objects} & _READERS.keys())
+def _only_group(objects: t.Sequence[ApiObject]) -> str:
+    groups = sorted({_group(obj) for obj in objects} & _READERS.keys())
     if len(groups) > 1:
         raise InvalidInput(
             f"objects: these belong to {' and '.join(groups)}; select one of them with api_group"
@@ -125,24 +127,24 @@ def _only_group(objects: t.Sequence[Given]) -> str:
     return groups[0]
 
 
-def _group(given: Given) -> str:
-    return str(given.manifest["apiVersion"]).rpartition("/")[0]
+def _group(obj: ApiObject) -> str:
+    return str(obj.manifest["apiVersion"]).rpartition("/")[0]
 
 
-def _objects(parameters: Parameters, bad: list[Finding]) -> list[Given]:
+def _objects(parameters: Parameters, bad: list[Defect]) -> list[ApiObject]:
     """The given objects; with ``on_error: report`` invalid items are in ``bad``."""
     report, own = parameters["on_error"] == "report", parameters["objects"] or []
     if report and not isinstance(own, str):
-        objects = read_given(own if isinstance(own, list) else [own], "objects", "", bad)
+        objects = read_objects(own if isinstance(own, list) else [own], "objects", "", bad)
     else:
-        objects = [Given(item) for item in read_manifests(own, "objects")]
+        objects = [ApiObject(item) for item in read_manifests(own, "objects")]
     for path in parameters["src"] or ():
-        objects += [Given(item, path) for item in read_file(path)]
+        objects += [ApiObject(item, path) for item in read_file(path)]
     if parameters["snapshot"]:
         path = parameters["snapshot"]
         document = documents.load(path, "snapshot")
         for part in ("nodes", "pods", "device_objects"):
-            objects += read_given(document.get(part, []), part, path, bad)
+            objects += read_objects(document.get(part, []), part, path, bad)
     return objects
 
 
@@ -206,8 +208,8 @@ def _pods(
     """The node of each pod whose claims all have devices, or the reason why it has none."""
     nodes: dict[Key, str | None] = {}
     for unit, pods in zip(task.instance.units, task.pods):
-        given = allocation.claims[unit.claims[0]]
-        nodes.update(dict.fromkeys(pods, None if given is None else given.node))
+        obj = allocation.claims[unit.claims[0]]
+        nodes.update(dict.fromkeys(pods, None if obj is None else obj.node))
     unplaced = [key for key, node in nodes.items() if node is None]
     out_of_time = allocation.outcome == "unknown"
     messages = unplaced_messages(task, unplaced, node_results, hindrances, out_of_time)
@@ -242,7 +244,7 @@ def _explain(
 
 def _conflict(
     instance: Instance, allocation: Allocation, limits: Limits
-) -> tuple[Conflicting, ...]:
+) -> tuple[ConflictPart, ...]:
     """The conflict between plain claims, within a unit that cannot be satisfied even alone, or
     between units.
     """
@@ -263,7 +265,7 @@ def _conflict(
     return conflict
 
 
-def _describe_part(instance: Instance, part: Conflicting) -> dict[str, t.Any]:
+def _describe_part(instance: Instance, part: ConflictPart) -> dict[str, t.Any]:
     first = instance.claims[part.claims[0]]
     return {
         "claims": [str(instance.claims[claim]) for claim in part.claims],

@@ -21,7 +21,7 @@ from .dra import slices as dra_slices
 from .dra import status as dra_status
 from .k8srm import pools as k8srm_pools
 from .k8srm import status as k8srm_status
-from .model.findings import Finding, Findings, Given, guarded
+from .model.findings import ApiObject, Defect, Findings
 from .model.model import Amounts, Counter, Device, Node
 from .model.task import labels_of
 
@@ -40,7 +40,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Part:
+class Partition:
     """An interval of a divided device, held through the device of this name."""
 
     device: str
@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Divided:
+class DividedDevice:
     """A device that is divided into ``units``.
 
     ``used`` and ``capacity`` are quantities of ``amount``.
@@ -64,11 +64,11 @@ class Divided:
     amount: str
     used: str
     capacity: str
-    parts: tuple[Part, ...]
+    parts: tuple[Partition, ...]
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeDevice:
     """A device that one holder has completely, or several have with admin access."""
 
     driver: str
@@ -82,8 +82,8 @@ class Whole:
 class NodeDevices:
     """The devices of one node."""
 
-    whole: list[Whole] = field(default_factory=list)
-    divided: list[Divided] = field(default_factory=list)
+    whole: list[WholeDevice] = field(default_factory=list)
+    divided: list[DividedDevice] = field(default_factory=list)
 
 
 @dataclass
@@ -95,21 +95,21 @@ class Inventory:
     problems: list[str] = field(default_factory=list)
 
 
-class _Taken(t.NamedTuple):
+class _Use(t.NamedTuple):
     holder: int
     portions: Amounts
 
 
-def inventory(given_objects: t.Sequence[Given]) -> Inventory:
+def inventory(given_objects: t.Sequence[ApiObject]) -> Inventory:
     """The inventory of the objects; unreadable objects are among the problems."""
     found = Inventory()
     stock = _Stock(found)
-    by_kind: dict[str, list[Given]] = defaultdict(list)
-    for given in given_objects:
-        by_kind[given.kind].append(given)
+    by_kind: dict[str, list[ApiObject]] = defaultdict(list)
+    for obj in given_objects:
+        by_kind[obj.kind].append(obj)
     nodes = tuple(
-        Node(given.name, labels_of(given, Findings()))
-        for given in sorted(by_kind["Node"], key=lambda given: given.name)
+        Node(obj.name, labels_of(obj, Findings()))
+        for obj in sorted(by_kind["Node"], key=lambda obj: obj.name)
     )
     stock.add_dra(nodes, by_kind)
     stock.add_prototype(nodes, by_kind)
@@ -120,37 +120,39 @@ class _Stock:
     def __init__(self, found: Inventory) -> None:
         self._found = found
 
-    def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
+    def add_dra(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]) -> None:
         """ResourceSlices, with the allocations of ResourceClaims."""
         findings = Findings()
         slices = dra_slices.Slices(findings, nodes)
         slices.read(by_kind.get("ResourceSlice", []))
-        taken: dict[int, list[_Taken]] = defaultdict(list)
-        for given in by_kind.get("ResourceClaim", []):
-            users = objects(member(given.manifest, "status", "reservedFor"))
+        taken: dict[int, list[_Use]] = defaultdict(list)
+        for obj in by_kind.get("ResourceClaim", []):
+            users = objects(member(obj.manifest, "status", "reservedFor"))
             pods = [text(user.get("name")) for user in users if user.get("resource") == "pods"]
             self._note(
-                taken, given, pods, lambda claim: dra_status.held_devices(claim, slices, findings)
+                taken, obj, pods, lambda claim: dra_status.held_devices(claim, slices, findings)
             )
         self._found.problems += map(str, findings.found)
         unusable = {place: one.unusable for place, one in enumerate(slices.published)}
         self._sort(slices.devices, slices.counters, taken, unusable)
 
-    def add_prototype(self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[Given]]) -> None:
+    def add_prototype(
+        self, nodes: tuple[Node, ...], by_kind: t.Mapping[str, list[ApiObject]]
+    ) -> None:
         """DevicePools, with the allocations of DeviceClaims."""
         pools = k8srm_pools.Pools(Findings(), frozenset(node.name for node in nodes))
-        for given in by_kind.get("DevicePool", []):
-            found = guarded(given, lambda: pools.add(given))  # noqa: B023 - called at once
-            if isinstance(found, Finding):
+        for obj in by_kind.get("DevicePool", []):
+            found = obj.attempt(pools.add)
+            if isinstance(found, Defect):
                 self._found.problems.append(str(found))
-        taken: dict[int, list[_Taken]] = defaultdict(list)
+        taken: dict[int, list[_Use]] = defaultdict(list)
         for kind in ("DeviceClaim", "DevicePrivilegedClaim"):
-            for given in by_kind.get(kind, []):
-                named = member(given.manifest, "status", "podNames")
+            for obj in by_kind.get(kind, []):
+                named = member(obj.manifest, "status", "podNames")
                 pods = [text(name) for name in named] if isinstance(named, list) else []
                 self._note(
                     taken,
-                    given,
+                    obj,
                     pods,
                     lambda claim: k8srm_status.held_devices(claim, pools, taken.keys()),
                 )
@@ -158,28 +160,28 @@ class _Stock:
 
     def _note(
         self,
-        taken: dict[int, list[_Taken]],
-        given: Given,
+        taken: dict[int, list[_Use]],
+        obj: ApiObject,
         pods: t.Sequence[str],
-        held_devices: t.Callable[[Given], t.Sequence[t.Any]],
+        held_devices: t.Callable[[ApiObject], t.Sequence[t.Any]],
     ) -> None:
         """Note the devices of a claim; admin access takes nothing."""
-        found = guarded(given, lambda: list(held_devices(given)))
-        if isinstance(found, Finding):
+        found = obj.attempt(held_devices)
+        if isinstance(found, Defect):
             self._found.problems.append(str(found))
             return
         held = [one for one in found if not one.admin]
         if held:
-            names = tuple(f"{given.namespace}/{name}" for name in pods)
-            self._found.holders.append(Holder(f"{given.namespace}/{given.name}", names))
+            names = tuple(f"{obj.namespace}/{name}" for name in pods)
+            self._found.holders.append(Holder(f"{obj.namespace}/{obj.name}", names))
         for one in held:
-            taken[one.device].append(_Taken(len(self._found.holders) - 1, one.portions))
+            taken[one.device].append(_Use(len(self._found.holders) - 1, one.portions))
 
     def _sort(
         self,
         devices: t.Sequence[Device],
         counters: t.Sequence[Counter],
-        taken: t.Mapping[int, t.Sequence[_Taken]],
+        taken: t.Mapping[int, t.Sequence[_Use]],
         unusable: t.Mapping[int, str],
     ) -> None:
         families = _families(counters)
@@ -194,7 +196,7 @@ class _Stock:
             else:
                 holders = tuple(one.holder for one in taken.get(group[0], ()))
                 why = unusable.get(group[0], "")
-                node.whole.append(Whole(first.driver, first.pool, first.name, holders, why))
+                node.whole.append(WholeDevice(first.driver, first.pool, first.name, holders, why))
 
     def _node_of(self, device: Device) -> NodeDevices:
         name = next(iter(device.nodes)) if len(device.nodes) == 1 else NETWORK
@@ -227,8 +229,8 @@ def _divided_by_counters(
     devices: t.Sequence[Device],
     counters: t.Sequence[Counter],
     families: t.Mapping[int, t.Sequence[int]],
-    taken: t.Mapping[int, t.Sequence[_Taken]],
-) -> Divided:
+    taken: t.Mapping[int, t.Sequence[_Use]],
+) -> DividedDevice:
     first = devices[group[0]]
     used: dict[int, int] = defaultdict(int)
     drawing: dict[int, int] = defaultdict(int)
@@ -249,7 +251,7 @@ def _divided_by_counters(
     slices = _slices(drawing.keys(), families)
     capacity = counters[scale].capacity
     parts = _parts_in_slices(held, slices, scale, capacity) if slices else _parts(held, scale)
-    return Divided(
+    return DividedDevice(
         first.driver,
         first.pool,
         _common_name([devices[place].name for place in group], counters[scale].counter_set),
@@ -292,7 +294,7 @@ def _slices(drawn: t.Collection[int], families: t.Mapping[int, t.Sequence[int]])
 
 def _parts_in_slices(
     held: t.Sequence[tuple[Device, int]], slices: t.Mapping[int, int], scale: int, capacity: int
-) -> t.Iterator[Part]:
+) -> t.Iterator[Partition]:
     """Place of each allocated device; one without a named slice takes free ones by its amount."""
     free = set(slices.values())
     own: list[tuple[Device, int, list[int]]] = []
@@ -308,7 +310,7 @@ def _parts_in_slices(
             places = sorted(free)[: round(len(slices) * amount / capacity)]
             free.difference_update(places)
         for first, size in _stretches(places):
-            yield Part(device.name, holder, first, size)
+            yield Partition(device.name, holder, first, size)
 
 
 def _stretches(places: t.Sequence[int]) -> t.Iterator[tuple[int, int]]:
@@ -319,26 +321,26 @@ def _stretches(places: t.Sequence[int]) -> t.Iterator[tuple[int, int]]:
             begin = place
 
 
-def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Part]:
+def _parts(held: t.Sequence[tuple[Device, int]], scale: int) -> t.Iterator[Partition]:
     """Consecutive places, because no counter defines them."""
     first = 0
     for device, holder in held:
         size = dict(device.consumes).get(scale, 0)
-        yield Part(device.name, holder, first, size)
+        yield Partition(device.name, holder, first, size)
         first += size
 
 
-def _divided_by_portions(device: Device, taken: t.Sequence[_Taken]) -> Divided:
+def _divided_by_portions(device: Device, taken: t.Sequence[_Use]) -> DividedDevice:
     """A device whose capacity claims share in portions."""
     amount = min(device.capacities, key=lambda name: ("memory" not in name, name))
     capacity = device.capacities[amount].amount
-    parts: list[Part] = []
+    parts: list[Partition] = []
     first = 0
     for one in taken:
         size = one.portions.get(amount, 0)
-        parts.append(Part(device.name, one.holder, first, size))
+        parts.append(Partition(device.name, one.holder, first, size))
         first += size
-    return Divided(
+    return DividedDevice(
         device.driver,
         device.pool,
         device.name,

@@ -9,10 +9,9 @@ import collections
 import typing as t
 
 from ..scheduling.reasons import availability_message
+from .model.findings import Key
 from .model.task import Task
 
-# Namespace and name.
-Key = tuple[str, str]
 Json = dict[str, t.Any]
 # Reasons by the names of nodes that do not take the pod at all.
 Hindrances = t.Callable[[Key], t.Mapping[str, str]]

@@ -15,7 +15,7 @@ from ..base import documents
 from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result, difference
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
 from ..kube.client import Guard, Kube
 from ..kube.common_sources import trim_node
@@ -23,31 +23,57 @@ from ..kube.lease import alone
 from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
-from .adapter.cluster import Adapter, Change, Grant, GrantedClaim, Key, Pods, Problem, View
+from .adapter.cluster import Change, ClaimResult, Pods, UnitAllocation
 from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
+from .adapter.view import Adapter, View
 from .allocation import describe
 from .dra import reader as dra
 from .dra.cluster import DraView
 from .k8srm import cluster as k8srm_cluster
 from .k8srm import reader as k8srm
-from .model.findings import Finding, Given
+from .model.findings import ApiObject, Defect, Key
 from .model.model import Allocation
-from .model.task import Options, Task
+from .model.task import Options, Refusal, Task
 from .model.watts import with_watts
 from .solve.allocator import STRATEGIES
 
 
 class Api(t.NamedTuple):
-    """Reader and adapter of the objects of an API group."""
+    """Reader and adapter of the objects of an API group.
 
-    read_task: t.Callable[[t.Sequence[Given], Options], Task]
+    With ``releases_for_missing_pods`` pods must be listed after the claims: a claim names its pods
+    before these are looked up, so a missing pod is gone.
+    """
+
+    read_task: t.Callable[[t.Sequence[ApiObject], Options], Task]
     adapter: Adapter
+    releases_for_missing_pods: bool
 
+
+class SnapshotParts(t.NamedTuple):
+    """Nodes and pods that the run has just read; None: the attempt lists them.
+
+    They are fresh enough to choose devices by. Each binding reads its pod, its node and the pods
+    there again, and each write to a claim or pool carries the version that the attempt has read.
+    """
+
+    nodes: t.Sequence[MutableObject] | None = None
+    pods: t.Sequence[MutableObject] | None = None
+
+    @classmethod
+    def of(cls, snapshot: Object, *, has_bound: bool) -> SnapshotParts:
+        """Parts from which no unreadable object was left out; no pods after bindings of the run."""
+        left_out = {finding["kind"] for finding in snapshot["findings"]}
+        nodes = None if "Node" in left_out else snapshot["nodes"]
+        return cls(nodes, None if has_bound or "Pod" in left_out else snapshot["pods"])
+
+
+NOTHING_KNOWN = SnapshotParts()
 
 # By API group.
 APIS: t.Mapping[str, Api] = {
-    dra.GROUP: Api(dra.read, DraView),
-    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
+    dra.GROUP: Api(dra.read, DraView, releases_for_missing_pods=False),
+    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read, releases_for_missing_pods=True),
 }
 
 SPEC = KUBERNETES.merge(
@@ -92,18 +118,21 @@ def give_devices(
     scope: Scope | None = None,
     *,
     is_approved: bool = False,
+    known: SnapshotParts = NOTHING_KNOWN,
 ) -> Result:
     """Like ``reconcile``, with the plan as a value; an empty plan restricts no node.
 
     Pods and nodes outside of ``scope`` are not touched. If the plan ``is_approved``, only its pods
-    get devices, each on its planned node.
+    get devices, each on its planned node. ``known`` parts are not listed again, except after a
+    conflict.
     """
     Limits.of(options)
     volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
         guarded_kube = kube.guarded(guard)
-        return _Reconciliation(guarded_kube, plan, options, context, scope, is_approved).run()
+        run = _Reconciliation(guarded_kube, plan, options, context, scope, is_approved, known)
+        return run.run()
 
     return alone(kube, options, context, work)
 
@@ -128,19 +157,6 @@ def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) ->
     return {key: reasons.get(key, reason) for key, reason in waiting.items() if key not in sent}
 
 
-def trim_pod_with_devices(pod: MutableObject) -> MutableObject:
-    """The pod as in a snapshot, with all fields about its devices."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    trimmed = trim_pod(pod)
-    for part, kept, name in (
-        ("spec", spec, "resourceClaims"),
-        ("status", status, "resourceClaimStatuses"),
-    ):
-        if kept.get(name):
-            trimmed[part] = {**trimmed[part], name: kept[name]}
-    return trimmed
-
-
 @dataclass
 class _Reconciliation:
     kube: Kube
@@ -149,11 +165,12 @@ class _Reconciliation:
     context: Context
     scope: Scope | None = None
     is_approved: bool = False
+    known: SnapshotParts = NOTHING_KNOWN
     changes: list[Change] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Refusal] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
-    _told: dict[Key, str] = field(default_factory=dict)
+    findings: list[Defect] = field(default_factory=list)
+    _reasons: dict[Key, str] = field(default_factory=dict)
 
     @property
     def _api(self) -> Api:
@@ -166,44 +183,31 @@ class _Reconciliation:
             if attempt:
                 # Random, because two runs with equal waits would conflict again.
                 time.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))
+                self.known = NOTHING_KNOWN
             answer = self._attempt()
             if not self.contended:
                 break
         else:
             text = "other clients kept changing it during the allocation; run again"
-            self.problems += [Problem("", "", name, text) for name in sorted(self.contended)]
+            self.problems += [Refusal("", "", name, text) for name in sorted(self.contended)]
         return self._result(answer)
 
     def _attempt(self) -> Result:
         self.problems = []
         view = self._api.adapter(self.kube, self.context)
-        nodes, pods = self._read_nodes(), self._read_pods()
-        view.settle(pods)
-        self._told = {}
-        self._send(view, pods, view.placed())
+        nodes, pods = self._nodes(), self._pods()
         room = Room(nodes, pods)
+        view.settle(room)
+        self._reasons = {}
+        self._send(view, pods, view.placed())
         task, allocation = self._solve(self._task(view, nodes, room), pods)
         why_not = functools.partial(self._why_not, room, pods.planned)
         answer = describe(task, allocation, Limits.of(self.options), why_not)
-        given = view.give(grants_of(task, allocation))
-        self._send(view, pods, {key: grant.node for grant in given for key in grant.pods})
-        refused = {
-            (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
-        }
-        messages = {
-            (pod["namespace"], pod["name"]): pod["message"]
-            for pod in answer["pods"]
-            if pod["node"] is None
-        }
-        without = {**refused, **messages}
-        told = {key: entry["message"] for key, entry in self._of_plan("unplaced", pods).items()}
-        reasons = {key: told.get(key, reason) for key, reason in without.items()}
-        view.explain({**reasons, **self._told})
+        written = view.give(allocations_of(task, allocation))
+        self._send(view, pods, {key: unit.node for unit in written for key in unit.pods})
+        view.explain({**self._reasons_without_devices(task, answer, pods), **self._reasons})
         self.changes += view.report.changes
-        self.problems += view.report.problems
-        self.problems += [
-            Problem(one.kind, one.namespace, one.name, one.reason) for one in task.refused
-        ]
+        self.problems += [*view.report.problems, *task.refused]
         self.contended = view.report.contended
         found = (*view.report.findings, *room.findings, *task.findings)
         self.findings = list({(one.subject, one.field, one.problem): one for one in found}.values())
@@ -251,14 +255,32 @@ class _Reconciliation:
             if key in entries and entries[key].get("uid") in (None, "", pod["metadata"]["uid"])
         }
 
-    def _read_nodes(self) -> list[MutableObject]:
+    def _reasons_without_devices(self, task: Task, answer: Result, pods: Pods) -> dict[Key, str]:
+        """Reasons of refused pods, and of pods that the answer leaves without devices."""
+        reasons = {
+            (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
+        }
+        reasons |= {
+            (pod["namespace"], pod["name"]): pod["message"]
+            for pod in answer["pods"]
+            if pod["node"] is None
+        }
+        planned = self._of_plan("unplaced", pods)
+        return {
+            key: planned[key]["message"] if key in planned else reason
+            for key, reason in reasons.items()
+        }
+
+    def _nodes(self) -> t.Sequence[MutableObject]:
+        if self.known.nodes is not None:
+            return self.known.nodes
         return self.kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
 
-    def _read_pods(self) -> Pods:
-        query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-        found = self.kube.list(
-            "/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod_with_devices)
-        )
+    def _pods(self) -> Pods:
+        found = self.known.pods
+        if found is None or self._api.releases_for_missing_pods:
+            query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+            found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         options = self.options
         pods = Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
@@ -270,7 +292,7 @@ class _Reconciliation:
         return replace(pods, scope=scope, planned=planned)
 
     def _task(self, view: View, nodes: t.Sequence[MutableObject], room: Room) -> Task:
-        objects = [*map(Given, nodes), *view.objects()]
+        objects = [*map(ApiObject, nodes), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)
@@ -282,11 +304,9 @@ class _Reconciliation:
         Pods of one attempt may exceed a node, so another attempt looks for other nodes.
         """
         seconds = volume_timeout_of(self.options)
-        sent = send_to_nodes(self.kube, self.context, pods, nodes, seconds)
-        view.report.changes += sent.changes
-        view.report.problems += sent.problems
+        sent = send_to_nodes(self.kube, self.context, view.report, pods, nodes, seconds)
         view.take_back(sent.refused)
-        self._told.update(sent.told)
+        self._reasons.update(sent.reasons)
         if not self.context.check_mode:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 
@@ -296,7 +316,7 @@ class _Reconciliation:
         return {
             "changed": bool(self.changes),
             "changes": shown,
-            "errors": [problem.as_dict() for problem in self.problems],
+            "errors": [problem.as_error() for problem in self.problems],
             "outcome": answer["outcome"],
             "pods": answer["pods"],
             "node_results": answer["node_results"],
@@ -323,9 +343,9 @@ def without_devices(task: Task, allocation: Allocation) -> set[Key]:
     }
 
 
-def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
-    """Grants of the answer, by units; a unit with a claim that gets nothing has none."""
-    grants = []
+def allocations_of(task: Task, allocation: Allocation) -> list[UnitAllocation]:
+    """The answer by units; a unit with a claim that gets nothing is left out."""
+    units = []
     for unit, pods in zip(task.instance.units, task.pods):
         chosen = [(claim, allocation.claims[claim]) for claim in unit.claims]
         found = [(claim, given) for claim, given in chosen if given is not None]
@@ -334,6 +354,6 @@ def grants_of(task: Task, allocation: Allocation) -> list[Grant]:
         claims = [
             (task.instance.claims[claim], task.result(claim, given)) for claim, given in found
         ]
-        granted = tuple(GrantedClaim(one.namespace, one.name, one.uid, got) for one, got in claims)
-        grants.append(Grant(pods, found[0][1].node, granted))
-    return grants
+        results = tuple(ClaimResult(one.namespace, one.name, one.uid, got) for one, got in claims)
+        units.append(UnitAllocation(pods, found[0][1].node, results))
+    return units

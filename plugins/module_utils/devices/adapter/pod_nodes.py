@@ -13,7 +13,6 @@ because its scheduler ignores our reservations and may choose any node.
 from __future__ import annotations
 
 import copy
-import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -31,9 +30,10 @@ from ...scheduling.model import Node, Shape
 from ...scheduling.node_reader import Occupancy, occupancies, read_node
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
 from ...scheduling.pod_reader import identity, is_pending, read_pod
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect, Key
+from ..model.model import Unit
 from ..model.task import Task
-from .cluster import Change, Key, Pods, Problem
+from .cluster import Pods, Report
 
 T = t.TypeVar("T")
 
@@ -57,8 +57,8 @@ def trimmed(
 ) -> MutableObject:
     """A Node or Pod trimmed; unchanged if it cannot be read, because Room finds its defect."""
     given = {"apiVersion": "v1", "kind": kind, **obj}
-    found = guarded(Given(given), functools.partial(trim, given))
-    return given if isinstance(found, Finding) else found
+    found = ApiObject(given).attempt(lambda _obj: trim(given))
+    return given if isinstance(found, Defect) else found
 
 
 def is_gated(pod: MutableObject, gate: str) -> bool:
@@ -104,18 +104,19 @@ def _rules_between_pods(pod: MutableObject) -> t.Iterator[str]:
 class Room:
     """Nodes that take each pod now, by all rules of binding.
 
-    ``findings`` are about nodes and pods that cannot be read. Such a node takes nothing.
+    ``manifests`` are all nodes as they were read. ``findings`` are about nodes and pods that cannot
+    be read. Such a node takes nothing.
     """
 
     def __init__(self, nodes: t.Sequence[MutableObject], pods: Pods) -> None:
+        self.manifests, self.pods = nodes, pods
         intake = Intake()
         sound = intake.nodes(nodes)
         allocatable = {name: node.allocatable for name, node in sound.items()}
         on_nodes = [pod for pod in pods.by_key.values() if has_node(pod)]
         running = intake.running(on_nodes, allocatable)
         occupied = occupancies(running)
-        self.findings = [Finding(one.subject, one.field, one.problem) for one in intake.findings]
-        self._pods = pods
+        self.findings = [Defect(one.subject, one.field, one.problem) for one in intake.findings]
         self._nodes = [
             replace(
                 read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None),
@@ -142,25 +143,25 @@ class Room:
         No node takes an unreadable pod.
         """
         found = self._guarded(key, self._why_not)
-        if isinstance(found, Finding):
+        if isinstance(found, Defect):
             return dict.fromkeys(self.names, f"node(s) had no room for what {found}")
         return found
 
-    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Finding:
-        found = guarded(Given(self._pods.by_key[key]), functools.partial(read, key))
-        if isinstance(found, Finding) and found not in self.findings:
+    def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Defect:
+        found = ApiObject(self.pods.by_key[key]).attempt(lambda _pod: read(key))
+        if isinstance(found, Defect) and found not in self.findings:
             self.findings.append(found)
         return found
 
     def _why_not(self, key: Key) -> t.Mapping[str, str]:
-        pod = self._pods.by_key[key]
+        pod = self.pods.by_key[key]
         closed = self._anti_affinity.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}
             self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
         found = self._by_shape[shape]
-        planned = self._pods.planned.get(key)
+        planned = self.pods.planned.get(key)
         if planned is None or VOLUME_FIELDS.isdisjoint(shape.unsupported):
             return found
         others = {name: NOT_PLANNED for name in self.names if name != planned}
@@ -168,45 +169,58 @@ class Room:
 
     def nodes_for(self, key: Key) -> frozenset[str] | None:
         """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
-        if self._pods.by_key[key]["spec"].get("nodeName"):
+        if self.pods.by_key[key]["spec"].get("nodeName"):
             return None
         return frozenset(self.names).difference(self._why_not(key))
 
     def restrict(self, task: Task) -> Task:
         """The task with every unit limited to nodes that take each of its pods."""
-        units = []
-        for unit, pods in zip(task.instance.units, task.pods):
-            allowed = unit.nodes
+
+        def allowed(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
+            nodes = unit.nodes
             for key in pods:
                 room = self._guarded(key, self.nodes_for)
-                if isinstance(room, Finding):
+                if isinstance(room, Defect):
                     room = frozenset()
                 if room is not None:
-                    allowed = room if allowed is None else allowed & room
-            units.append(replace(unit, nodes=allowed))
-        return replace(task, instance=replace(task.instance, units=tuple(units)))
+                    nodes = room if nodes is None else nodes & room
+            return nodes
+
+        return _with_nodes(task, allowed)
+
+
+def _with_nodes(
+    task: Task, nodes_of: t.Callable[[Unit, t.Sequence[Key]], frozenset[str] | None]
+) -> Task:
+    """The task with other nodes of its units, by the unit and its pods."""
+    instance = task.instance
+    units = [
+        replace(unit, nodes=nodes_of(unit, pods)) for unit, pods in zip(instance.units, task.pods)
+    ]
+    return replace(task, instance=replace(instance, units=tuple(units)))
 
 
 def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
     """The task with units limited to the planned node of their pods, where they may be there."""
-    units = []
-    for unit, pods in zip(task.instance.units, task.pods):
+
+    def preferred(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
         wanted = frozenset(planned[key] for key in pods if key in planned)
-        if len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes):
-            unit = replace(unit, nodes=wanted)
-        units.append(unit)
-    return replace(task, instance=replace(task.instance, units=tuple(units)))
+        may_be_there = unit.nodes is None or wanted <= unit.nodes
+        return wanted if len(wanted) == 1 and may_be_there else unit.nodes
+
+    return _with_nodes(task, preferred)
 
 
 def confine(task: Task, planned: t.Mapping[Key, str]) -> Task:
     """The task with units limited to the one planned node of their pods, or to none."""
-    units = []
-    for unit, pods in zip(task.instance.units, task.pods):
+
+    def confined(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
         wanted = frozenset(planned[key] for key in pods if key in planned)
-        if wanted and unit.nodes is not None:
-            unit = replace(unit, nodes=unit.nodes & wanted if len(wanted) == 1 else frozenset())
-        units.append(unit)
-    return replace(task, instance=replace(task.instance, units=tuple(units)))
+        if not wanted or unit.nodes is None:
+            return unit.nodes
+        return unit.nodes & wanted if len(wanted) == 1 else frozenset()
+
+    return _with_nodes(task, confined)
 
 
 def _reason(shape: Shape, node: Node) -> str:
@@ -214,51 +228,50 @@ def _reason(shape: Shape, node: Node) -> str:
 
 
 @dataclass
-class Sent:
-    """Outcome of binding and pinning.
+class SendOutcome:
+    """Pods that certainly were not bound.
 
-    ``refused`` are the pods that certainly were not bound. Subsets are ``skipped``, pods for which
-    another attempt may help, and ``told``, pods whose condition gets the reason.
+    Subsets are ``skipped``, pods for which another attempt may help, and ``reasons``, pods whose
+    condition gets the reason.
     """
 
-    changes: list[Change] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    report: Report
     refused: list[Key] = field(default_factory=list)
     skipped: list[Key] = field(default_factory=list)
-    told: dict[Key, str] = field(default_factory=dict)
+    reasons: dict[Key, str] = field(default_factory=dict)
 
     def refuse(self, key: Key, reason: str) -> None:
         """The pod was not bound and will not be."""
-        self.problems.append(Problem("Pod", *key, reason))
+        self.report.refuse("Pod", key, reason)
         self.refused.append(key)
 
     def take(self, outcome: Outcome) -> None:
         """Outcome of one binding."""
         key = outcome.placement.namespace, outcome.placement.pod
         if outcome.fate == "bound":
-            after = f"on node {outcome.placement.node}"
-            self.changes.append(Change("bound", "Pod", *key, after=after))
+            self.report.change("bound", "Pod", key, after=f"on node {outcome.placement.node}")
         elif outcome.fate == "skipped":
             self.refuse(key, outcome.reason)
             # Another attempt would wait for the same volumes again.
             if outcome.is_told:
-                self.told[key] = outcome.reason
+                self.reasons[key] = outcome.reason
             else:
                 self.skipped.append(key)
         elif outcome.fate == "failed":
             # An answer may be lost while the binding took effect, so the devices stay the pod's.
-            self.problems.append(Problem("Pod", *key, outcome.reason))
+            self.report.refuse("Pod", key, outcome.reason)
 
 
 def send_to_nodes(
     kube: Kube,
     context: Context,
+    report: Report,
     pods: Pods,
     nodes: t.Mapping[Key, str],
     volume_timeout: float = VOLUME_TIMEOUT,
-) -> Sent:
+) -> SendOutcome:
     """Bind or pin pods; pods that have their node already are left as they are."""
-    sent = Sent()
+    sent = SendOutcome(report)
     placements: list[Placement] = []
     for key, node in nodes.items():
         pod = pods.by_key[key]
@@ -269,12 +282,12 @@ def send_to_nodes(
             continue
         try:
             _pin(kube, context, pod, node, pods.gate)
-            sent.changes.append(Change("pinned", "Pod", *key, after=f"on node {node}"))
+            report.change("pinned", "Pod", key, after=f"on node {node}")
         except ApiError as error:
             if error.status in (404, 409, 422):
                 sent.refuse(key, str(error))
             else:
-                sent.problems.append(Problem("Pod", *key, str(error)))
+                report.refuse("Pod", key, str(error))
     outcomes = bind_all(kube, context, placements, have_devices=True, volume_timeout=volume_timeout)
     for outcome in outcomes:
         sent.take(outcome)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...base.fields.lenient import member
 from ...cel.values import THOUSANDTHS, demand_of
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Given
+from ..model.findings import ApiObject
 
 # Implicit resource of every class: this prefix and the name of the class.
 CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -58,19 +58,19 @@ class ExtendedResources:
             return resource[len(CLASS_PREFIX) :]
         return self._classes.get(resource)
 
-    def asked_by(self, pod: Given) -> tuple[str, ...]:
+    def resources_of(self, pod: ApiObject) -> tuple[str, ...]:
         """The resources by which a pod requests devices, in the order of their names."""
         containers = self._containers(pod)
         return tuple(sorted({name for container in containers for name in container.counts}))
 
-    def unclaimed(self, pod: Given) -> tuple[str, ...]:
+    def unclaimed(self, pod: ApiObject) -> tuple[str, ...]:
         """The message for a pod whose resources get no claim. Raises InvalidInput."""
         return tuple(
             f"the extended resource {name}, which DeviceClass {self.class_of(name)} stands for"
-            for name in self.asked_by(pod)
+            for name in self.resources_of(pod)
         )
 
-    def requests(self, pod: Given) -> list[Json]:
+    def requests(self, pod: ApiObject) -> list[Json]:
         """The requests of the claim for a pod's extended resources; none if it needs no claim.
 
         An init container may use the devices of the containers that begin after it and stay. The
@@ -78,7 +78,7 @@ class ExtendedResources:
         """
         containers = self._containers(pod)
         found: list[tuple[int, int, str, int]] = []
-        for name in self.asked_by(pod):
+        for name in self.resources_of(pod):
             lasting = [one for one in containers if name in one.counts and not one.brief]
             asked = [(one.number, *one.counts[name]) for one in lasting]
             missing: list[tuple[int, int, int]] = []
@@ -100,7 +100,7 @@ class ExtendedResources:
             for number, place, class_name, count in sorted(found)
         ]
 
-    def _containers(self, pod: Given) -> list[_Container]:
+    def _containers(self, pod: ApiObject) -> list[_Container]:
         spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
         first = items_of(pod, spec.get("initContainers"), "spec.initContainers")
         then = items_of(pod, spec.get("containers"), "spec.containers")
@@ -113,7 +113,7 @@ class ExtendedResources:
             for number, item in enumerate([*first, *then])
         ]
 
-    def _counts(self, pod: Given, container: Json) -> dict[str, tuple[int, int]]:
+    def _counts(self, pod: ApiObject, container: Json) -> dict[str, tuple[int, int]]:
         """Position among all requests of the container, and amount, by resource."""
         where = f"the requests of container {container.get('name')}"
         resources = mapping_of(pod, container.get("resources"), where)
@@ -143,7 +143,7 @@ def offered_by(nodes: t.Iterable[Json]) -> set[str]:
     }
 
 
-def extended_claim(pod: Given) -> str:
+def extended_claim(pod: ApiObject) -> str:
     """The claim that kube-scheduler made for the pod's extended resources, by name; "" if none."""
     status = mapping_of(pod, pod.manifest.get("status"), "status")
     made = mapping_of(pod, status.get(CLAIM_STATUS), f"status.{CLAIM_STATUS}")

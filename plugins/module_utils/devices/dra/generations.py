@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from ...base.boundary import shown
 from ...cel.values import supply_of
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect
 from . import values as dra_values
+
+if t.TYPE_CHECKING:
+    P = t.ParamSpec("P")
 
 PoolKey = tuple[str, str]
 
@@ -45,11 +48,17 @@ _COSTLY_FIELDS = ("taints", "consumesCounters")
 class Slice:
     """A slice with a known pool, and its pool's generation and number of slices."""
 
-    given: Given
+    obj: ApiObject
     spec: Json
     key: PoolKey
     generation: int
     count: int
+
+    def attempt(
+        self, check: t.Callable[t.Concatenate[Slice, P], None], *more: P.args, **named: P.kwargs
+    ) -> Defect | None:
+        """The defect of the slice that a check finds, if any."""
+        return self.obj.attempt(lambda _obj: check(self, *more, **named))
 
 
 class Generation:
@@ -61,21 +70,14 @@ class Generation:
     def __init__(self, slices: t.Sequence[Slice], *, is_newest: bool) -> None:
         self.slices = slices
         self.is_newest = is_newest
-        self.faults: list[Finding] = []
-        self.partial: list[Finding] = []
+        self.faults: list[Defect] = []
+        self.partial: list[Defect] = []
         sets: dict[str, frozenset[str]] = {}
         for one in slices:
-            for check in (
-                lambda: _check_fields(one),  # noqa: B023 - called at once
-                lambda: _check_devices(one),  # noqa: B023
-                lambda: _check_sets(one, sets),  # noqa: B023
-            ):
-                self._note(guarded(one.given, check))
+            found = [one.attempt(_check_fields), one.attempt(_check_devices)]
+            found.append(one.attempt(_check_sets, sets))
+            self.faults += filter(None, found)
         self._unfed = [] if self.faults else list(_unfed(slices))
-
-    def _note(self, found: Finding | None) -> None:
-        if isinstance(found, Finding):
-            self.faults.append(found)
 
     def is_fed(self, index: int) -> bool:
         """Whether the pool has all counters that a slice's devices consume."""
@@ -106,51 +108,50 @@ class Generation:
             self.partial.append(found)
         return self._invalid(found)
 
-    def _invalid(self, found: Finding) -> str:
+    def _invalid(self, found: Defect) -> str:
         return f"pool {self.slices[0].key[1]} is invalid: {found.problem}"
 
 
-def _unfed(slices: t.Sequence[Slice]) -> t.Iterator[Finding | None]:
+def _unfed(slices: t.Sequence[Slice]) -> t.Iterator[Defect | None]:
     """For each slice, which counter its devices consume that none of the slices has."""
     sets: dict[str, frozenset[str]] = {}
     for one in slices:
         _check_sets(one, sets)
     for one in slices:
-        found = guarded(one.given, lambda: _check_consumption(one, sets))  # noqa: B023
-        yield found if isinstance(found, Finding) else None
+        yield one.attempt(_check_consumption, sets)
 
 
-def _inconsistent(slices: t.Sequence[Slice]) -> Finding | None:
+def _inconsistent(slices: t.Sequence[Slice]) -> Defect | None:
     """What is wrong with slices that reach one node together."""
     names: set[str] = set()
     for one in slices:
-        found = guarded(one.given, lambda: _check_names(one, slices[0], names))  # noqa: B023
-        if isinstance(found, Finding):
+        found = one.attempt(_check_names, slices[0], names)
+        if found is not None:
             return found
     return None
 
 
-def identified(given: Given) -> Slice:
+def identified(obj: ApiObject) -> Slice:
     """The slice with its pool, which a slice must name."""
-    spec = mapping_of(given, given.manifest.get("spec"), "spec")
-    pool = mapping_of(given, spec.get("pool"), "spec.pool")
-    driver = text_of(given, spec.get("driver"), "spec.driver", _MAX_DRIVER_LENGTH)
-    name = text_of(given, pool.get("name"), "spec.pool.name", MAX_POOL_LENGTH)
+    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+    pool = mapping_of(obj, spec.get("pool"), "spec.pool")
+    driver = text_of(obj, spec.get("driver"), "spec.driver", _MAX_DRIVER_LENGTH)
+    name = text_of(obj, pool.get("name"), "spec.pool.name", MAX_POOL_LENGTH)
     generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
     readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
-    return Slice(given, spec, (driver, name), *readable)
+    return Slice(obj, spec, (driver, name), *readable)
 
 
 def _is_count(value: t.Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def text_of(given: Given, value: t.Any, where: str, most: int) -> str:
+def text_of(obj: ApiObject, value: t.Any, where: str, most: int) -> str:
     """A name. Raises Defect."""
     if not isinstance(value, str) or not value:
-        raise given.error(where, "the name is missing")
+        raise obj.error(where, "the name is missing")
     if len(value) > most or not value.isascii():
-        raise given.error(where, f"{shown(value)} is not a name of up to {most} characters")
+        raise obj.error(where, f"{shown(value)} is not a name of up to {most} characters")
     return value
 
 
@@ -158,7 +159,7 @@ def latest(slices: list[Slice]) -> list[Slice]:
     """The slices of the latest generation, by name, and slices with an unreadable generation."""
     newest = max(one.generation for one in slices)
     current = (one for one in slices if one.generation in (newest, -1))
-    return sorted(current, key=lambda one: one.given.name)
+    return sorted(current, key=lambda one: one.obj.name)
 
 
 def devices_of(one: Slice) -> t.Sequence[t.Any]:
@@ -168,94 +169,90 @@ def devices_of(one: Slice) -> t.Sequence[t.Any]:
 
 def _check_fields(one: Slice) -> None:
     """Refuse unknown fields of a slice and of its members. Raises Defect."""
-    given, spec = one.given, one.spec
-    dra_values.refuse_unknown(given, spec, _SLICE_FIELDS, "spec")
-    dra_values.refuse_unknown(given, spec["pool"], _POOL_FIELDS, "spec.pool")
-    for index, item in enumerate(items_of(given, spec.get("devices"), "spec.devices")):
+    obj, spec = one.obj, one.spec
+    dra_values.refuse_unknown(obj, spec, _SLICE_FIELDS, "spec")
+    dra_values.refuse_unknown(obj, spec["pool"], _POOL_FIELDS, "spec.pool")
+    for index, item in enumerate(items_of(obj, spec.get("devices"), "spec.devices")):
         where = f"spec.devices[{index}]"
-        dra_values.refuse_unknown(given, item, _DEVICE_FIELDS, where)
+        dra_values.refuse_unknown(obj, item, _DEVICE_FIELDS, where)
         place = f"{where}.consumesCounters"
-        for part in items_of(given, item.get("consumesCounters"), place):
-            _check_counters(given, part, _CONSUMPTION_FIELDS, place)
-    for index, item in enumerate(
-        items_of(given, spec.get("sharedCounters"), "spec.sharedCounters")
-    ):
-        _check_counters(given, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
+        for part in items_of(obj, item.get("consumesCounters"), place):
+            _check_counters(obj, part, _CONSUMPTION_FIELDS, place)
+    for index, item in enumerate(items_of(obj, spec.get("sharedCounters"), "spec.sharedCounters")):
+        _check_counters(obj, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
 
 
-def _check_counters(given: Given, item: Json, known: frozenset[str], where: str) -> None:
-    dra_values.refuse_unknown(given, item, known, where)
-    counters = mapping_of(given, item.get("counters"), f"{where}.counters")
+def _check_counters(obj: ApiObject, item: Json, known: frozenset[str], where: str) -> None:
+    dra_values.refuse_unknown(obj, item, known, where)
+    counters = mapping_of(obj, item.get("counters"), f"{where}.counters")
     if len(counters) > _MAX_COUNTERS:
-        raise given.error(f"{where}.counters", f"more than {_MAX_COUNTERS} counters")
+        raise obj.error(f"{where}.counters", f"more than {_MAX_COUNTERS} counters")
     for name, amount in counters.items():
         place = f"{where}.counters.{name}"
-        body = mapping_of(given, amount, place)
-        dra_values.refuse_unknown(given, body, _COUNTER_FIELDS, place)
+        body = mapping_of(obj, amount, place)
+        dra_values.refuse_unknown(obj, body, _COUNTER_FIELDS, place)
         supply_of(body.get("value"), f"{place}.value")
 
 
 def _check_devices(one: Slice) -> None:
     """Refuse unreadable numbers, too many devices and devices without a name. Raises Defect."""
-    given = one.given
+    obj = one.obj
     if -1 in (one.generation, one.count):
-        raise given.error("spec.pool", "generation and resourceSliceCount are whole numbers")
-    devices = items_of(given, one.spec.get("devices"), "spec.devices")
+        raise obj.error("spec.pool", "generation and resourceSliceCount are whole numbers")
+    devices = items_of(obj, one.spec.get("devices"), "spec.devices")
     costly = any(
         any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
         for device in devices
     )
     most = _MAX_DEVICES_WITH_MORE if costly else _MAX_DEVICES
     if len(devices) > most:
-        raise given.error(
-            "spec.devices", f"{len(devices)} devices in a slice; the API allows {most}"
-        )
+        raise obj.error("spec.devices", f"{len(devices)} devices in a slice; the API allows {most}")
     for index, device in enumerate(devices):
-        text_of(given, device.get("name"), f"spec.devices[{index}].name", _MAX_DEVICE_LENGTH)
+        text_of(obj, device.get("name"), f"spec.devices[{index}].name", _MAX_DEVICE_LENGTH)
 
 
 def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
     """Refuse slices with another number of slices, or with a name twice. Raises Defect."""
-    given = one.given
+    obj = one.obj
     if one.count != first.count:
-        problem = f"it is {one.count} here and {first.count} in {first.given}"
-        raise given.error("spec.pool.resourceSliceCount", problem)
+        problem = f"it is {one.count} here and {first.count} in {first.obj}"
+        raise obj.error("spec.pool.resourceSliceCount", problem)
     for index, device in enumerate(devices_of(one)):
         if device["name"] in names:
             problem = f"the device name {device['name']!r} is listed twice"
-            raise given.error(f"spec.devices[{index}].name", problem)
+            raise obj.error(f"spec.devices[{index}].name", problem)
         names.add(device["name"])
 
 
 def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
     """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
-    given, where = one.given, "spec.sharedCounters"
-    items = items_of(given, one.spec.get("sharedCounters"), where)
+    obj, where = one.obj, "spec.sharedCounters"
+    items = items_of(obj, one.spec.get("sharedCounters"), where)
     if len(items) > _MAX_SETS:
-        raise given.error(where, f"more than {_MAX_SETS} counter sets")
+        raise obj.error(where, f"more than {_MAX_SETS} counter sets")
     for index, item in enumerate(items):
-        name = text_of(given, item.get("name"), f"{where}[{index}].name", _MAX_DEVICE_LENGTH)
+        name = text_of(obj, item.get("name"), f"{where}[{index}].name", _MAX_DEVICE_LENGTH)
         if name in sets:
-            raise given.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
-        sets[name] = frozenset(mapping_of(given, item.get("counters"), where))
+            raise obj.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
+        sets[name] = frozenset(mapping_of(obj, item.get("counters"), where))
 
 
 def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
     """Refuse devices that consume counters that their pool lacks. Raises Defect."""
-    given = one.given
-    for index, device in enumerate(items_of(given, one.spec.get("devices"), "spec.devices")):
+    obj = one.obj
+    for index, device in enumerate(items_of(obj, one.spec.get("devices"), "spec.devices")):
         place = f"spec.devices[{index}].consumesCounters"
-        consumed = items_of(given, device.get("consumesCounters"), place)
+        consumed = items_of(obj, device.get("consumesCounters"), place)
         if len(consumed) > _MAX_CONSUMPTIONS:
-            raise given.error(place, f"more than {_MAX_CONSUMPTIONS} counter sets")
+            raise obj.error(place, f"more than {_MAX_CONSUMPTIONS} counter sets")
         drawn = [
-            text_of(given, part.get("counterSet"), place, _MAX_DEVICE_LENGTH) for part in consumed
+            text_of(obj, part.get("counterSet"), place, _MAX_DEVICE_LENGTH) for part in consumed
         ]
         if len(set(drawn)) < len(drawn):
-            raise given.error(place, "a counter set is listed twice")
+            raise obj.error(place, "a counter set is listed twice")
         for name, part in zip(drawn, consumed):
             if name not in sets:
-                raise given.error(place, f"the pool has no counter set {name}")
+                raise obj.error(place, f"the pool has no counter set {name}")
             for counter in part.get("counters") or ():
                 if counter not in sets[name]:
-                    raise given.error(place, f"the pool has no counter {name}/{counter}")
+                    raise obj.error(place, f"the pool has no counter {name}/{counter}")

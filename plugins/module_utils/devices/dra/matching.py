@@ -19,7 +19,7 @@ from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Finding, Given, guarded
+from ..model.findings import ApiObject, Defect
 from ..model.messages import NOT_MET, WRONG_DRIVER
 from ..model.model import Alternative, Device
 from ..model.usage import could_ever_satisfy
@@ -34,7 +34,7 @@ _RULE_SELECTOR_FIELDS = ("driver", "pool", "device")
 
 
 @dataclass
-class Published:
+class DeviceCatalog:
     """All devices with their taints and the results of selectors, by position."""
 
     slices: Slices
@@ -45,25 +45,25 @@ class Published:
         self.taints = [published.taints for published in self.slices.published]
         self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
 
-    def add_rule(self, given: Given) -> Finding | None:
+    def add_rule(self, obj: ApiObject) -> Defect | None:
         """Apply a DeviceTaintRule.
 
         If a part of it cannot be read, the devices that the rest selects are never allocated,
         because the rule taints some of them.
         """
-        found = guarded(given, lambda: _selector_of_rule(given))
-        if isinstance(found, Finding):
+        found = obj.attempt(_selector_of_rule)
+        if isinstance(found, Defect):
             return found
-        taint = guarded(given, lambda: _taint_of_rule(given))
+        taint = obj.attempt(_taint_of_rule)
         for index, device in enumerate(self.slices.devices):
             names = (device.driver, device.pool, device.name)
             if not all(want in (None, name) for want, name in zip(found, names)):
                 continue
-            if isinstance(taint, Finding):
-                self._forbid(index, f"{given} cannot be read: {taint.field}: {taint.problem}")
+            if isinstance(taint, Defect):
+                self._forbid(index, f"{obj} cannot be read: {taint.field}: {taint.problem}")
             else:
                 self.taints[index] = (*self.taints[index], taint)
-        return taint if isinstance(taint, Finding) else None
+        return taint if isinstance(taint, Defect) else None
 
     def _forbid(self, device: int, reason: str) -> None:
         published = self.slices.published[device]
@@ -71,20 +71,20 @@ class Published:
         self.slices.published[device] = dataclasses.replace(published, unusable=unusable)
 
 
-def _selector_of_rule(given: Given) -> list[t.Any]:
-    spec = mapping_of(given, given.manifest.get("spec"), "spec")
-    selector = mapping_of(given, spec.get("deviceSelector"), "spec.deviceSelector")
+def _selector_of_rule(obj: ApiObject) -> list[t.Any]:
+    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+    selector = mapping_of(obj, spec.get("deviceSelector"), "spec.deviceSelector")
     return [selector.get(key) for key in _RULE_SELECTOR_FIELDS]
 
 
-def _taint_of_rule(given: Given) -> Taint:
-    spec = given.manifest["spec"]
+def _taint_of_rule(obj: ApiObject) -> Taint:
+    spec = obj.manifest["spec"]
     selector = spec.get("deviceSelector") or {}
-    dra_values.refuse_unknown(given, spec, _RULE_FIELDS, "spec")
+    dra_values.refuse_unknown(obj, spec, _RULE_FIELDS, "spec")
     known = frozenset(_RULE_SELECTOR_FIELDS)
-    dra_values.refuse_unknown(given, selector, known, "spec.deviceSelector")
-    body = mapping_of(given, spec.get("taint"), "spec.taint")
-    return dra_values.taint_of(given, body, "spec.taint")
+    dra_values.refuse_unknown(obj, selector, known, "spec.deviceSelector")
+    body = mapping_of(obj, spec.get("taint"), "spec.taint")
+    return dra_values.taint_of(obj, body, "spec.taint")
 
 
 def _variables(device: Device) -> dict[str, t.Any]:
@@ -116,7 +116,7 @@ class DraMatcher:
 
     selectors: tuple[Selector, ...]
     tolerations: tuple[Toleration, ...]
-    published: Published = field(repr=False, compare=False)
+    published: DeviceCatalog = field(repr=False, compare=False)
     wanted: tuple[tuple[str, int], ...] | None = None
 
     @cached_property
@@ -213,47 +213,47 @@ class DraMatcher:
 class DeviceClasses:
     """The DeviceClasses by name, with their selectors."""
 
-    def __init__(self, compiler: Compiler, classes: t.Sequence[Given]) -> None:
+    def __init__(self, compiler: Compiler, classes: t.Sequence[ApiObject]) -> None:
         self._compiler = compiler
-        self._classes = {given.name: given for given in classes}
+        self._classes = {obj.name: obj for obj in classes}
 
-    def find(self, name: t.Any, asking: Given, where: str) -> Given:
+    def find(self, name: t.Any, asking: ApiObject, where: str) -> ApiObject:
         """The class of this name. Raises InvalidInput."""
         if not isinstance(name, str) or name not in self._classes:
             raise asking.error(where, f"there is no DeviceClass {shown(name)}")
-        given = self._classes[name]
-        spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        dra_values.refuse_unknown(given, spec, _CLASS_FIELDS, "spec")
-        configurations_of(given, spec.get("config"), "spec.config", frozenset())
-        return given
+        obj = self._classes[name]
+        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+        dra_values.refuse_unknown(obj, spec, _CLASS_FIELDS, "spec")
+        configurations_of(obj, spec.get("config"), "spec.config", frozenset())
+        return obj
 
-    def selectors(self, given: Given, value: t.Any, where: str) -> tuple[Selector, ...]:
+    def selectors(self, obj: ApiObject, value: t.Any, where: str) -> tuple[Selector, ...]:
         """The selectors of a class or request. Raises InvalidInput."""
-        items = items_of(given, value, where)
+        items = items_of(obj, value, where)
         if len(items) > MAX_SELECTORS:
-            raise given.error(where, f"more than {MAX_SELECTORS} selectors")
+            raise obj.error(where, f"more than {MAX_SELECTORS} selectors")
         found: list[Selector] = []
         for index, item in enumerate(items):
             place = f"{where}[{index}]"
-            dra_values.refuse_unknown(given, item, frozenset({"cel"}), place)
-            body = mapping_of(given, item.get("cel"), f"{place}.cel")
-            dra_values.refuse_unknown(given, body, frozenset({"expression"}), f"{place}.cel")
+            dra_values.refuse_unknown(obj, item, frozenset({"cel"}), place)
+            body = mapping_of(obj, item.get("cel"), f"{place}.cel")
+            dra_values.refuse_unknown(obj, body, frozenset({"expression"}), f"{place}.cel")
             try:
                 found.append(
                     self._compiler.compile(body.get("expression"), f"{place}.cel.expression")
                 )
             except InvalidField as error:
-                raise given.error(error.field, error.problem) from error
+                raise obj.error(error.field, error.problem) from error
         return tuple(found)
 
 
 def configurations_of(
-    given: Given, value: t.Any, where: str, more: frozenset[str]
+    obj: ApiObject, value: t.Any, where: str, more: frozenset[str]
 ) -> t.Sequence[Json]:
     """Configurations of a class, or of a claim with ``more`` fields. Raises Defect."""
-    items = items_of(given, value, where)
+    items = items_of(obj, value, where)
     if len(items) > MAX_CONFIGS:
-        raise given.error(where, f"{len(items)} entries; the API allows {MAX_CONFIGS}")
+        raise obj.error(where, f"{len(items)} entries; the API allows {MAX_CONFIGS}")
     for index, item in enumerate(items):
-        dra_values.refuse_unknown(given, item, _CONFIG_FIELDS | more, f"{where}[{index}]")
+        dra_values.refuse_unknown(obj, item, _CONFIG_FIELDS | more, f"{where}[{index}]")
     return items

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import typing as t
 
 from ...base.context import Context
 from ...base.errors import ApiError
 from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...snapshot.snapshot import TAINT_RULE_VERSIONS, trim_device_object
-from ..adapter.cluster import Problem, Report
+from ..adapter.cluster import Report
 from ..model.fields import Json
-from ..model.findings import Finding, Findings, Given, guarded
+from ..model.findings import ApiObject, Defect, Findings, Key
 from . import writes as dra_writes
-from .pods import Key
 from .slices import Slices
 
 _ROOT = "/apis/resource.k8s.io/v1"
@@ -42,8 +40,8 @@ class DraObjects:
         self.slices = slices
         self.others = [*classes, *(rule for found in tainting for rule in found)]
         self.templates = frozenset((one.namespace, one.name) for one in templates)
-        self.claims: dict[Key, Given] = {}
-        self.unreadable: dict[Key, Given] = {}
+        self.claims: dict[Key, ApiObject] = {}
+        self.unreadable: dict[Key, ApiObject] = {}
         self.read_claims()
 
     def read_claims(self) -> None:
@@ -55,16 +53,14 @@ class DraObjects:
         now = self._context.now()
         for claim in self._list(f"{_ROOT}/resourceclaims"):
             key = claim.namespace, claim.name
-            problem = guarded(claim, functools.partial(dra_writes.check, claim, now))
-            if isinstance(problem, Finding):
-                self._report.note(problem)
+            if isinstance(self._report.read(claim, dra_writes.check, now), Defect):
                 self.unreadable[key] = claim
             else:
                 self.claims[key] = claim
 
-    def _list(self, path: str) -> list[Given]:
+    def _list(self, path: str) -> list[ApiObject]:
         try:
-            return [Given(item) for item in self._kube.list(path, trim=trim_device_object)]
+            return [ApiObject(item) for item in self._kube.list(path, trim=trim_device_object)]
         except ApiError as error:
             if error.status == 404 and path.endswith("devicetaintrules"):
                 return []
@@ -77,7 +73,7 @@ class DraObjects:
         return dra_writes.contested(self.claims.values(), published)
 
     def reserve(
-        self, key: Key, allocation: Json | None, pods: t.Iterable[Given], now: datetime.datetime
+        self, key: Key, allocation: Json | None, pods: t.Iterable[ApiObject], now: datetime.datetime
     ) -> bool:
         """Allocate devices to a claim, if given, and reserve it for pods.
 
@@ -104,19 +100,19 @@ class DraObjects:
             answer = self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
         except ApiError as error:
             if error.status in (400, 422):
-                self._report.problems.append(Problem("ResourceClaim", *key, str(error)))
+                self._report.refuse("ResourceClaim", key, str(error))
             elif error.status in (404, 409):
                 self._report.contended.add(str(claim))
             else:
                 raise
             return False
-        self.claims[key] = Given(trim_device_object(answer))
+        self.claims[key] = ApiObject(trim_device_object(answer))
         return True
 
 
-def _patched(claim: Given, body: Json) -> Given:
+def _patched(claim: ApiObject, body: Json) -> ApiObject:
     """The claim as the API server would store it."""
     manifest = {**claim.manifest, "metadata": {**claim.manifest["metadata"], **body["metadata"]}}
     status = {**(manifest.get("status") or {}), **body.get("status", {})}
     manifest["status"] = {key: value for key, value in status.items() if value is not None}
-    return Given(manifest, claim.file)
+    return ApiObject(manifest, claim.file)

@@ -13,12 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Given
+from ..model.findings import ApiObject, Key
 
 _NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
-
-# Namespace and name.
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -28,17 +25,17 @@ class PodClaims:
     ``awaited`` means that Kubernetes' controller has not made one of them yet.
     """
 
-    claims: tuple[Given, ...] = ()
+    claims: tuple[ApiObject, ...] = ()
     problem: str = ""
     awaited: bool = False
 
 
-def names_claims(pod: Given) -> bool:
+def names_claims(pod: ApiObject) -> bool:
     """Whether the pod asks for any."""
     return bool((pod.manifest.get("spec") or {}).get("resourceClaims"))
 
 
-def made_for(pod: Given) -> dict[str, str]:
+def made_for(pod: ApiObject) -> dict[str, str]:
     """The claims that were made from templates, by their names in the pod.
 
     An empty name, the API's null, means that none is needed.
@@ -48,7 +45,7 @@ def made_for(pod: Given) -> dict[str, str]:
     return {str(entry.get("name")): str(entry.get("resourceClaimName") or "") for entry in entries}
 
 
-def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
+def claims_made(claims: t.Iterable[ApiObject]) -> dict[str, list[Json]]:
     """The claims that the controller made, in the form of a pod's status, by uid of the pod."""
     made: dict[str, list[Json]] = {}
     for claim in claims:
@@ -60,7 +57,7 @@ def claims_made(claims: t.Iterable[Given]) -> dict[str, list[Json]]:
     return made
 
 
-def with_made_claims(pod: Given, made: t.Mapping[str, t.Sequence[Json]]) -> Given:
+def with_made_claims(pod: ApiObject, made: t.Mapping[str, t.Sequence[Json]]) -> ApiObject:
     """The pod with the claims that the controller made, before its status has them."""
     known = made_for(pod)
     status = mapping_of(pod, pod.manifest.get("status"), "status")
@@ -73,19 +70,19 @@ def with_made_claims(pod: Given, made: t.Mapping[str, t.Sequence[Json]]) -> Give
         ),
     ]
     status = {**status, "resourceClaimStatuses": entries}
-    return Given({**pod.manifest, "status": status}, pod.file)
+    return ApiObject({**pod.manifest, "status": status}, pod.file)
 
 
 def claims_of_pod(
-    pod: Given,
-    claims: t.Mapping[Key, Given],
+    pod: ApiObject,
+    claims: t.Mapping[Key, ApiObject],
     templates: t.Collection[Key],
     unreadable: t.Collection[Key] = (),
 ) -> PodClaims:
     """The claims of a pod among those of the cluster. Raises InvalidInput for a malformed pod."""
     spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
     made = made_for(pod)
-    found: dict[Key, Given] = {}
+    found: dict[Key, ApiObject] = {}
     for item in items_of(pod, spec.get("resourceClaims"), "spec.resourceClaims"):
         from_template = item.get("resourceClaimName") is None
         name = made.get(str(item.get("name"))) if from_template else str(item["resourceClaimName"])
@@ -107,7 +104,7 @@ def claims_of_pod(
     return PodClaims(tuple(found.values()))
 
 
-def _without_claim(pod: Given, item: Json, templates: t.Collection[Key]) -> PodClaims:
+def _without_claim(pod: ApiObject, item: Json, templates: t.Collection[Key]) -> PodClaims:
     template = (pod.namespace, str(item.get("resourceClaimTemplateName")))
     if template not in templates:
         return PodClaims(problem=f"there is no ResourceClaimTemplate {'/'.join(template)}")
@@ -115,7 +112,7 @@ def _without_claim(pod: Given, item: Json, templates: t.Collection[Key]) -> PodC
     return PodClaims(problem=problem, awaited=True)
 
 
-def _is_controlled_by(claim: Given, pod: Given) -> bool:
+def _is_controlled_by(claim: ApiObject, pod: ApiObject) -> bool:
     owners = claim.manifest["metadata"].get("ownerReferences") or []
     uid = pod.manifest["metadata"].get("uid")
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

@@ -11,13 +11,13 @@ from ...base.boundary import shown
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
 from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
-from ..model.findings import Finding, Findings, Given, guarded
-from ..model.model import Claim, Held, Instance, Node, Unit
+from ..model.findings import ApiObject, Defect, Findings
+from ..model.model import Claim, HeldDevice, Instance, Node, Unit
 from ..model.node_selector import selected
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
 from .claims import ClaimReader
 from .extended_resources import ExtendedResources, extended_claim, offered_by
-from .matching import DeviceClasses, Published
+from .matching import DeviceCatalog, DeviceClasses
 from .pods import made_for
 from .slices import Slices
 from .status import Results, allocation_of, held_devices
@@ -35,67 +35,67 @@ KINDS = (
 _RULE_VERSIONS = (VERSION, "resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")
 
 
-def read(objects: t.Sequence[Given], options: Options) -> Task:
+def read(objects: t.Sequence[ApiObject], options: Options) -> Task:
     """The task that these objects define. Raises InvalidInput."""
     return _Reader(objects, options).task()
 
 
-def _check_kind(given: Given) -> Given:
-    version, kind = given.manifest["apiVersion"], given.kind
+def _check_kind(obj: ApiObject) -> ApiObject:
+    version, kind = obj.manifest["apiVersion"], obj.kind
     allowed = _RULE_VERSIONS if kind == "DeviceTaintRule" else (VERSION, "v1")
     if version not in allowed:
-        raise given.error("apiVersion", f"{shown(version)} is not supported; write {VERSION}")
+        raise obj.error("apiVersion", f"{shown(version)} is not supported; write {VERSION}")
     if version != "v1" and kind not in KINDS:
-        raise given.error("kind", f"unsupported; known are {', '.join(KINDS)}")
-    return given
+        raise obj.error("kind", f"unsupported; known are {', '.join(KINDS)}")
+    return obj
 
 
-def _nodes_named(given: Given) -> list[str]:
+def _nodes_named(obj: ApiObject) -> list[str]:
     """The nodes that a slice or its devices name."""
-    spec = mapping_of(given, given.manifest.get("spec"), "spec")
-    parts = (spec, *items_of(given, spec.get("devices"), "spec.devices"))
+    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+    parts = (spec, *items_of(obj, spec.get("devices"), "spec.devices"))
     names = [part.get("nodeName") for part in parts]
     return [name for name in names if isinstance(name, str) and name]
 
 
 class _Reader:
-    def __init__(self, objects: t.Sequence[Given], options: Options) -> None:
+    def __init__(self, objects: t.Sequence[ApiObject], options: Options) -> None:
         self._options = options
         self._findings = Findings()
         self._refusals = Refusals(options.report, self._findings)
-        self._by_kind: dict[str, list[Given]] = {}
-        for given in objects:
-            if self._refusals.read(given, _check_kind):
-                self._by_kind.setdefault(given.kind, []).append(given)
+        self._by_kind: dict[str, list[ApiObject]] = {}
+        for obj in objects:
+            if self._refusals.read(obj, _check_kind):
+                self._by_kind.setdefault(obj.kind, []).append(obj)
         self._nodes = self._read_nodes()
         self._slices = Slices(self._findings, self._nodes)
         self._slices.read(self._of("ResourceSlice"))
-        self._published = Published(self._slices)
-        for given in self._of("DeviceTaintRule"):
-            problem = self._published.add_rule(given)
+        self._published = DeviceCatalog(self._slices)
+        for obj in self._of("DeviceTaintRule"):
+            problem = self._published.add_rule(obj)
             if problem:
                 self._findings.note(problem)
         classes = DeviceClasses(Compiler("dra"), self._of("DeviceClass"))
         self._reader = ClaimReader(classes, self._published)
         self._extended = ExtendedResources(
-            [given.manifest for given in self._of("DeviceClass")],
-            offered_by(given.manifest for given in self._of("Node")),
+            [obj.manifest for obj in self._of("DeviceClass")],
+            offered_by(obj.manifest for obj in self._of("Node")),
         )
         self._claims: list[Claim] = []
-        self._sources: list[Given] = []
+        self._sources: list[ApiObject] = []
         self._specs: list[Json] = []
         self._by_name: dict[tuple[str, str], int] = {}
 
-    def _of(self, kind: str) -> list[Given]:
+    def _of(self, kind: str) -> list[ApiObject]:
         return self._by_kind.get(kind, [])
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """The Nodes, and the nodes that slices name."""
-        labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
-        for given in self._of("ResourceSlice"):
-            named = guarded(given, lambda: _nodes_named(given))  # noqa: B023 - called at once
+        labels = {obj.name: labels_of(obj, self._findings) for obj in self._of("Node")}
+        for obj in self._of("ResourceSlice"):
+            named = obj.attempt(_nodes_named)
             # Reading the slice finds its defects.
-            for name in () if isinstance(named, Finding) else named:
+            for name in () if isinstance(named, Defect) else named:
                 labels.setdefault(name, {})
         if self._options.node:
             labels = {self._options.node: labels.get(self._options.node, {})}
@@ -104,12 +104,12 @@ class _Reader:
     def task(self) -> Task:
         held = [
             one
-            for given in self._of("ResourceClaim")
-            for one in held_devices(given, self._slices, self._findings)
+            for obj in self._of("ResourceClaim")
+            for one in held_devices(obj, self._slices, self._findings)
         ]
         demands: list[PodDemand] = []
         if self._of("Pod") or self._options.only_for_pods:
-            read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
+            read = [self._refusals.read(obj, self._read_pod) for obj in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
         else:
@@ -128,7 +128,7 @@ class _Reader:
         self._find_overdrawn(instance, held)
         return Task(
             instance,
-            Results(instance, self._slices, self._reader.asked, self._sources, self._specs).of,
+            Results(instance, self._slices, self._reader.origins, self._sources, self._specs).of,
             pods,
             tuple(self._slices.pools),
             tuple(self._findings.found),
@@ -138,12 +138,12 @@ class _Reader:
 
     def _single_units(self) -> t.Iterator[Unit]:
         """Without pods each claim that waits is a unit."""
-        for given in self._of("ResourceClaim"):
-            claim = self._refusals.read(given, self._waiting)
+        for obj in self._of("ResourceClaim"):
+            claim = self._refusals.read(obj, self._waiting)
             if claim is not None:
-                yield Unit(given.name, (claim,))
+                yield Unit(obj.name, (claim,))
 
-    def _find_overdrawn(self, instance: Instance, held: t.Sequence[Held]) -> None:
+    def _find_overdrawn(self, instance: Instance, held: t.Sequence[HeldDevice]) -> None:
         """Report allocations that exceed the capacity; no further claim gets these devices."""
         taken = [0] * len(instance.counters)
         for device in {one.device for one in held if not one.admin}:
@@ -158,60 +158,62 @@ class _Reader:
                     serious=False,
                 )
 
-    def _add(self, given: Given, spec: Json, name: str) -> int:
-        self._claims.append(self._reader.read(given, spec, name))
-        self._sources.append(given)
+    def _add(self, obj: ApiObject, spec: Json, name: str) -> int:
+        self._claims.append(self._reader.read(obj, spec, name))
+        self._sources.append(obj)
         self._specs.append(spec)
         return len(self._claims) - 1
 
-    def _waiting(self, given: Given) -> int | None:
+    def _waiting(self, obj: ApiObject) -> int | None:
         """The claim by its position; None if it has its devices or is being deleted."""
-        if allocation_of(given) or given.manifest["metadata"].get("deletionTimestamp"):
+        if allocation_of(obj) or obj.manifest["metadata"].get("deletionTimestamp"):
             return None
-        return self._shared(given)
+        return self._shared(obj)
 
-    def _shared(self, given: Given) -> int:
-        key = given.namespace, given.name
+    def _shared(self, obj: ApiObject) -> int:
+        key = obj.namespace, obj.name
         if key not in self._by_name:
-            spec = mapping_of(given, given.manifest.get("spec"), "spec")
-            self._by_name[key] = self._add(given, spec, given.name)
+            spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+            self._by_name[key] = self._add(obj, spec, obj.name)
         return self._by_name[key]
 
-    def _read_pod(self, given: Given) -> PodDemand:
-        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    def _read_pod(self, obj: ApiObject) -> PodDemand:
+        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
         where = "spec.resourceClaims"
-        named = items_of(given, spec.get("resourceClaims"), where)
-        items = [*at_most(given, named, MAX_CLAIMS, "claims", where)]
+        named = items_of(obj, spec.get("resourceClaims"), where)
+        items = [*at_most(obj, named, MAX_CLAIMS, "claims", where)]
         # A pod on a node has its devices already.
-        extended = [] if spec.get("nodeName") else self._extended.requests(given)
-        if extended and extended_claim(given):
-            items.append({"resourceClaimName": extended_claim(given)})
+        extended = [] if spec.get("nodeName") else self._extended.requests(obj)
+        if extended and extended_claim(obj):
+            items.append({"resourceClaimName": extended_claim(obj)})
             extended = []
-        if not (items or extended) or is_finished(given.manifest):
-            return PodDemand(given, ())
+        if not (items or extended) or is_finished(obj.manifest):
+            return PodDemand(obj, ())
         claims: list[int] = []
-        nodes = nodes_for(given, self._nodes)
+        nodes = nodes_for(obj, self._nodes)
         for index, item in enumerate(items):
             where = f"spec.resourceClaims[{index}]"
-            source = self._source(given, item, where)
+            source = self._source(obj, item, where)
             if source is None:
                 continue
             if source.kind == "ResourceClaimTemplate":
                 template = mapping_of(source, source.manifest.get("spec"), "spec")
                 body = mapping_of(source, template.get("spec"), "spec.spec")
-                claims.append(self._add(source, body, f"{given.name}-{item.get('name')}"))
+                claims.append(self._add(source, body, f"{obj.name}-{item.get('name')}"))
                 continue
             if source.manifest["metadata"].get("deletionTimestamp"):
-                raise given.error(where, f"{source} is being deleted")
+                raise obj.error(where, f"{source} is being deleted")
             if not allocation_of(source):
                 claims.append(self._shared(source))
             nodes = self._within_reach(source, nodes)
         if extended:
             body = {"devices": {"requests": extended}}
-            claims.append(self._add(given, body, f"{given.name}-extended-resources"))
-        return PodDemand(given, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
+            claims.append(self._add(obj, body, f"{obj.name}-extended-resources"))
+        return PodDemand(obj, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
 
-    def _within_reach(self, claim: Given, nodes: frozenset[str] | None) -> frozenset[str] | None:
+    def _within_reach(
+        self, claim: ApiObject, nodes: frozenset[str] | None
+    ) -> frozenset[str] | None:
         """The nodes among these from which a claim's devices can be used."""
         selector = allocation_of(claim).get("nodeSelector")
         if not selector:
@@ -219,7 +221,7 @@ class _Reader:
         there = selected(claim, selector, "status.allocation.nodeSelector", self._nodes)
         return there if nodes is None else nodes & there
 
-    def _source(self, pod: Given, item: Json, where: str) -> Given | None:
+    def _source(self, pod: ApiObject, item: Json, where: str) -> ApiObject | None:
         """The claim that a pod names, the claim made for it, or its template.
 
         None if Kubernetes' controller found that no claim is needed.
@@ -231,7 +233,7 @@ class _Reader:
                 return None
         if name is None:
             kind, name = "ResourceClaimTemplate", item.get("resourceClaimTemplateName")
-        for given in self._of(kind):
-            if (given.namespace, given.name) == (pod.namespace, name):
-                return given
+        for obj in self._of(kind):
+            if (obj.namespace, obj.name) == (pod.namespace, name):
+                return obj
         raise pod.error(where, f"there is no {kind} {shown(name)} in the pod's namespace")

@@ -21,7 +21,7 @@ from ...base.boundary import shown
 from ...cel.values import demand_of, supply_of
 from ...scheduling.model import Taint
 from ..model.fields import Json
-from ..model.findings import Finding, Findings, Given, guarded
+from ..model.findings import ApiObject, Defect, Findings
 from ..model.model import Counter, Device, Node
 from ..model.node_selector import selected
 from . import values as dra_values
@@ -45,7 +45,7 @@ _Views = dict[tuple[int, ...], t.Optional[frozenset[str]]]
 
 
 @dataclass(frozen=True)
-class Published:
+class Publication:
     """Further fields of a device; ``unusable`` is the reason why it is never allocated."""
 
     taints: tuple[Taint, ...] = ()
@@ -54,7 +54,7 @@ class Published:
     selector: t.Any = None
 
 
-_Read = tuple[Device, Published]
+_Entry = tuple[Device, Publication]
 
 
 class _Reach(t.NamedTuple):
@@ -72,11 +72,11 @@ class Slices:
     findings: Findings
     nodes: tuple[Node, ...]
     devices: list[Device] = field(default_factory=list)
-    published: list[Published] = field(default_factory=list)
+    published: list[Publication] = field(default_factory=list)
     counters: list[Counter] = field(default_factory=list)
     pools: list[tuple[str, str, frozenset[str]]] = field(default_factory=list)
     unsettled: dict[str, str] = field(default_factory=dict)
-    sources: dict[PoolKey, Given] = field(default_factory=dict)
+    sources: dict[PoolKey, ApiObject] = field(default_factory=dict)
 
     @cached_property
     def positions(self) -> dict[tuple[str, str, str], int]:
@@ -90,24 +90,24 @@ class Slices:
     def _every(self) -> frozenset[str]:
         return frozenset(node.name for node in self.nodes)
 
-    def read(self, slices: t.Sequence[Given]) -> None:
+    def read(self, slices: t.Sequence[ApiObject]) -> None:
         """Read all slices."""
         pools: dict[PoolKey, list[Slice]] = {}
-        for given in slices:
-            found = guarded(given, lambda: identified(given))  # noqa: B023 - called at once
-            if isinstance(found, Finding):
+        for obj in slices:
+            found = obj.attempt(identified)
+            if isinstance(found, Defect):
                 self.findings.note(found)
             else:
                 pools.setdefault(found.key, []).append(found)
         newest = [(key, latest(pools[key])) for key in pools]
         newest.sort(key=lambda item: (_has_binding_conditions(item[1]), item[0]))
         for key, current in newest:
-            self.sources[key] = current[0].given
+            self.sources[key] = current[0].obj
             self._add_pool(key, pools[key], current)
 
     def _add_pool(self, key: PoolKey, slices: list[Slice], current: list[Slice]) -> None:
         """Add a pool's devices; one name is one device, the newest that some node can use."""
-        kept: dict[str, _Read] = {}
+        kept: dict[str, _Entry] = {}
         for generation, views in self._generations(slices, current):
             for device, published in self._devices(generation, views):
                 other = kept.get(device.name)
@@ -153,13 +153,13 @@ class Slices:
 
     def _relevant(self, one: Slice) -> frozenset[str] | None:
         """The nodes that a slice reaches; None, for all, if that is unreadable."""
-        base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
-        if isinstance(base, Finding):
+        base = one.obj.attempt(self._reach, one.spec, "spec")
+        if isinstance(base, Defect):
             return None
         devices = self._named_devices(one) if one.spec.get("perDeviceNodeSelection") else ()
         return base.nodes.union(*(device.nodes for device, _published in devices))
 
-    def _devices(self, generation: Generation, views: _Views) -> t.Iterator[_Read]:
+    def _devices(self, generation: Generation, views: _Views) -> t.Iterator[_Entry]:
         """The devices of a generation on the nodes that can use them, else with the reason."""
         counters: list[Counter] = []
         read = list(self._read_slices(generation, counters))
@@ -183,21 +183,21 @@ class Slices:
 
     def _read_slices(
         self, generation: Generation, counters: list[Counter]
-    ) -> t.Iterator[list[_Read]]:
+    ) -> t.Iterator[list[_Entry]]:
         """The devices of each slice; more faults are noted."""
         if generation.faults:
             return
         for one in generation.slices:
-            found = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))  # noqa: B023
-            if isinstance(found, Finding):
+            found = one.obj.attempt(self._reach, one.spec, "spec")
+            if isinstance(found, Defect):
                 generation.faults.append(found)
         positions = self._read_counters(generation.slices, counters)
         for index, one in enumerate(generation.slices if not generation.faults else ()):
             if not generation.is_fed(index):
                 yield list(self._named_devices(one))
                 continue
-            read = guarded(one.given, lambda: self._read_devices(one, positions))  # noqa: B023
-            if isinstance(read, Finding):
+            read = one.obj.attempt(self._read_devices, one, positions)
+            if isinstance(read, Defect):
                 generation.faults.append(read)
             else:
                 yield read
@@ -213,9 +213,9 @@ class Slices:
                     counters.append(Counter(*one.key, item["name"], name, value))
         return positions
 
-    def _read_devices(self, one: Slice, counters: Positions) -> list[_Read]:
+    def _read_devices(self, obj: ApiObject, one: Slice, counters: Positions) -> list[_Entry]:
         """The devices of a slice. Raises InvalidInput."""
-        base = self._reach(one.given, one.spec, "spec")
+        base = self._reach(obj, one.spec, "spec")
         return [
             self._device(one, item, f"spec.devices[{index}]", base, counters)
             for index, item in enumerate(one.spec.get("devices") or ())
@@ -223,36 +223,36 @@ class Slices:
 
     def _device(
         self, one: Slice, item: Json, where: str, base: _Reach, counters: Positions
-    ) -> _Read:
-        given = one.given
+    ) -> _Entry:
+        obj = one.obj
         apart = one.spec.get("perDeviceNodeSelection")
-        nodes, local, selector = self._reach(given, item, where) if apart else base
-        read = _device_fields(given, one.key[0], item, where)
+        nodes, local, selector = self._reach(obj, item, where) if apart else base
+        read = _device_fields(obj, one.key[0], item, where)
         read["consumes"] = _consumption(item, where, counters)
-        taints = dra_values.taints_of(given, item.get("taints"), f"{where}.taints")
-        published = Published(taints, "", local, selector)
+        taints = dra_values.taints_of(obj, item.get("taints"), f"{where}.taints")
+        published = Publication(taints, "", local, selector)
         return Device(*one.key, item["name"], nodes, **read), published
 
-    def _named_devices(self, one: Slice) -> t.Iterator[_Read]:
+    def _named_devices(self, one: Slice) -> t.Iterator[_Entry]:
         """The devices of a pool that is invalid, as far as they have names and nodes."""
-        base = guarded(one.given, lambda: self._reach(one.given, one.spec, "spec"))
+        base = one.obj.attempt(self._reach, one.spec, "spec")
         apart = one.spec.get("perDeviceNodeSelection")
         for item in _named(one):
             reach = base
             if apart:
-                reach = guarded(one.given, lambda: self._reach(one.given, item, "spec.devices"))  # noqa: B023
-            nodes = frozenset() if isinstance(reach, Finding) else reach.nodes
-            yield Device(*one.key, item["name"], nodes), Published()
+                reach = one.obj.attempt(self._reach, item, "spec.devices")
+            nodes = frozenset() if isinstance(reach, Defect) else reach.nodes
+            yield Device(*one.key, item["name"], nodes), Publication()
 
-    def _reach(self, given: Given, item: Json, where: str) -> _Reach:
+    def _reach(self, obj: ApiObject, item: Json, where: str) -> _Reach:
         """Raises Defect."""
         name, selector = item.get("nodeName"), item.get("nodeSelector")
         if name:
             return _Reach(
-                frozenset([text_of(given, name, f"{where}.nodeName", MAX_POOL_LENGTH)]), True
+                frozenset([text_of(obj, name, f"{where}.nodeName", MAX_POOL_LENGTH)]), True
             )
         if selector:
-            nodes = selected(given, selector, f"{where}.nodeSelector", self.nodes)
+            nodes = selected(obj, selector, f"{where}.nodeSelector", self.nodes)
             return _Reach(nodes, False, selector)
         return _Reach(self._every if item.get("allNodes") else frozenset())
 
@@ -264,10 +264,10 @@ def _named(one: Slice) -> t.Iterator[Json]:
 
 
 def _judged(
-    devices: t.Sequence[_Read],
+    devices: t.Sequence[_Entry],
     seen_by: t.Sequence[tuple[str | None, frozenset[str] | None]],
     generation: Generation,
-) -> t.Iterator[_Read]:
+) -> t.Iterator[_Entry]:
     """The devices of a slice on the nodes that can use it, or on others with the reason.
 
     A slice that reaches no node stays, because claims may hold its devices.
@@ -293,35 +293,35 @@ def _has_binding_conditions(slices: t.Sequence[Slice]) -> bool:
     )
 
 
-def _device_fields(given: Given, driver: str, item: Json, where: str) -> dict[str, t.Any]:
-    attributes = dra_values.attributes_of(given, item.get("attributes"), where, driver)
-    capacities = dra_values.capacities_of(given, item.get("capacity"), where)
+def _device_fields(obj: ApiObject, driver: str, item: Json, where: str) -> dict[str, t.Any]:
+    attributes = dra_values.attributes_of(obj, item.get("attributes"), where, driver)
+    capacities = dra_values.capacities_of(obj, item.get("capacity"), where)
     if len(attributes) + len(capacities) > dra_values.MAX_VALUES:
         most = dra_values.MAX_VALUES
-        raise given.error(where, f"more than {most} attributes and capacities")
+        raise obj.error(where, f"more than {most} attributes and capacities")
     return {
         "attributes": attributes,
         "capacities": capacities,
-        "shareable": _truth(given, item, "allowMultipleAllocations", where),
-        "binding_conditions": _conditions(given, item, "bindingConditions", where),
-        "binding_failure_conditions": _conditions(given, item, "bindingFailureConditions", where),
-        "binds_to_node": _truth(given, item, "bindsToNode", where),
+        "shareable": _truth(obj, item, "allowMultipleAllocations", where),
+        "binding_conditions": _conditions(obj, item, "bindingConditions", where),
+        "binding_failure_conditions": _conditions(obj, item, "bindingFailureConditions", where),
+        "binds_to_node": _truth(obj, item, "bindsToNode", where),
     }
 
 
-def _truth(given: Given, item: Json, key: str, where: str) -> bool:
+def _truth(obj: ApiObject, item: Json, key: str, where: str) -> bool:
     value = item.get(key)
     if value not in (None, True, False):
-        raise given.error(f"{where}.{key}", f"{shown(value)} is neither true nor false")
+        raise obj.error(f"{where}.{key}", f"{shown(value)} is neither true nor false")
     return bool(value)
 
 
-def _conditions(given: Given, item: Json, key: str, where: str) -> tuple[str, ...]:
+def _conditions(obj: ApiObject, item: Json, key: str, where: str) -> tuple[str, ...]:
     value = item.get(key) or []
     place = f"{where}.{key}"
     if not isinstance(value, list) or len(value) > _MAX_CONDITIONS:
-        raise given.error(place, f"must be a list of up to {_MAX_CONDITIONS} conditions")
-    return tuple(text_of(given, name, place, MAX_POOL_LENGTH + 64) for name in value)
+        raise obj.error(place, f"must be a list of up to {_MAX_CONDITIONS} conditions")
+    return tuple(text_of(obj, name, place, MAX_POOL_LENGTH + 64) for name in value)
 
 
 def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:

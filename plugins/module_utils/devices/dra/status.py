@@ -13,9 +13,9 @@ import uuid
 from ...base.fields.lenient import member, objects, text
 from ...cel.values import demand_of, quantity_text
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Finding, Findings, Given, guarded
-from ..model.model import Chosen, ClaimAllocation, Held, Instance
-from .claims import Asked
+from ..model.findings import ApiObject, Defect, Findings
+from ..model.model import ClaimAllocation, HeldDevice, Instance, Pick
+from .claims import Origin
 from .slices import Slices
 
 # The API allows one term for each selector of devices; products of several end here.
@@ -24,42 +24,44 @@ _RESULTS = "status.allocation.devices.results"
 _NAMES = ("driver", "pool", "device")
 
 
-def allocation_of(given: Given) -> Json:
+def allocation_of(obj: ApiObject) -> Json:
     """The allocation in a claim's status, {} if it has none."""
-    status = mapping_of(given, given.manifest.get("status"), "status")
-    return mapping_of(given, status.get("allocation"), "status.allocation")
+    status = mapping_of(obj, obj.manifest.get("status"), "status")
+    return mapping_of(obj, status.get("allocation"), "status.allocation")
 
 
-def held_devices(given: Given, slices: Slices, findings: Findings) -> list[Held]:
+def held_devices(obj: ApiObject, slices: Slices, findings: Findings) -> list[HeldDevice]:
     """The devices that a claim has; devices that are no longer published are ignored.
 
     An unreadable amount counts as the whole device, and is a finding. If the name of a device
     cannot be read, the whole pool or driver of the entry counts.
     """
-    results = guarded(given, lambda: results_of(given))
-    if isinstance(results, Finding):
+    results = obj.attempt(results_of)
+    if isinstance(results, Defect):
         findings.note(results)
-        results = objects(member(given.manifest, "status", "allocation", "devices", "results"))
-    held: list[Held] = []
+        results = objects(member(obj.manifest, "status", "allocation", "devices", "results"))
+    held: list[HeldDevice] = []
     for number, item in enumerate(results):
         names = [text(item.get(key)) for key in _NAMES]
         if not all(names):
-            findings.add(given, f"{_RESULTS}[{number}]", "does not name a device")
-            held += [Held(index, {}, whole=True) for index in _named_by(names, slices)]
+            findings.add(obj, f"{_RESULTS}[{number}]", "does not name a device")
+            held += [HeldDevice(index, {}, whole=True) for index in _named_by(names, slices)]
             continue
         index = slices.positions.get((names[0], names[1], names[2]))
         if index is None:
             continue
         where = f"{_RESULTS}[{number}].consumedCapacity"
-        portions = guarded(given, lambda: _consumed(given, item, where))  # noqa: B023 - now
+        portions = obj.attempt(_consumed, item, where)
         admin = item.get("adminAccess") is True
-        if isinstance(portions, Finding):
+        if isinstance(portions, Defect):
             findings.note(portions)
-            held.append(Held(index, {}, admin, whole=True))
+            held.append(HeldDevice(index, {}, admin, whole=True))
             continue
         # An entry without a share's identity is no share, even if the device allows shares today.
         is_share = bool(item.get("shareID"))
-        held.append(Held(index, portions, admin, slices.devices[index].shareable and not is_share))
+        held.append(
+            HeldDevice(index, portions, admin, slices.devices[index].shareable and not is_share)
+        )
     return held
 
 
@@ -74,15 +76,15 @@ def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
     ]
 
 
-def results_of(given: Given) -> t.Sequence[Json]:
+def results_of(obj: ApiObject) -> t.Sequence[Json]:
     """The devices in a claim's status as they are written there. Raises Defect."""
     where = "status.allocation.devices"
-    devices = mapping_of(given, allocation_of(given).get("devices"), where)
-    return items_of(given, devices.get("results"), _RESULTS)
+    devices = mapping_of(obj, allocation_of(obj).get("devices"), where)
+    return items_of(obj, devices.get("results"), _RESULTS)
 
 
-def _consumed(given: Given, item: Json, where: str) -> dict[str, int]:
-    consumed = mapping_of(given, item.get("consumedCapacity"), where)
+def _consumed(obj: ApiObject, item: Json, where: str) -> dict[str, int]:
+    consumed = mapping_of(obj, item.get("consumedCapacity"), where)
     return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
 
 
@@ -93,13 +95,13 @@ class Results:
         self,
         instance: Instance,
         slices: Slices,
-        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
-        sources: t.Sequence[Given],
+        origins: t.Sequence[t.Sequence[t.Sequence[Origin]]],
+        sources: t.Sequence[ApiObject],
         specs: t.Sequence[Json],
     ) -> None:
         self._instance = instance
         self._slices = slices
-        self._asked = asked
+        self._origins = origins
         self._sources = sources
         self._specs = specs
 
@@ -120,9 +122,9 @@ class Results:
             result["nodeSelector"] = selector
         return result
 
-    def _result(self, claim: int, number: int, chosen: Chosen) -> dict[str, t.Any]:
+    def _result(self, claim: int, number: int, chosen: Pick) -> dict[str, t.Any]:
         device = self._instance.devices[chosen.device]
-        asked = self._asked[claim][chosen.request][chosen.alternative]
+        asked = self._origins[claim][chosen.request][chosen.alternative]
         result: dict[str, t.Any] = {
             "request": asked.name,
             "driver": device.driver,
@@ -150,7 +152,7 @@ class Results:
     def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
         """The configurations of classes, then of the claim, for the chosen devices."""
         chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
-        asked = [self._asked[claim][request][number] for request, number in chosen]
+        asked = [self._origins[claim][request][number] for request, number in chosen]
         found: list[Json] = []
         for one in asked:
             spec = one.device_class.manifest.get("spec") or {}

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from ...base.fields.lenient import text
 from ...base.units import format_time, parse_time
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Findings, Given
-from ..model.model import Held, Node
+from ..model.findings import ApiObject, Findings, Key
+from ..model.model import HeldDevice, Node
 from ..model.node_selector import selected
-from .pods import Key
 from .slices import Slices
 from .status import allocation_of, held_devices, results_of
 
@@ -34,13 +33,13 @@ MAX_CONSUMERS = 256
 BINDING_TIMEOUT = datetime.timedelta(seconds=600)
 
 
-def consumers(claim: Given) -> list[Json]:
+def consumers(claim: ApiObject) -> list[Json]:
     """Users of the claim: entries of ``reservedFor``."""
     status = mapping_of(claim, claim.manifest.get("status"), "status")
     return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
 
 
-def check(claim: Given, now: datetime.datetime) -> None:
+def check(claim: ApiObject, now: datetime.datetime) -> None:
     """Raise for a claim with an unreadable field that a write depends on.
 
     Fields of the API server itself (name, uid, version) are not checked.
@@ -65,23 +64,23 @@ def check(claim: Given, now: datetime.datetime) -> None:
         selected(claim, selector, "status.allocation.nodeSelector", [Node("", {})])
 
 
-def is_reserved_for(claim: Given, pod: Given) -> bool:
+def is_reserved_for(claim: ApiObject, pod: ApiObject) -> bool:
     """Whether the pod with this uid may use the claim."""
     uid = pod.manifest["metadata"]["uid"]
     return any(consumer.get("uid") == uid for consumer in consumers(claim))
 
 
-def is_used_only_by(claim: Given, uids: t.Collection[str]) -> bool:
+def is_used_only_by(claim: ApiObject, uids: t.Collection[str]) -> bool:
     """Whether only these pods, by uid, may use the claim."""
     return all(consumer.get("uid") in uids for consumer in consumers(claim))
 
 
-def room_for_consumers(claim: Given) -> int:
+def room_for_consumers(claim: ApiObject) -> int:
     """How many more pods may be written into ``reservedFor``."""
     return MAX_CONSUMERS - len(consumers(claim))
 
 
-def finalizer_patch(claim: Given) -> Json | None:
+def finalizer_patch(claim: ApiObject) -> Json | None:
     """A merge patch that adds the finalizer; None if the claim has it."""
     metadata = claim.manifest["metadata"]
     finalizers = list(metadata.get("finalizers") or [])
@@ -91,7 +90,7 @@ def finalizer_patch(claim: Given) -> Json | None:
 
 
 def reservation_patch(
-    claim: Given, allocation: Json | None, pods: t.Iterable[Given], now: datetime.datetime
+    claim: ApiObject, allocation: Json | None, pods: t.Iterable[ApiObject], now: datetime.datetime
 ) -> Json | None:
     """A merge patch of the status that allocates, if there is an allocation, and reserves.
 
@@ -110,7 +109,7 @@ def reservation_patch(
     return {"metadata": _version(claim), "status": status}
 
 
-def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
+def withdrawal_patch(claim: ApiObject, uids: t.Collection[str]) -> Json:
     """A merge patch of the status that removes these pods' reservations.
 
     The devices become free with the last reservation. The API server drops the device statuses of
@@ -122,7 +121,7 @@ def withdrawal_patch(claim: Given, uids: t.Collection[str]) -> Json:
     return {"metadata": _version(claim), "status": status}
 
 
-def _version(claim: Given) -> dict[str, str]:
+def _version(claim: ApiObject) -> dict[str, str]:
     """Precondition of the API server: the version that was read."""
     metadata = claim.manifest["metadata"]
     return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
@@ -136,7 +135,7 @@ class Readiness:
     detail: str = ""
 
 
-def readiness(claim: Given, now: datetime.datetime) -> Readiness:
+def readiness(claim: ApiObject, now: datetime.datetime) -> Readiness:
     """Result of the binding conditions of the claim's devices.
 
     All of ``bindingConditions`` must be true, and one of ``bindingFailureConditions`` is enough to
@@ -164,7 +163,7 @@ def readiness(claim: Given, now: datetime.datetime) -> Readiness:
     return Readiness("waiting", missing)
 
 
-def _true_conditions(claim: Given) -> set[tuple[tuple[str, ...], str]]:
+def _true_conditions(claim: ApiObject) -> set[tuple[tuple[str, ...], str]]:
     status = mapping_of(claim, claim.manifest.get("status"), "status")
     return {
         (tuple(str(device.get(key)) for key in ("driver", "pool", "device")), condition["type"])
@@ -174,13 +173,13 @@ def _true_conditions(claim: Given) -> set[tuple[tuple[str, ...], str]]:
     }
 
 
-def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
+def contested(claims: t.Iterable[ApiObject], slices: Slices) -> dict[Key, str]:
     """Claims whose devices other claims have too, each with a sentence.
 
     Two independent allocators may each write a valid status; only all statuses together show the
     conflict.
     """
-    holders: dict[int, list[tuple[Key, Held]]] = collections.defaultdict(list)
+    holders: dict[int, list[tuple[Key, HeldDevice]]] = collections.defaultdict(list)
     for claim in claims:
         for held in held_devices(claim, slices, Findings()):
             if not held.admin:
@@ -198,7 +197,7 @@ def contested(claims: t.Iterable[Given], slices: Slices) -> dict[Key, str]:
     return found
 
 
-def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -> bool:
+def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, HeldDevice]]) -> bool:
     """Whether claims together exceed one device."""
     if len({key for key, _held in held_by}) < 2:
         return False
@@ -212,7 +211,7 @@ def _is_too_much(slices: Slices, device: int, held_by: list[tuple[Key, Held]]) -
 
 
 def _overdrawn(
-    slices: Slices, holders: t.Mapping[int, t.Sequence[tuple[Key, Held]]]
+    slices: Slices, holders: t.Mapping[int, t.Sequence[tuple[Key, HeldDevice]]]
 ) -> dict[t.Any, set[Key]]:
     """Counters that allocated devices exceed, with the claims of these devices."""
     taken: dict[int, int] = collections.defaultdict(int)

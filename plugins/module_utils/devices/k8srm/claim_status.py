@@ -9,9 +9,8 @@ import typing as t
 
 from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
-from ..adapter.cluster import Key
 from ..model.fields import items_of, mapping_of
-from ..model.findings import Given
+from ..model.findings import ApiObject, Key
 from .ledger import Reservation, User, allocations_of, check_entry, json_of, texts_of
 
 _GIVEN_FIELDS = ("allocations", "classConfigs", "claimConfigs", "nodeName")
@@ -22,28 +21,28 @@ def key_of(obj: MutableObject) -> Key:
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
-def check_claim(given: Given) -> None:
+def check_claim(obj: ApiObject) -> None:
     """Raise for a claim with an unreadable field that a write depends on.
 
     Fields of the API server itself (name, uid, version) are not checked.
     """
-    claim = given.manifest
-    items_of(given, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
-    status = mapping_of(given, claim.get("status"), "status")
-    check_entry(given, {"pods": status.get("reservedFor"), **status}, "status")
-    check_conditions(given)
-    json_of(given, status)
+    claim = obj.manifest
+    items_of(obj, claim["metadata"].get("ownerReferences"), "metadata.ownerReferences")
+    status = mapping_of(obj, claim.get("status"), "status")
+    check_entry(obj, {"pods": status.get("reservedFor"), **status}, "status")
+    check_conditions(obj)
+    json_of(obj, status)
 
 
-def check_conditions(given: Given) -> None:
+def check_conditions(obj: ApiObject) -> None:
     """Raise unless each condition of the object has a type and its other texts."""
-    conditions = member(given.manifest, "status", "conditions")
-    for index, item in enumerate(items_of(given, conditions, "status.conditions")):
+    conditions = member(obj.manifest, "status", "conditions")
+    for index, item in enumerate(items_of(obj, conditions, "status.conditions")):
         where = f"status.conditions[{index}]"
-        texts_of(given, item, where, "type", "status")
+        texts_of(obj, item, where, "type", "status")
         optional = item.get("lastTransitionTime")
         if optional is not None and not isinstance(optional, str):
-            raise given.error(f"{where}.lastTransitionTime", "must be a text")
+            raise obj.error(f"{where}.lastTransitionTime", "must be a text")
 
 
 def node_of(claim: MutableObject) -> str:
@@ -61,7 +60,7 @@ def named(users: t.Sequence[User]) -> str:
     return ", ".join(f"pod {user.name}" for user in users)
 
 
-def told(claim: MutableObject) -> str:
+def devices_text(claim: MutableObject) -> str:
     """The devices of a claim, in one line."""
     devices = [
         f"{item['devicePoolName']}/{item['deviceName']}"

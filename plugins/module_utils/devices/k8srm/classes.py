@@ -16,7 +16,7 @@ from ...cel.evaluation import Evaluations
 from ...cel.functions import carried
 from ...cel.selector import Compiler, Selector, SelectorError
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Finding, Findings, Given, guarded, likely_name
+from ..model.findings import ApiObject, Defect, Findings, likely_name
 from ..model.messages import NOT_MET, WRONG_DRIVER
 from ..model.model import Device
 from ..model.task import labels_of
@@ -45,7 +45,7 @@ class Choice:
         return Choice(both, self.selectors + more)
 
 
-class Devices:
+class DeviceCatalog:
     """All devices with the results of selectors, by position."""
 
     def __init__(self, devices: t.Sequence[Device]) -> None:
@@ -63,7 +63,7 @@ class FlatMatcher:
     """Devices that one of several choices accepts; model.Matcher for the prototype."""
 
     choices: tuple[Choice, ...]
-    known: Devices = field(repr=False)
+    known: DeviceCatalog = field(repr=False)
 
     @property
     def errors(self) -> t.Mapping[int, str]:
@@ -100,7 +100,7 @@ class FlatMatcher:
 class DeviceClass:
     """Additions of a class to each claim for it; ``spec`` is the original spec of the class."""
 
-    given: Given
+    obj: ApiObject
     choices: tuple[Choice, ...]
     spec: Json
 
@@ -111,110 +111,107 @@ class Classes:
     def __init__(self, findings: Findings, compiler: Compiler) -> None:
         self._findings = findings
         self._compiler = compiler
-        self._given: dict[str, Given] = {}
+        self._given: dict[str, ApiObject] = {}
         self._drivers_by_type: dict[str, set[str]] = {}
         self._drivers: set[str] = set()
 
-    def add_driver(self, given: Given) -> None:
+    def add_driver(self, obj: ApiObject) -> None:
         """Read a DeviceDriver; its device types are at the top level or in a spec."""
-        own = mapping_of(given, given.manifest.get("spec"), "spec") or given.manifest
+        own = mapping_of(obj, obj.manifest.get("spec"), "spec") or obj.manifest
         kinds = own.get("deviceTypes") or []
-        self._drivers.add(given.name)
+        self._drivers.add(obj.name)
         if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
-            raise given.error("deviceTypes", "must be a list of names")
+            raise obj.error("deviceTypes", "must be a list of names")
         for kind in kinds:
-            self._drivers_by_type.setdefault(kind, set()).add(given.name)
+            self._drivers_by_type.setdefault(kind, set()).add(obj.name)
 
-    def add(self, given: Given) -> None:
+    def add(self, obj: ApiObject) -> None:
         """Read a DeviceClass; its defects matter only if a claim uses it."""
-        spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        self._findings.unknown_fields(given, spec, _CLASS_FIELDS, "spec")
-        self._given[given.name] = given
+        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+        self._findings.unknown_fields(obj, spec, _CLASS_FIELDS, "spec")
+        self._given[obj.name] = obj
 
     def check_all(self) -> None:
         """Find defects in the selectors of unused classes too."""
-        for given in self._given.values():
-            where = "spec.constraints"
-            found = guarded(
-                given,
-                lambda: self.selectors(given, _definition(given).get("constraints"), where),  # noqa: B023
-            )
-            if isinstance(found, Finding):
+        for obj in self._given.values():
+            found = obj.attempt(self._own_selectors)
+            if isinstance(found, Defect):
                 problem, _semicolon, intention = found.problem.partition("; for equality ")
-                self._findings.add(given, found.field, problem, intention)
+                self._findings.add(obj, found.field, problem, intention)
 
-    def selectors(self, given: Given, source: t.Any, where: str) -> tuple[Selector, ...]:
+    def _own_selectors(self, obj: ApiObject) -> tuple[Selector, ...]:
+        return self.selectors(obj, _definition(obj).get("constraints"), "spec.constraints")
+
+    def selectors(self, obj: ApiObject, source: t.Any, where: str) -> tuple[Selector, ...]:
         """Selectors of a constraint; none for an absent or empty one. Raises InvalidInput."""
         if source in (None, ""):
             return ()
         try:
             selector = self._compiler.compile(source, where)
         except InvalidField as error:
-            raise given.error(error.field, error.problem) from error
+            raise obj.error(error.field, error.problem) from error
         for doubt in selector.doubts:
-            self._findings.add(given, where, doubt, serious=False)
+            self._findings.add(obj, where, doubt, serious=False)
         return (selector,)
 
     def has(self, name: str) -> bool:
         """Whether there is a class of this name."""
         return name in self._given
 
-    def find(self, name: str, asking: Given, where: str) -> DeviceClass:
+    def find(self, name: str, asking: ApiObject, where: str) -> DeviceClass:
         """The class of this name, with those that a meta class selects. Raises InvalidInput."""
         if name not in self._given:
             close = likely_name(name, self._given)
             hint = f"; probably {close} is meant" if close else "; give it among the objects"
             raise asking.error(where, f"there is no DeviceClass {shown(name)}{hint}")
-        given = self._given[name]
-        configs_of(given, _definition(given), "spec")
-        return DeviceClass(given, tuple(self._choices(given, ())), _definition(given))
+        obj = self._given[name]
+        configs_of(obj, _definition(obj), "spec")
+        return DeviceClass(obj, tuple(self._choices(obj, ())), _definition(obj))
 
-    def _choices(self, given: Given, within: tuple[str, ...]) -> t.Iterator[Choice]:
+    def _choices(self, obj: ApiObject, within: tuple[str, ...]) -> t.Iterator[Choice]:
         """The choices of a class; for a meta class, of each class that it selects."""
-        self._findings.refuse_if_serious(given)
-        if given.name in within:
-            path = " → ".join((*within[within.index(given.name) :], given.name))
-            raise given.error("spec.selector", f"meta classes select each other in a cycle: {path}")
-        spec = _definition(given)
+        self._findings.refuse_if_serious(obj)
+        if obj.name in within:
+            path = " → ".join((*within[within.index(obj.name) :], obj.name))
+            raise obj.error("spec.selector", f"meta classes select each other in a cycle: {path}")
+        spec = _definition(obj)
         if "selector" not in spec:
-            drivers = self.drivers_of(given, spec, "spec")
-            yield Choice(
-                drivers, self.selectors(given, spec.get("constraints"), "spec.constraints")
-            )
+            drivers = self.drivers_of(obj, spec, "spec")
+            yield Choice(drivers, self.selectors(obj, spec.get("constraints"), "spec.constraints"))
             return
         try:
             selector = parse_label_selector(spec["selector"])
         except InvalidInput as error:
-            raise given.error("spec.selector", str(error)) from error
+            raise obj.error("spec.selector", str(error)) from error
         for other in self._given.values():
             if selector.matches(labels_of(other, self._findings)):
-                yield from self._choices(other, (*within, given.name))
+                yield from self._choices(other, (*within, obj.name))
 
-    def drivers_of(self, given: Given, spec: Json, where: str) -> frozenset[str] | None:
+    def drivers_of(self, obj: ApiObject, spec: Json, where: str) -> frozenset[str] | None:
         """The drivers that ``driver`` and ``deviceType`` admit; None for all."""
         driver, kind = spec.get("driver"), spec.get("deviceType")
         for key in ("driver", "deviceType"):
             if not isinstance(spec.get(key) or "", str):
-                raise given.error(f"{where}.{key}", f"{shown(spec[key])} is not a name")
+                raise obj.error(f"{where}.{key}", f"{shown(spec[key])} is not a name")
         if driver and self._drivers and driver not in self._drivers:
-            raise given.error(f"{where}.driver", f"no DeviceDriver {shown(driver)} is registered")
+            raise obj.error(f"{where}.driver", f"no DeviceDriver {shown(driver)} is registered")
         if (kind and not driver) or (kind and self._drivers):
             handling = self._drivers_by_type.get(str(kind), set())
             if not handling:
-                raise given.error(
+                raise obj.error(
                     f"{where}.deviceType", f"no DeviceDriver handles the type {shown(kind)}"
                 )
             return frozenset(handling & {driver} if driver else handling)
         return frozenset([driver]) if driver else None
 
 
-def _definition(given: Given) -> dict[str, t.Any]:
+def _definition(obj: ApiObject) -> dict[str, t.Any]:
     """The fields of a class, which one model puts into a definition."""
-    spec = mapping_of(given, given.manifest.get("spec"), "spec")
-    inner = mapping_of(given, spec.get("definition"), "spec.definition")
+    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+    inner = mapping_of(obj, spec.get("definition"), "spec.definition")
     return {**spec, **inner}
 
 
-def configs_of(given: Given, spec: Json, where: str) -> t.Sequence[Json]:
+def configs_of(obj: ApiObject, spec: Json, where: str) -> t.Sequence[Json]:
     """The references to configurations, under either name that samples use. Raises Defect."""
-    return items_of(given, spec.get("configs") or spec.get("config"), f"{where}.configs")
+    return items_of(obj, spec.get("configs") or spec.get("config"), f"{where}.configs")

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 
 from ...base.json_types import MutableObject
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Given
+from ..model.findings import ApiObject
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
@@ -130,45 +130,45 @@ class Reservation:
         }
 
 
-def check_reservations(given: Given) -> None:
+def check_reservations(obj: ApiObject) -> None:
     """Raise unless each reservation of a pool can be read."""
-    status = mapping_of(given, given.manifest.get("status"), "status")
+    status = mapping_of(obj, obj.manifest.get("status"), "status")
     where = "status.reservations"
-    for index, entry in enumerate(items_of(given, status.get("reservations"), where)):
+    for index, entry in enumerate(items_of(obj, status.get("reservations"), where)):
         place = f"{where}[{index}]"
-        texts_of(given, entry, place, *_IDENTITY_FIELDS)
-        check_entry(given, entry, place)
+        texts_of(obj, entry, place, *_IDENTITY_FIELDS)
+        check_entry(obj, entry, place)
         if not entry.get("allocations"):
-            raise given.error(f"{place}.allocations", "is missing")
-    json_of(given, status)
+            raise obj.error(f"{place}.allocations", "is missing")
+    json_of(obj, status)
 
 
-def check_entry(given: Given, entry: Json, where: str) -> None:
+def check_entry(obj: ApiObject, entry: Json, where: str) -> None:
     """Raise unless the users in a claim's status or a pool's reservation can be read."""
-    for index, user in enumerate(items_of(given, entry.get("pods"), f"{where}.pods")):
-        texts_of(given, user, f"{where}.pods[{index}]", "name", "uid")
-    allocations = items_of(given, entry.get("allocations"), f"{where}.allocations")
+    for index, user in enumerate(items_of(obj, entry.get("pods"), f"{where}.pods")):
+        texts_of(obj, user, f"{where}.pods[{index}]", "name", "uid")
+    allocations = items_of(obj, entry.get("allocations"), f"{where}.allocations")
     for index, item in enumerate(allocations):
-        texts_of(given, item, f"{where}.allocations[{index}]", "devicePoolName")
+        texts_of(obj, item, f"{where}.allocations[{index}]", "devicePoolName")
     for name in ("classConfigs", "claimConfigs"):
-        items_of(given, entry.get(name), f"{where}.{name}")
+        items_of(obj, entry.get(name), f"{where}.{name}")
     if entry.get("nodeName") is not None:
-        texts_of(given, entry, where, "nodeName")
+        texts_of(obj, entry, where, "nodeName")
 
 
-def texts_of(given: Given, item: Json, where: str, *names: str) -> None:
+def texts_of(obj: ApiObject, item: Json, where: str, *names: str) -> None:
     """Raise unless these members of the item are texts."""
     for name in names:
         if not isinstance(item.get(name), str):
-            raise given.error(f"{where}.{name}", "must be a text")
+            raise obj.error(f"{where}.{name}", "must be a text")
 
 
-def json_of(given: Given, status: Json) -> str:
+def json_of(obj: ApiObject, status: Json) -> str:
     """The status in written form; raises if it cannot be read."""
     try:
         return json.dumps(status, allow_nan=False)
     except (ValueError, RecursionError) as error:
-        raise given.error("status", "cannot be written back unchanged") from error
+        raise obj.error("status", "cannot be written back unchanged") from error
 
 
 def allocations_of(claim: MutableObject) -> list[MutableObject]:

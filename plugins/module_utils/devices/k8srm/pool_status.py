@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ...base.json_types import MutableObject
-from ..model.findings import Finding, Findings, Given, guarded
-from ..model.model import Held, Instance
+from ..model.findings import ApiObject, Defect, Findings
+from ..model.model import HeldDevice, Instance
 from ..model.usage import Usage
 from .claim_status import check_conditions
 from .ledger import Ledger, check_reservations
@@ -25,10 +24,10 @@ READY = {
 }
 
 
-def check_pool(given: Given) -> None:
+def check_pool(obj: ApiObject) -> None:
     """Raise for a pool whose status cannot be read; PoolStates checks its devices."""
-    check_reservations(given)
-    check_conditions(given)
+    check_reservations(obj)
+    check_conditions(obj)
 
 
 class PoolStates:
@@ -39,13 +38,13 @@ class PoolStates:
         self.valid: list[MutableObject] = []
         self._read = Pools(Findings(), frozenset())
         for pool in pools:
-            problem = guarded(Given(pool), functools.partial(self._add, Given(pool)))
-            if isinstance(problem, Finding):
+            problem = ApiObject(pool).attempt(self._add)
+            if isinstance(problem, Defect):
                 self.problems[pool["metadata"]["name"]] = str(problem)
             else:
                 self.valid.append(pool)
 
-    def _add(self, pool: Given) -> None:
+    def _add(self, pool: ApiObject) -> None:
         # A defective pool must not leave half of its devices among the others.
         Pools(Findings(), frozenset()).add(pool)
         self._read.add(pool)
@@ -63,12 +62,12 @@ class PoolStates:
         return counts
 
     def _instance(self, ledger: Ledger) -> Instance:
-        held: list[Held] = []
+        held: list[HeldDevice] = []
         taken: set[int] = set()
         for reservation in ledger.claims().values():
-            claim = Given(reservation.as_claim())
-            found = guarded(claim, functools.partial(held_devices, claim, self._read, taken))
-            if isinstance(found, Finding):
+            claim = ApiObject(reservation.as_claim())
+            found = claim.attempt(held_devices, self._read, taken)
+            if isinstance(found, Defect):
                 # The pool changed under its users; the claim's reader reports it.
                 found = held_for_safety(claim, self._read, taken)
             held += found

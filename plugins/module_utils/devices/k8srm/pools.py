@@ -26,7 +26,7 @@ from ...cel.values import (
     supply_of,
 )
 from ..model.fields import Json, at_most, items_of, mapping_of
-from ..model.findings import Findings, Given, likely_name
+from ..model.findings import ApiObject, Findings, likely_name
 from ..model.model import Access, Capacity, Counter, Device
 from ..model.usage import ACCESS_MODES
 
@@ -56,66 +56,66 @@ class Pools:
     names: list[str] = field(default_factory=list)
     counted: set[str] = field(default_factory=set)
 
-    def add(self, given: Given) -> None:
+    def add(self, obj: ApiObject) -> None:
         """Read one DevicePool; nothing of a refused pool stays. Raises InvalidInput."""
         before = len(self.devices), len(self.counters), len(self.names)
         try:
-            self._read(given)
+            self._read(obj)
         except BaseException:
             del self.devices[before[0] :]
             del self.counters[before[1] :]
             del self.names[before[2] :]
-            self.counted.discard(given.name)
+            self.counted.discard(obj.name)
             raise
 
-    def _read(self, given: Given) -> None:
-        spec = mapping_of(given, given.manifest.get("spec"), "spec")
-        self.findings.unknown_fields(given, spec, _POOL_FIELDS, "spec")
-        self.findings.refuse_if_serious(given)
+    def _read(self, obj: ApiObject) -> None:
+        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+        self.findings.unknown_fields(obj, spec, _POOL_FIELDS, "spec")
+        self.findings.refuse_if_serious(obj)
         driver = spec.get("driver")
         if not isinstance(driver, str) or not driver:
-            raise given.error("spec.driver", "the driver is missing; name one")
+            raise obj.error("spec.driver", "the driver is missing; name one")
         node = spec.get("nodeName")
         if node is not None and not isinstance(node, str):
-            raise given.error("spec.nodeName", f"{shown(node)} is not the name of a node")
+            raise obj.error("spec.nodeName", f"{shown(node)} is not the name of a node")
         nodes = frozenset([node]) if node else self.every_node
-        shared = self._counters(given, driver, spec)
-        base = attributes_of(given, spec.get("attributes"), "spec.attributes")
-        self.names.append(given.name)
-        for index, device in enumerate(_devices(given, spec, self)):
+        shared = self._counters(obj, driver, spec)
+        base = attributes_of(obj, spec.get("attributes"), "spec.attributes")
+        self.names.append(obj.name)
+        for index, device in enumerate(_devices(obj, spec, self)):
             where = f"spec.devices[{index}]"
-            own = attributes_of(given, device.get("attributes"), f"{where}.attributes")
+            own = attributes_of(obj, device.get("attributes"), f"{where}.attributes")
             self.devices.append(
                 Device(
                     driver,
-                    given.name,
+                    obj.name,
                     str(device["name"]),
                     nodes,
                     attributes={**base, **own},
-                    consumes=_consumption(given, device, shared, self.counters, where),
-                    **self._own_resources(given, device, where),
+                    consumes=_consumption(obj, device, shared, self.counters, where),
+                    **self._own_resources(obj, device, where),
                 )
             )
 
-    def _counters(self, given: Given, driver: str, spec: Json) -> dict[str, tuple[int, int]]:
+    def _counters(self, obj: ApiObject, driver: str, spec: Json) -> dict[str, tuple[int, int]]:
         """Position and block size of each resource that the pool's devices share."""
         found: dict[str, tuple[int, int]] = {}
         for name in ("resources", "sharedResources"):
             where = f"spec.{name}"
-            for resource in _resources(given, spec.get(name), where, self.findings):
+            for resource in _resources(obj, spec.get(name), where, self.findings):
                 place = f"{where}.{resource['name']}"
                 block = demand_of(resource.get("blockSize", "1"), f"{place}.blockSize")
                 capacity = supply_of(resource.get("capacity"), f"{place}.capacity")
                 found[resource["name"]] = len(self.counters), max(1, block)
-                self.counters.append(Counter(driver, given.name, "", resource["name"], capacity))
+                self.counters.append(Counter(driver, obj.name, "", resource["name"], capacity))
         return found
 
-    def _own_resources(self, given: Given, device: Json, where: str) -> dict[str, t.Any]:
+    def _own_resources(self, obj: ApiObject, device: Json, where: str) -> dict[str, t.Any]:
         """The amounts that claims can have of the device itself."""
         capacities: dict[str, Capacity] = {}
         access: dict[str, Access] = {}
         for name in ("resources", "claimResourcesProvided"):
-            for resource in _resources(given, device.get(name), f"{where}.{name}", self.findings):
+            for resource in _resources(obj, device.get(name), f"{where}.{name}", self.findings):
                 place = f"{where}.{name}.{resource['name']}"
                 if "accessMode" in resource:
                     access[resource["name"]] = _access(resource["accessMode"], place)
@@ -128,38 +128,38 @@ class Pools:
         }
 
 
-def _devices(given: Given, spec: Json, pools: Pools) -> t.Sequence[Json]:
+def _devices(obj: ApiObject, spec: Json, pools: Pools) -> t.Sequence[Json]:
     listed, count = spec.get("devices"), spec.get("count")
     if listed is None:
         # Upstream's encoder leaves a count of zero out.
         count = 0 if count is None else count
         if isinstance(count, bool) or not isinstance(count, int) or count > _MAX_DEVICES:
-            raise given.error(
+            raise obj.error(
                 "spec.count", f"{shown(count)} is not a number of devices up to {_MAX_DEVICES}"
             )
-        pools.counted.add(given.name)
+        pools.counted.add(obj.name)
         return [{"name": str(number)} for number in range(max(0, count))]
     if not isinstance(listed, list) or len(listed) > _MAX_DEVICES:
-        raise given.error("spec.devices", f"must be a list of up to {_MAX_DEVICES} devices")
+        raise obj.error("spec.devices", f"must be a list of up to {_MAX_DEVICES} devices")
     if count is not None and count != len(listed):
         problem = f"it is {shown(count)}, but {len(listed)} devices are listed"
-        raise given.error("spec.count", problem)
+        raise obj.error("spec.count", problem)
     names: set[str] = set()
     for index, device in enumerate(listed):
         where = f"spec.devices[{index}]"
-        name = mapping_of(given, device, where).get("name")
+        name = mapping_of(obj, device, where).get("name")
         if not isinstance(name, str) or not name:
-            raise given.error(f"{where}.name", "the name is missing")
+            raise obj.error(f"{where}.name", "the name is missing")
         if name in names:
-            raise given.error(f"{where}.name", f"{name!r} is also the name of another device")
+            raise obj.error(f"{where}.name", f"{name!r} is also the name of another device")
         names.add(name)
-        pools.findings.unknown_fields(given, device, _DEVICE_FIELDS, where)
-    pools.findings.refuse_if_serious(given)
+        pools.findings.unknown_fields(obj, device, _DEVICE_FIELDS, where)
+    pools.findings.refuse_if_serious(obj)
     return listed
 
 
 def _consumption(
-    given: Given,
+    obj: ApiObject,
     device: Json,
     shared: t.Mapping[str, tuple[int, int]],
     counters: t.Sequence[Counter],
@@ -168,11 +168,11 @@ def _consumption(
     """Consumption of the pool's resources by a device: position of the counter and amount."""
     found: dict[int, int] = {}
     for name in ("requests", "sharedResourcesConsumed"):
-        for resource, wanted in amounts_of(given, device.get(name), f"{where}.{name}").items():
+        for resource, wanted in amounts_of(obj, device.get(name), f"{where}.{name}").items():
             place = f"{where}.{name}.{resource}"
             if resource not in shared:
                 meant = likely_name(resource, shared)
-                raise given.error(
+                raise obj.error(
                     place,
                     "the pool has no such resource, so that no limit would ever bind"
                     + (f"; probably {meant} is meant" if meant else ""),
@@ -180,47 +180,47 @@ def _consumption(
             counter, block = shared[resource]
             amount = rounded_up(demand_of(wanted, place), block)
             if amount > counters[counter].capacity:
-                raise given.error(place, f"{wanted} is more than the pool has")
+                raise obj.error(place, f"{wanted} is more than the pool has")
             found[counter] = amount
     return tuple(sorted(found.items()))
 
 
-def attributes_of(given: Given, value: t.Any, where: str) -> dict[str, Attribute]:
+def attributes_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, Attribute]:
     """Attributes by name, from a list of names with typed values. Raises InvalidInput."""
     found: dict[str, Attribute] = {}
-    items = items_of(given, value, where)
+    items = items_of(obj, value, where)
     if len(items) > _MAX_ATTRIBUTES:
-        raise given.error(where, f"{len(items)} attributes; the limit is {_MAX_ATTRIBUTES}")
+        raise obj.error(where, f"{len(items)} attributes; the limit is {_MAX_ATTRIBUTES}")
     for index, item in enumerate(items):
         name = item.get("name")
         if not isinstance(name, str) or not name or not is_short_text(name, _MAX_TEXT_LENGTH):
-            raise given.error(f"{where}[{index}].name", "the name is missing or too long")
-        found[name] = _attribute(given, item, f"{where}[{index}]")
+            raise obj.error(f"{where}[{index}].name", "the name is missing or too long")
+        found[name] = _attribute(obj, item, f"{where}[{index}]")
     return found
 
 
-def _attribute(given: Given, item: Json, where: str) -> Attribute:
+def _attribute(obj: ApiObject, item: Json, where: str) -> Attribute:
     kinds = [key for key in item if key != "name" and item[key] is not None]
     if len(kinds) != 1:
-        raise given.error(where, f"an attribute has exactly one value, not {len(kinds)}")
+        raise obj.error(where, f"an attribute has exactly one value, not {len(kinds)}")
     [kind] = kinds
     value, place = item[kind], f"{where}.{kind}"
     simple = {"stringValue": str, "string": str, "intValue": int, "int": int, "boolValue": bool}
     simple["bool"] = bool
     if kind in simple:
         if not is_of(value, simple[kind]):
-            raise given.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
+            raise obj.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
         if isinstance(value, str) and not is_short_text(value, _MAX_TEXT_LENGTH):
             problem = f"{shown(value)} is not a text of up to {_MAX_TEXT_LENGTH} bytes"
-            raise given.error(f"{where}.{kind}", problem)
+            raise obj.error(f"{where}.{kind}", problem)
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise given.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
+            raise obj.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
         return t.cast(Attribute, value)
     if kind in ("quantityValue", "quantity"):
         return Quantity(parse_quantity(value, place))
     if kind in ("semVerValue", "versionValue", "version"):
         return parse_version(value, place)
-    raise given.error(
+    raise obj.error(
         f"{where}.{kind}",
         "there is no such type of attribute; write stringValue, intValue, quantityValue or "
         "semVerValue",
@@ -259,31 +259,31 @@ def _access(body: t.Any, where: str) -> Access:
 
 
 def _resources(
-    given: Given, value: t.Any, where: str, findings: Findings
+    obj: ApiObject, value: t.Any, where: str, findings: Findings
 ) -> t.Iterator[dict[str, t.Any]]:
     """Resources from a list or, as some samples write them, from a mapping of amounts."""
     if isinstance(value, dict):
-        findings.add(given, where, "is a mapping", "a list of name and capacity", serious=False)
+        findings.add(obj, where, "is a mapping", "a list of name and capacity", serious=False)
         value = [{"name": name, "capacity": amount} for name, amount in value.items()]
     names: set[str] = set()
-    items = at_most(given, items_of(given, value, where), _MAX_RESOURCES, "resources", where)
+    items = at_most(obj, items_of(obj, value, where), _MAX_RESOURCES, "resources", where)
     for index, item in enumerate(items):
-        findings.unknown_fields(given, item, _RESOURCE_FIELDS, f"{where}[{index}]")
-        findings.refuse_if_serious(given)
+        findings.unknown_fields(obj, item, _RESOURCE_FIELDS, f"{where}[{index}]")
+        findings.refuse_if_serious(obj)
         name = item.get("name")
         if not isinstance(name, str) or not name or name in names:
-            raise given.error(
+            raise obj.error(
                 f"{where}[{index}].name", f"{shown(name)} is not a name or is listed twice"
             )
         names.add(name)
         yield dict(item)
 
 
-def amounts_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+def amounts_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, t.Any]:
     """Amounts by name, from a mapping or a list of name and capacity."""
     if isinstance(value, list):
         return {
             str(item.get("name")): item.get("capacity", item.get("amount"))
-            for item in items_of(given, value, where)
+            for item in items_of(obj, value, where)
         }
-    return mapping_of(given, value, where)
+    return mapping_of(obj, value, where)

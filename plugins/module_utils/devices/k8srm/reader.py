@@ -11,11 +11,11 @@ from ...base.fields.lenient import member
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
 from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
-from ..model.findings import Findings, Given
-from ..model.model import Claim, Held, Instance, Node, Unit
+from ..model.findings import ApiObject, Findings
+from ..model.model import Claim, HeldDevice, Instance, Node, Unit
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
 from .claims import ClaimReader
-from .classes import Classes, Devices
+from .classes import Classes, DeviceCatalog
 from .pools import Pools
 from .status import Results, held_devices, held_for_safety
 
@@ -28,17 +28,17 @@ KINDS = ("DevicePool", "DeviceClass", "DeviceDriver", *CLAIM_KINDS)
 EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 
-def read(objects: t.Sequence[Given], options: Options) -> Task:
+def read(objects: t.Sequence[ApiObject], options: Options) -> Task:
     """The task that these objects define. Raises InvalidInput."""
     return _Reader(objects, options).task()
 
 
 class _Reader:
-    def __init__(self, objects: t.Sequence[Given], options: Options) -> None:
+    def __init__(self, objects: t.Sequence[ApiObject], options: Options) -> None:
         self._options = options
-        self._by_kind: dict[str, list[Given]] = {}
-        for given in objects:
-            self._by_kind.setdefault(given.kind, []).append(given)
+        self._by_kind: dict[str, list[ApiObject]] = {}
+        for obj in objects:
+            self._by_kind.setdefault(obj.kind, []).append(obj)
         self._findings = Findings()
         self._refusals = Refusals(options.report, self._findings)
         self._nodes = self._read_nodes()
@@ -50,22 +50,24 @@ class _Reader:
             ("DeviceDriver", self._classes.add_driver),
             ("DeviceClass", self._classes.add),
         ):
-            for given in self._of(kind):
-                self._refusals.read(given, read)
-        self._reader = ClaimReader(self._findings, self._classes, Devices(self._pools.devices))
+            for obj in self._of(kind):
+                self._refusals.read(obj, read)
+        self._reader = ClaimReader(
+            self._findings, self._classes, DeviceCatalog(self._pools.devices)
+        )
         self._claims: list[Claim] = []
-        self._sources: list[Given] = []
+        self._sources: list[ApiObject] = []
         self._by_name: dict[tuple[str, str], int] = {}
-        self._held: list[Held] = []
+        self._held: list[HeldDevice] = []
         self._taken: set[int] = set()
         self._node_of_claim: dict[tuple[str, str], frozenset[str]] = {}
 
-    def _of(self, *kinds: str) -> list[Given]:
-        return [given for kind in kinds for given in self._by_kind.get(kind, [])]
+    def _of(self, *kinds: str) -> list[ApiObject]:
+        return [obj for kind in kinds for obj in self._by_kind.get(kind, [])]
 
     def _read_nodes(self) -> tuple[Node, ...]:
         """The Nodes, and the nodes that pools name."""
-        labels = {given.name: labels_of(given, self._findings) for given in self._of("Node")}
+        labels = {obj.name: labels_of(obj, self._findings) for obj in self._of("Node")}
         for pool in self._of("DevicePool"):
             named = member(pool.manifest, "spec", "nodeName")
             if isinstance(named, str) and named:
@@ -76,18 +78,16 @@ class _Reader:
 
     def task(self) -> Task:
         claims = self._of(*CLAIM_KINDS)
-        unreadable = [
-            given for given in claims if not self._refusals.read(given, self._read_status)
-        ]
+        unreadable = [obj for obj in claims if not self._refusals.read(obj, self._read_status)]
         # After the others, so that it takes no devices of theirs where only their number is known.
-        for given in unreadable:
-            self._node_of_claim[given.namespace, given.name] = frozenset()
-            held = held_for_safety(given, self._pools, self._taken)
+        for obj in unreadable:
+            self._node_of_claim[obj.namespace, obj.name] = frozenset()
+            held = held_for_safety(obj, self._pools, self._taken)
             self._held += held
             self._taken.update(one.device for one in held)
         demands: list[PodDemand] = []
         if self._of("Pod") or self._options.only_for_pods:
-            read = [self._refusals.read(given, self._read_pod) for given in self._of("Pod")]
+            read = [self._refusals.read(obj, self._read_pod) for obj in self._of("Pod")]
             demands = [demand for demand in read if demand is not None]
             units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
         else:
@@ -104,7 +104,9 @@ class _Reader:
         )
         return Task(
             instance,
-            Results(instance, frozenset(self._pools.counted), self._reader.asked, self._sources).of,
+            Results(
+                instance, frozenset(self._pools.counted), self._reader.origins, self._sources
+            ).of,
             pods,
             tuple(self._read_pools()),
             tuple(self._findings.found),
@@ -114,57 +116,57 @@ class _Reader:
 
     def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:
         readable = set(self._pools.names)
-        for given in self._of("DevicePool"):
-            if given.name not in readable:
+        for obj in self._of("DevicePool"):
+            if obj.name not in readable:
                 continue
-            spec = given.manifest["spec"]
+            spec = obj.manifest["spec"]
             node = spec.get("nodeName")
             nodes = frozenset([node]) if node else frozenset(node.name for node in self._nodes)
-            yield spec["driver"], given.name, nodes
+            yield spec["driver"], obj.name, nodes
 
     def _one_unit(self) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
         """Claims without a pod count as those of one pod, as in the prototype's SelectNode."""
         read = [
-            self._refusals.read(given, self._read_claim)
-            for given in self._of(*CLAIM_KINDS)
-            if (given.namespace, given.name) not in self._node_of_claim
+            self._refusals.read(obj, self._read_claim)
+            for obj in self._of(*CLAIM_KINDS)
+            if (obj.namespace, obj.name) not in self._node_of_claim
         ]
         claims = tuple(claim for claim in read if claim is not None)
         return ((Unit("all claims", claims),), ((),)) if claims else ((), ())
 
-    def _read_claim(self, given: Given) -> int:
-        return self._add(given, mapping_of(given, given.manifest.get("spec"), "spec"), given.name)
+    def _read_claim(self, obj: ApiObject) -> int:
+        return self._add(obj, mapping_of(obj, obj.manifest.get("spec"), "spec"), obj.name)
 
-    def _add(self, given: Given, spec: Json, name: str) -> int:
-        self._claims.append(self._reader.read(given, spec, name))
-        self._sources.append(given)
+    def _add(self, obj: ApiObject, spec: Json, name: str) -> int:
+        self._claims.append(self._reader.read(obj, spec, name))
+        self._sources.append(obj)
         return len(self._claims) - 1
 
-    def _read_status(self, given: Given) -> bool:
+    def _read_status(self, obj: ApiObject) -> bool:
         """An existing allocation; its devices are not free and the claim is not allocated again."""
-        for held in held_devices(given, self._pools, self._taken):
+        for held in held_devices(obj, self._pools, self._taken):
             self._held.append(held)
             self._taken.add(held.device)
             nodes = self._pools.devices[held.device].nodes
-            key = given.namespace, given.name
+            key = obj.namespace, obj.name
             self._node_of_claim[key] = self._node_of_claim.get(key, nodes) & nodes
         return True
 
-    def _read_pod(self, given: Given) -> PodDemand:
-        spec = mapping_of(given, given.manifest.get("spec"), "spec")
+    def _read_pod(self, obj: ApiObject) -> PodDemand:
+        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
         claims: list[int] = []
-        if not spec.get("deviceClaims") or is_finished(given.manifest):
-            return PodDemand(given, ())
-        nodes = nodes_for(given, self._nodes)
-        for index, item in enumerate(_device_claims(given, spec)):
-            found = self._read_pod_claim(given, item, f"spec.deviceClaims[{index}]")
+        if not spec.get("deviceClaims") or is_finished(obj.manifest):
+            return PodDemand(obj, ())
+        nodes = nodes_for(obj, self._nodes)
+        for index, item in enumerate(_device_claims(obj, spec)):
+            found = self._read_pod_claim(obj, item, f"spec.deviceClaims[{index}]")
             if isinstance(found, frozenset):
                 nodes = found if nodes is None else nodes & found
             elif found not in claims:
                 claims.append(found)
-        return PodDemand(given, tuple(claims), nodes, int(spec.get("priority") or 0))
+        return PodDemand(obj, tuple(claims), nodes, int(spec.get("priority") or 0))
 
-    def _read_pod_claim(self, pod: Given, item: Json, where: str) -> int | frozenset[str]:
+    def _read_pod_claim(self, pod: ApiObject, item: Json, where: str) -> int | frozenset[str]:
         """Position of the claim, or the nodes of one that has its devices already."""
         label = str(item.get("name") or where.rpartition("[")[2].rstrip("]"))
         own_name = f"{pod.name}-{label}"
@@ -183,13 +185,13 @@ class _Reader:
             return self._add(pod, {"devices": item["devices"]}, own_name)
         return self._add(pod, {key: item[key] for key in item if key != "name"}, own_name)
 
-    def _find_claim(self, pod: Given, name: str, where: str) -> Given:
-        for given in self._of(*CLAIM_KINDS):
-            if (given.namespace, given.name) == (pod.namespace, name):
-                return given
+    def _find_claim(self, pod: ApiObject, name: str, where: str) -> ApiObject:
+        for obj in self._of(*CLAIM_KINDS):
+            if (obj.namespace, obj.name) == (pod.namespace, name):
+                return obj
         raise pod.error(where, f"there is no DeviceClaim {name!r} in the pod's namespace")
 
-    def _shared(self, source: Given) -> int | frozenset[str]:
+    def _shared(self, source: ApiObject) -> int | frozenset[str]:
         key = source.namespace, source.name
         if key in self._node_of_claim:
             return self._node_of_claim[key]
@@ -198,8 +200,8 @@ class _Reader:
         return self._by_name[key]
 
 
-def _device_claims(given: Given, spec: Json) -> t.Sequence[Json]:
+def _device_claims(obj: ApiObject, spec: Json) -> t.Sequence[Json]:
     """The pod's claims; the successor's first sample has a mapping of devices instead."""
     value = spec.get("deviceClaims")
-    items = items_of(given, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
-    return at_most(given, items, MAX_CLAIMS, "claims", "spec.deviceClaims")
+    items = items_of(obj, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
+    return at_most(obj, items, MAX_CLAIMS, "claims", "spec.deviceClaims")

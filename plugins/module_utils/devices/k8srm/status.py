@@ -11,42 +11,42 @@ from ...base.boundary import shown
 from ...base.fields.lenient import member, objects
 from ...cel.values import demand_of, quantity_text
 from ..model.fields import Json, items_of, mapping_of
-from ..model.findings import Given
-from ..model.model import Amounts, Chosen, ClaimAllocation, Device, Held, Instance
+from ..model.findings import ApiObject
+from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance, Pick
 from ..model.usage import ACCESS_MODES
-from .claims import Asked
+from .claims import Origin
 from .classes import configs_of
 from .pools import Pools
 
 
-def held_devices(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+def held_devices(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> list[HeldDevice]:
     """The devices in the status of a claim. Raises InvalidInput."""
-    status = mapping_of(given, given.manifest.get("status"), "status")
-    admin = given.kind == "DevicePrivilegedClaim"
-    held: list[Held] = []
-    for index, item in enumerate(items_of(given, status.get("allocations"), "status.allocations")):
+    status = mapping_of(obj, obj.manifest.get("status"), "status")
+    admin = obj.kind == "DevicePrivilegedClaim"
+    held: list[HeldDevice] = []
+    for index, item in enumerate(items_of(obj, status.get("allocations"), "status.allocations")):
         where = f"status.allocations[{index}]"
-        amounts = _amounts(given, item, where)
+        amounts = _amounts(obj, item, where)
         held += [
-            Held(
+            HeldDevice(
                 device,
                 _portions(pools.devices[device], amounts),
                 admin or bool(item.get("adminAccess")),
             )
-            for device in _devices(given, item, pools, taken, where)
+            for device in _devices(obj, item, pools, taken, where)
         ]
     return held
 
 
-def held_for_safety(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> list[Held]:
+def held_for_safety(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> list[HeldDevice]:
     """All devices that a claim with an unreadable status may have, as far as the status names them.
 
     If a device has no readable name, the whole pool of the entry counts.
     """
-    if given.kind == "DevicePrivilegedClaim":
+    if obj.kind == "DevicePrivilegedClaim":
         return []
-    held: list[Held] = []
-    for item in objects(member(given.manifest, "status", "allocations")):
+    held: list[HeldDevice] = []
+    for item in objects(member(obj.manifest, "status", "allocations")):
         pool = item.get("devicePoolName")
         there = [
             index
@@ -57,37 +57,37 @@ def held_for_safety(given: Given, pools: Pools, taken: t.AbstractSet[int]) -> li
         named += [part.get("deviceName") for part in objects(item.get("allocations"))]
         named = [name for name in named if isinstance(name, str)]
         found = [index for index in there if pools.devices[index].name in named]
-        held += [Held(index, {}, whole=True) for index in found or there]
+        held += [HeldDevice(index, {}, whole=True) for index in found or there]
     return held
 
 
 def _devices(
-    given: Given, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
+    obj: ApiObject, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
 ) -> list[int]:
     pool = item.get("devicePoolName")
     there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
-    parts = items_of(given, item.get("allocations"), f"{where}.allocations")
+    parts = items_of(obj, item.get("allocations"), f"{where}.allocations")
     given_names = [one.get("deviceName") for one in (*parts, item)]
     if not all(name is None or isinstance(name, str) for name in given_names):
-        raise given.error(where, "deviceName must be a text")
+        raise obj.error(where, "deviceName must be a text")
     names = [name for name in given_names if name]
     if pool in pools.counted or not names:
         count = item.get("deviceCount", len(names) or 1)
         free = [index for index in there if index not in taken]
         if not isinstance(count, int) or not 0 <= count <= len(free):
-            raise given.error(
+            raise obj.error(
                 where, f"it has {shown(count)} devices of pool {shown(pool)}, which do not exist"
             )
         return free[:count]
     found = [index for index in there if pools.devices[index].name in names]
     if len(found) != len(set(names)):
-        raise given.error(where, f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
+        raise obj.error(where, f"pool {shown(pool)} has no device {', '.join(map(str, names))}")
     return found
 
 
-def _amounts(given: Given, item: Json, where: str) -> dict[str, int]:
+def _amounts(obj: ApiObject, item: Json, where: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    for part in items_of(given, item.get("allocations"), f"{where}.allocations"):
+    for part in items_of(obj, item.get("allocations"), f"{where}.allocations"):
         if "name" not in part:
             continue
         name, amount = str(part["name"]), part.get("allocation")
@@ -111,12 +111,12 @@ class Results:
         self,
         instance: Instance,
         counted: frozenset[str],
-        asked: t.Sequence[t.Sequence[t.Sequence[Asked]]],
-        sources: t.Sequence[Given],
+        origins: t.Sequence[t.Sequence[t.Sequence[Origin]]],
+        sources: t.Sequence[ApiObject],
     ) -> None:
         self._instance = instance
         self._counted = counted
-        self._asked = asked
+        self._origins = origins
         self._sources = sources
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
@@ -138,21 +138,21 @@ class Results:
         configs = self._configs(claim, allocation)
         return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
 
-    def _is_admin(self, claim: int, chosen: Chosen) -> bool:
+    def _is_admin(self, claim: int, chosen: Pick) -> bool:
         requests = self._instance.claims[claim].requests
         return requests[chosen.request].alternatives[chosen.alternative].admin
 
     def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
         """The references to configurations of the chosen alternatives."""
         found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
-        given = self._sources[claim]
+        obj = self._sources[claim]
         for request, alternative in dict.fromkeys(
             (chosen.request, chosen.alternative) for chosen in allocation.chosen
         ):
-            detail, device_class = self._asked[claim][request][alternative]
-            found["claimConfigs"] += configs_of(given, detail, "spec")
+            detail, device_class = self._origins[claim][request][alternative]
+            found["claimConfigs"] += configs_of(obj, detail, "spec")
             if device_class is not None:
-                found["classConfigs"] += configs_of(device_class.given, device_class.spec, "spec")
+                found["classConfigs"] += configs_of(device_class.obj, device_class.spec, "spec")
         return found
 
 

@@ -10,7 +10,6 @@ is ``stale``: it is not written, and dependent objects wait for the next attempt
 from __future__ import annotations
 
 import copy
-import functools
 import typing as t
 
 from ...base.context import Context
@@ -20,10 +19,10 @@ from ...kube.apply.status import with_transition_times
 from ...kube.client import Kube
 from ...kube.unschedulable import Unplaced
 from ...snapshot import snapshot
-from ..adapter.cluster import Action, Change, Key, Problem, Report, tell
-from ..model.findings import Finding, Given, guarded
+from ..adapter.cluster import Action, Report
+from ..model.findings import ApiObject, Defect, Key
 from .claim_status import check_claim, key_of, with_condition
-from .ledger import Ledger
+from .ledger import Ledger, allocations_of
 from .pool_status import PoolStates, check_pool
 from .reader import CLAIM_KINDS, KINDS, VERSION
 
@@ -66,12 +65,8 @@ class Store:
         objects = [pools, *kube.in_parallel(listed, collections[1:])]
         return cls(kube, context, dict(zip(KINDS, objects)))
 
-    def _is_sound(self, obj: MutableObject, check: t.Callable[[Given], None]) -> bool:
-        given = Given(obj)
-        finding = guarded(given, functools.partial(check, given))
-        if isinstance(finding, Finding):
-            self.report.note(finding)
-        return not isinstance(finding, Finding)
+    def _is_sound(self, obj: MutableObject, check: t.Callable[[ApiObject], None]) -> bool:
+        return not isinstance(self.report.read(ApiObject(obj), check), Defect)
 
     def _remember(self, claim: MutableObject) -> None:
         uid = claim["metadata"]["uid"]
@@ -94,6 +89,12 @@ class Store:
     def is_stale(self, uids: t.Collection[str]) -> bool:
         """Whether another client wrote one of these."""
         return not self.stale.isdisjoint(uids)
+
+    def node_of_devices(self, claim: MutableObject) -> str:
+        """The node of devices that were allocated by hand; "" for network devices."""
+        pools = [self.pools.get(item["devicePoolName"], {}) for item in allocations_of(claim)]
+        nodes = {(pool.get("spec") or {}).get("nodeName") or "" for pool in pools} - {""}
+        return nodes.pop() if len(nodes) == 1 else ""
 
     def stored(self, claim: MutableObject) -> MutableObject:
         """The claim as it is; a claim without uid is made first. Raises ApiError."""
@@ -165,20 +166,16 @@ class Store:
             if error.status in (404, 409):
                 self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
             elif error.status in (400, 422):
-                self.problem(obj["kind"], (namespace, name), str(error))
+                self.report.refuse(obj["kind"], (namespace, name), str(error))
             else:
                 raise
             return None
         return snapshot.trim_device_object(stored)
 
-    def tell(self, unplaced: t.Sequence[Unplaced]) -> None:
+    def explain(self, unplaced: t.Sequence[Unplaced]) -> None:
         """Write the reasons of waiting into pods."""
-        tell(self._kube, self._context, self.report, unplaced)
+        self.report.explain(self._kube, self._context, unplaced)
 
     def change(self, action: Action, obj: MutableObject, before: str = "", after: str = "") -> None:
         """Note a change for the user."""
-        self.report.changes.append(Change(action, obj["kind"], *key_of(obj), before, after))
-
-    def problem(self, kind: str, key: Key, detail: str) -> None:
-        """Note why an object got nothing."""
-        self.report.problems.append(Problem(kind, *key, detail))
+        self.report.change(action, obj["kind"], key_of(obj), before, after)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .findings import Given
+from .findings import ApiObject
 
 Json = t.Mapping[str, t.Any]
 # Claims of a pod, which are allocated together.
@@ -17,12 +17,12 @@ _MAX_SELECTORS_LENGTH = 64 * 1024
 _Sized = t.TypeVar("_Sized", bound=t.Sized)
 
 
-def mapping_of(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+def mapping_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, t.Any]:
     """A mapping by names; empty if absent. Raises Defect."""
-    return {} if value is None else _present_mapping(given, value, where)
+    return {} if value is None else _present_mapping(obj, value, where)
 
 
-def items_of(given: Given, value: t.Any, where: str) -> t.Sequence[Json]:
+def items_of(obj: ApiObject, value: t.Any, where: str) -> t.Sequence[Json]:
     """A list of mappings; empty if absent. Raises Defect.
 
     A null item is a defect too, because readers of a checked list rely on its items as they are.
@@ -30,24 +30,24 @@ def items_of(given: Given, value: t.Any, where: str) -> t.Sequence[Json]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise given.error(where, "must be a list of mappings")
-    return [_present_mapping(given, item, f"{where}[{index}]") for index, item in enumerate(value)]
+        raise obj.error(where, "must be a list of mappings")
+    return [_present_mapping(obj, item, f"{where}[{index}]") for index, item in enumerate(value)]
 
 
-def _present_mapping(given: Given, value: t.Any, where: str) -> dict[str, t.Any]:
+def _present_mapping(obj: ApiObject, value: t.Any, where: str) -> dict[str, t.Any]:
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-        raise given.error(where, "must be a mapping of names")
+        raise obj.error(where, "must be a mapping of names")
     return value
 
 
-def at_most(given: Given, items: _Sized, most: int, what: str, where: str) -> _Sized:
+def at_most(obj: ApiObject, items: _Sized, most: int, what: str, where: str) -> _Sized:
     """The items, of which others decide how many there are. Raises Defect for more than ``most``."""
     if len(items) > most:
-        raise given.error(where, f"unsupported: too many {what}, {len(items)}; at most {most}")
+        raise obj.error(where, f"unsupported: too many {what}, {len(items)}; at most {most}")
     return items
 
 
-def check_selectors(given: Given, spec: Json, key: str) -> None:
+def check_selectors(obj: ApiObject, spec: Json, key: str) -> None:
     """Refuse expressions under ``key`` that are too long together. Raises Defect.
 
     The library takes milliseconds for each KiB that it reads.
@@ -62,7 +62,7 @@ def check_selectors(given: Given, spec: Json, key: str) -> None:
             if isinstance(value.get(key), str):
                 found += len(value[key])
     if found > _MAX_SELECTORS_LENGTH:
-        raise given.error(
+        raise obj.error(
             "spec",
             f"unsupported: too many selectors, {found} characters in all; at most "
             f"{_MAX_SELECTORS_LENGTH}",

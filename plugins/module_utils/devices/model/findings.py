@@ -14,15 +14,19 @@ from ...base.boundary import InvalidField, Subject, shown_text
 from ...base.errors import InvalidInput
 from ...base.manifests import Manifest, identity, read_manifests
 
+if t.TYPE_CHECKING:
+    P = t.ParamSpec("P")
 T = t.TypeVar("T")
+# Namespace and name.
+Key = tuple[str, str]
 
 # Comparing names takes time that is quadratic in their lengths.
 _MAX_LIKELY_NAME_LENGTH = 64
 
 
 @dataclass(frozen=True)
-class Finding(boundary.Finding):
-    """A defect of an object. ``file`` is "" for an object that came without one.
+class Defect(boundary.Finding):
+    """A finding with the file of the object, "" without one, and what its author probably meant.
 
     A ``serious`` one makes the object unusable, because it does not mean what it says.
     """
@@ -40,19 +44,19 @@ class Finding(boundary.Finding):
         return {**super().as_dict(), "file": self.file, "intention": self.intention}
 
 
-class Defect(InvalidField):
-    """A finding that ends the reading of dependents of the object."""
+class DefectError(InvalidField):
+    """A defect that ends the reading of dependents of the object."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.field, finding.problem)
-        self.finding = finding
+    def __init__(self, defect: Defect) -> None:
+        super().__init__(defect.field, defect.problem)
+        self.defect = defect
 
     def __str__(self) -> str:
-        return str(self.finding)
+        return str(self.defect)
 
 
 @dataclass(frozen=True)
-class Given:
+class ApiObject:
     """An object with the file that it came from."""
 
     manifest: Manifest
@@ -67,6 +71,10 @@ class Given:
         return str(self.manifest["metadata"].get("namespace") or "")
 
     @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+    @property
     def kind(self) -> str:
         return str(self.manifest["kind"])
 
@@ -77,51 +85,54 @@ class Given:
     def __str__(self) -> str:
         return str(self.subject)
 
-    def error(self, where: str, problem: str) -> Defect:
+    def error(self, where: str, problem: str) -> DefectError:
         """An error with the place of the problem, to be raised."""
-        return Defect(Finding(self.subject, where, problem, self.file))
+        return DefectError(Defect(self.subject, where, problem, self.file))
+
+    def attempt(
+        self, read: t.Callable[t.Concatenate[ApiObject, P], T], *more: P.args, **named: P.kwargs
+    ) -> T | Defect:
+        """The result of ``read`` for the object, or any defect of it: ``boundary.guarded``.
+
+        If another object is at fault, such as a claim's class, the problem names that.
+        """
+
+        def read_it() -> T | Defect:
+            try:
+                return read(self, *more, **named)
+            except DefectError as error:
+                if error.defect.subject == self.subject:
+                    return error.defect
+                problem = str(error)
+            raise InvalidInput(problem)
+
+        found = boundary.guarded(self.subject, read_it)
+        if isinstance(found, boundary.Finding) and not isinstance(found, Defect):
+            return Defect(found.subject, found.field, found.problem, self.file)
+        return found
 
 
-def guarded(given: Given, read: t.Callable[[], T]) -> T | Finding:
-    """The result of ``read`` for the object, or any defect of it.
-
-    If another object is at fault, such as a claim's class, the problem names that.
-    """
-
-    def read_it() -> T | Finding:
-        try:
-            return read()
-        except Defect as defect:
-            if defect.finding.subject == given.subject:
-                return defect.finding
-            problem = str(defect)
-        raise InvalidInput(problem)
-
-    found = boundary.guarded(given.subject, read_it)
-    if isinstance(found, boundary.Finding) and not isinstance(found, Finding):
-        return Finding(found.subject, found.field, found.problem, given.file)
-    return found
-
-
-def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Finding]) -> list[Given]:
+def read_objects(
+    items: t.Sequence[t.Any], where: str, file: str, bad: list[Defect]
+) -> list[ApiObject]:
     """The items that are objects with a kind and name; all others are in ``bad``.
 
     The first of several objects with one name counts.
     """
-    found: dict[t.Hashable, Given] = {}
+    found: dict[t.Hashable, ApiObject] = {}
     for index, item in enumerate(items):
         place = f"{where}[{index}]"
         subject = boundary.subject_of(item, "object", place)
         read = boundary.guarded(subject, lambda: read_manifests([item], place))  # noqa: B023 - now
         if isinstance(read, boundary.Finding):
-            bad.append(Finding(read.subject, read.field, read.problem, file))
+            bad.append(Defect(read.subject, read.field, read.problem, file))
             continue
         for manifest in read:
-            given, key = Given(manifest, file), identity(manifest)
+            obj, key = ApiObject(manifest, file), identity(manifest)
             if key in found:
-                bad.append(Finding(given.subject, "metadata.name", "is listed twice", file))
+                bad.append(Defect(obj.subject, "metadata.name", "is listed twice", file))
             else:
-                found[key] = given
+                found[key] = obj
     return list(found.values())
 
 
@@ -129,42 +140,42 @@ def read_given(items: t.Sequence[t.Any], where: str, file: str, bad: list[Findin
 class Findings:
     """Collects findings while objects are read. Findings of unused objects stop nothing."""
 
-    found: list[Finding] = field(default_factory=list)
+    found: list[Defect] = field(default_factory=list)
 
     def add(
-        self, given: Given, where: str, problem: str, intention: str = "", *, serious: bool = True
+        self, obj: ApiObject, where: str, problem: str, intention: str = "", *, serious: bool = True
     ) -> None:
         self.note(
-            Finding(
-                given.subject,
+            Defect(
+                obj.subject,
                 shown_text(where),
                 shown_text(problem),
-                given.file,
+                obj.file,
                 shown_text(intention),
                 serious,
             )
         )
 
-    def note(self, finding: Finding) -> None:
+    def note(self, finding: Defect) -> None:
         """Add a finding unless it is known."""
         if finding not in self.found:
             self.found.append(finding)
 
-    def refuse_if_serious(self, given: Given) -> None:
+    def refuse_if_serious(self, obj: ApiObject) -> None:
         """Raise Defect with the first serious finding of an object that is to be used."""
         for finding in self.found:
-            if finding.serious and (finding.file, finding.subject) == (given.file, given.subject):
-                raise Defect(finding)
+            if finding.serious and (finding.file, finding.subject) == (obj.file, obj.subject):
+                raise DefectError(finding)
 
     def unknown_fields(
-        self, given: Given, value: t.Mapping[str, t.Any], known: t.Collection[str], where: str
+        self, obj: ApiObject, value: t.Mapping[str, t.Any], known: t.Collection[str], where: str
     ) -> None:
         """Report members with unknown names, each with the probable intention."""
         for name in value:
             if name not in known:
                 meant = likely_name(name, known)
                 self.add(
-                    given,
+                    obj,
                     f"{where}.{name}" if where else str(name),
                     "there is no such field",
                     f"probably {meant} is meant" if meant else "",

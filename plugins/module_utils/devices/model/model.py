@@ -234,7 +234,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldDevice:
     """A device, or a portion of one, that is allocated already.
 
     ``whole`` marks a shareable device without portions for others.
@@ -262,7 +262,7 @@ class Instance:
     matchers: tuple[Matcher, ...]
     claims: tuple[Claim, ...]
     units: tuple[Unit, ...]
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldDevice, ...] = ()
     unsettled: t.Mapping[str, str] = field(default_factory=dict)
 
     def nodes_of(self, unit: Unit) -> tuple[Node, ...]:
@@ -273,7 +273,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Pick:
     """One device for one request: positions of both and of the alternative."""
 
     request: int
@@ -287,7 +287,7 @@ class ClaimAllocation:
     """The devices of one claim, in the order of its requests, and the node that they are for."""
 
     node: str
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[Pick, ...]
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Conflicting:
+class ConflictPart:
     """Part of a minimal conflict: ``count`` devices for a request of each of these claims."""
 
     claims: tuple[int, ...]
@@ -320,6 +320,6 @@ class Allocation:
     outcome: Outcome
     claims: tuple[ClaimAllocation | None, ...]
     objective: tuple[Level, ...] = ()
-    conflict: tuple[Conflicting, ...] = ()
+    conflict: tuple[ConflictPart, ...] = ()
     stopped_by: str = "completed"
     errors: t.Mapping[int, str] = field(default_factory=dict)

@@ -9,22 +9,24 @@ import typing as t
 
 from ...scheduling.feasibility import matches
 from ...scheduling.model import Expression
-from .findings import Given
+from .findings import ApiObject
 from .model import Node
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-def selected(given: Given, selector: t.Any, where: str, nodes: t.Sequence[Node]) -> frozenset[str]:
+def selected(
+    obj: ApiObject, selector: t.Any, where: str, nodes: t.Sequence[Node]
+) -> frozenset[str]:
     """The names of the nodes that meet one of the selector's terms. Raises InvalidInput."""
     terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
     if not isinstance(terms, list) or not all(isinstance(term, dict) for term in terms):
-        raise given.error(where, "a node selector is a mapping with a list of nodeSelectorTerms")
+        raise obj.error(where, "a node selector is a mapping with a list of nodeSelectorTerms")
     found: set[str] = set()
     for index, term in enumerate(terms):
         place = f"{where}.nodeSelectorTerms[{index}]"
-        labels = _expressions(given, term.get("matchExpressions"), f"{place}.matchExpressions")
-        fields = _expressions(given, term.get("matchFields"), f"{place}.matchFields")
+        labels = _expressions(obj, term.get("matchExpressions"), f"{place}.matchExpressions")
+        fields = _expressions(obj, term.get("matchFields"), f"{place}.matchFields")
         # A term without any requirement selects nothing.
         if labels or fields:
             found.update(node.name for node in nodes if _meets(node, labels, fields))
@@ -38,13 +40,13 @@ def _meets(node: Node, labels: t.Sequence[Expression], fields: t.Sequence[Expres
     )
 
 
-def _expressions(given: Given, value: t.Any, where: str) -> list[Expression]:
+def _expressions(obj: ApiObject, value: t.Any, where: str) -> list[Expression]:
     found: list[Expression] = []
     for index, item in enumerate(value or []):
         if not isinstance(item, dict) or not item.get("key"):
-            raise given.error(f"{where}[{index}].key", "the key is missing; name a label")
+            raise obj.error(f"{where}[{index}].key", "the key is missing; name a label")
         if item.get("operator") not in _OPERATORS:
-            raise given.error(f"{where}[{index}].operator", f"write one of {', '.join(_OPERATORS)}")
+            raise obj.error(f"{where}[{index}].operator", f"write one of {', '.join(_OPERATORS)}")
         values = tuple(map(str, item.get("values") or ()))
         found.append(Expression(item["key"], item["operator"], values))
     return found

@@ -22,7 +22,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...cel.values import Scalar, identities
-from .model import Alternative, Chosen, ClaimAllocation, Device, Instance, Level, Unit
+from .model import Alternative, ClaimAllocation, Device, Instance, Level, Pick, Unit
 from .usage import Usage
 
 Claims = t.Sequence[t.Optional[ClaimAllocation]]
@@ -121,13 +121,13 @@ class Objective:
         )
         return [*satisfied.values(), rank, watts, self.left_whole(usage), closeness, names]
 
-    def alternative(self, claim: int, chosen: Chosen) -> Alternative:
+    def alternative(self, claim: int, chosen: Pick) -> Alternative:
         """The alternative for which a device is chosen."""
         return (
             self._instance.claims[claim].requests[chosen.request].alternatives[chosen.alternative]
         )
 
-    def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Chosen]]:
+    def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Pick]]:
         for claim in unit.claims:
             allocation = claims[claim]
             for chosen in allocation.chosen if allocation else ():

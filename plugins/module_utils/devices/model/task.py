@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.errors import InvalidInput
-from .findings import Defect, Finding, Findings, Given, guarded
+from .findings import ApiObject, Defect, DefectError, Findings
 from .model import ClaimAllocation, Instance, Node, Unit
 from .node_selector import selected
 
@@ -48,19 +48,28 @@ class Task:
     result: t.Callable[[int, ClaimAllocation], dict[str, t.Any]]
     pods: tuple[tuple[tuple[str, str], ...], ...]
     pools: tuple[tuple[str, str, frozenset[str]], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Defect, ...] = ()
     refused: tuple[Refusal, ...] = ()
     demands: tuple[PodDemand, ...] = ()
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A pod or claim that was left out, and why."""
+    """Why an object got nothing, or could not be written; others are not affected."""
 
     kind: str
     namespace: str
     name: str
     reason: str
+
+    def as_error(self) -> dict[str, str]:
+        """As device_reconciliation returns it."""
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "detail": self.reason,
+        }
 
 
 @dataclass
@@ -71,15 +80,15 @@ class Refusals:
     findings: Findings
     found: list[Refusal] = field(default_factory=list)
 
-    def read(self, given: Given, reader: t.Callable[[Given], T]) -> T | None:
+    def read(self, obj: ApiObject, reader: t.Callable[[ApiObject], T]) -> T | None:
         """The object as read; None if it is refused. Raises InvalidInput."""
-        read = guarded(given, lambda: reader(given))
-        if not isinstance(read, Finding):
+        read = obj.attempt(reader)
+        if not isinstance(read, Defect):
             return read
         if not self.report:
-            raise Defect(read)
+            raise DefectError(read)
         self.findings.note(read)
-        self.found.append(Refusal(given.kind, given.namespace, given.name, str(read)))
+        self.found.append(Refusal(obj.kind, obj.namespace, obj.name, str(read)))
         return None
 
 
@@ -87,14 +96,14 @@ class Refusals:
 class PodDemand:
     """A pod with the positions of its claims, and the node that it has or must have."""
 
-    given: Given
+    obj: ApiObject
     claims: tuple[int, ...]
     nodes: frozenset[str] | None = None
     priority: int = 0
 
 
 @dataclass
-class _Group:
+class _PodGroup:
     claims: list[int] = field(default_factory=list)
     pods: list[PodDemand] = field(default_factory=list)
 
@@ -107,9 +116,9 @@ def units_of(
     ``names`` are the names of all claims by position; claims without a pod are in no unit. Pods
     that share a claim but cannot be on one node are all refused. Raises InvalidInput.
     """
-    group_of: dict[int, _Group] = {}
+    group_of: dict[int, _PodGroup] = {}
     for demand in demands:
-        joined = _Group(list(demand.claims), [demand])
+        joined = _PodGroup(list(demand.claims), [demand])
         touched = {
             id(group_of[claim]): group_of[claim] for claim in demand.claims if claim in group_of
         }
@@ -124,19 +133,19 @@ def units_of(
         unit = _unit_or_refusal(group, names, refusals)
         if unit is not None:
             units.append(unit)
-            pods.append(tuple((pod.given.namespace, pod.given.name) for pod in group.pods))
+            pods.append(tuple((pod.obj.namespace, pod.obj.name) for pod in group.pods))
     return tuple(units), tuple(pods)
 
 
-def _unit_or_refusal(group: _Group, names: t.Sequence[str], refusals: Refusals) -> Unit | None:
-    def read(_pod: Given) -> Unit:
+def _unit_or_refusal(group: _PodGroup, names: t.Sequence[str], refusals: Refusals) -> Unit | None:
+    def read(_pod: ApiObject) -> Unit:
         return _unit(group, names)
 
-    read_for_each = [refusals.read(pod.given, read) for pod in group.pods]
+    read_for_each = [refusals.read(pod.obj, read) for pod in group.pods]
     return read_for_each[0]
 
 
-def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
+def _unit(group: _PodGroup, names: t.Sequence[str]) -> Unit:
     nodes: frozenset[str] | None = None
     for pod in group.pods:
         if pod.nodes is None:
@@ -144,17 +153,17 @@ def _unit(group: _Group, names: t.Sequence[str]) -> Unit:
         if nodes is not None and not nodes & pod.nodes:
             shared = ", ".join(names[claim] for claim in group.claims)
             raise InvalidInput(
-                f"{pod.given}: it must run on {', '.join(sorted(pod.nodes)) or 'no node'}, but "
+                f"{pod.obj}: it must run on {', '.join(sorted(pod.nodes)) or 'no node'}, but "
                 f"shares the claim {shared} with pods on {', '.join(sorted(nodes))}; a claim's "
                 "devices are on one node"
             )
         nodes = pod.nodes if nodes is None else nodes & pod.nodes
-    name = ", ".join(str(pod.given) for pod in group.pods)
+    name = ", ".join(str(pod.obj) for pod in group.pods)
     priority = max((pod.priority for pod in group.pods), default=0)
     return Unit(name, tuple(group.claims), nodes, priority)
 
 
-def labels_of(node: Given, findings: Findings) -> dict[str, str]:
+def labels_of(node: ApiObject, findings: Findings) -> dict[str, str]:
     """The labels of a Node; invalid ones are left out, with a finding."""
     given = node.manifest["metadata"].get("labels") or {}
     listed = given.items() if isinstance(given, dict) else ()
@@ -168,7 +177,7 @@ def labels_of(node: Given, findings: Findings) -> dict[str, str]:
     return labels
 
 
-def nodes_for(pod: Given, nodes: t.Sequence[Node]) -> frozenset[str] | None:
+def nodes_for(pod: ApiObject, nodes: t.Sequence[Node]) -> frozenset[str] | None:
     """The nodes that a pod's nodeName, selector and required affinity admit; None for all."""
     spec = pod.manifest.get("spec") or {}
     if spec.get("nodeName"):

@@ -10,7 +10,7 @@ import typing as t
 
 from ...cel.values import THOUSANDTHS, Quantity, is_of
 from ...scheduling.pod_reader import is_daemon, is_finished
-from .findings import Given
+from .findings import ApiObject
 from .model import Device, Instance
 
 # Limit for one device; a larger value is not plausible as watts.
@@ -20,7 +20,7 @@ Curves = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def with_watts(
-    instance: Instance, device_power: str | None, curves: Curves, objects: t.Sequence[Given]
+    instance: Instance, device_power: str | None, curves: Curves, objects: t.Sequence[ApiObject]
 ) -> Instance:
     """The instance with watts.
 
@@ -29,9 +29,9 @@ def with_watts(
     the idle watts of a node, and is added if only DaemonSet pods run there.
     """
     busy = {
-        given.manifest.get("spec", {}).get("nodeName")
-        for given in objects
-        if given.kind == "Pod" and not is_daemon(given.manifest) and not is_finished(given.manifest)
+        obj.manifest.get("spec", {}).get("nodeName")
+        for obj in objects
+        if obj.kind == "Pod" and not is_daemon(obj.manifest) and not is_finished(obj.manifest)
     }
     nodes = tuple(
         dataclasses.replace(

@@ -17,7 +17,7 @@ from ...solving.limits import Limits
 from ..model.model import Claim, Instance, Unit
 from ..model.objective import Objective
 from ..model.usage import Usage
-from .columns.components import Group, Kind, groups_of, kinds_of
+from .columns.components import ComponentKind, UnitGroup, groups_of, kinds_of
 from .node_solver import solve_node
 from .search import Candidates, shape_of
 
@@ -92,7 +92,7 @@ class _Cell:
     """Vectors that one component can hold."""
 
     def __init__(
-        self, instance: Instance, groups: t.Sequence[Group], kind: Kind, limits: Limits
+        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind, limits: Limits
     ) -> None:
         self._claims, self._groups, self._kind, self._limits = instance.claims, groups, kind, limits
         self._usage, self._candidates = Usage(kind.instance), Candidates(kind.instance)

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
-from ..model.model import Claim, Conflicting, Constraint, Instance, Request, Unit
+from ..model.model import Claim, ConflictPart, Constraint, Instance, Request, Unit
 from ..model.usage import Usage
 from .capacity import Capacity
 from .node_solver import solve_node
@@ -25,7 +25,7 @@ from .search import Candidates, shape_of
 Kept = dict[tuple[int, int], int]
 
 
-def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Conflicting, ...]:
+def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[ConflictPart, ...]:
     """Requests that no node can satisfy together; with one device fewer of any, one could.
 
     Empty if the unit can be satisfied, or if the limit ends the work before a proof that it cannot.
@@ -34,7 +34,7 @@ def minimal_conflict(instance: Instance, unit: Unit, limits: Limits) -> tuple[Co
     return _Filter(instance, unit, limits).run()
 
 
-def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflicting, ...]:
+def conflict_between_units(instance: Instance, limits: Limits) -> tuple[ConflictPart, ...]:
     """Irreducible requests of several units that all nodes together cannot satisfy.
 
     Empty too if counting the capacity of components does not prove it, as with devices or counters
@@ -60,7 +60,7 @@ class _Filter:
         self.usage = Usage(self.instance)
         self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
 
-    def run(self) -> tuple[Conflicting, ...]:
+    def run(self) -> tuple[ConflictPart, ...]:
         kept: Kept = {
             (position, number): max(one.count for one in request.alternatives)
             for position, claim in enumerate(self.unit.claims)
@@ -199,7 +199,7 @@ class _Filter:
             renumbered.append((kind, attribute, left))
         return tuple(renumbered)
 
-    def _described(self, kept: Kept) -> tuple[Conflicting, ...]:
+    def _described(self, kept: Kept) -> tuple[ConflictPart, ...]:
         """Grouped: one entry for equivalent claims with the same number of devices."""
         groups: dict[tuple[t.Hashable, int, int], list[int]] = {}
         for (position, number), count in kept.items():
@@ -207,7 +207,7 @@ class _Filter:
             key = self.instance.claims[claim].shape(), number, count
             groups.setdefault(key, []).append(claim)
         return tuple(
-            Conflicting(tuple(claims), number, count)
+            ConflictPart(tuple(claims), number, count)
             for (_shape, number, count), claims in groups.items()
         )
 
@@ -219,7 +219,7 @@ class _Unproven(Exception):
 class _FilterBetween(_Filter):
     """Instance in which each unit has separate claims."""
 
-    def run(self) -> tuple[Conflicting, ...]:
+    def run(self) -> tuple[ConflictPart, ...]:
         self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
         if any(unit.common for unit in self.instance.units):
             return ()

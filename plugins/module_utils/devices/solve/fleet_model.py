@@ -13,7 +13,7 @@ from ..model.objective import WHOLE, CounterSet, Objective, localities
 from ..model.usage import Usage
 from .node_model import NodeModel, Place
 from .search import Candidates, shape_of
-from .solver_amounts import Part, add_at_most
+from .solver_amounts import Term, add_at_most
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 
@@ -125,7 +125,7 @@ class FleetModel:
     def _largest(self, key: CounterSet) -> t.Any:
         """The share of the largest device that is still available after all allocations."""
         picks: list[tuple[int, t.Any]] = []
-        drawn: dict[int, list[Part]] = {}
+        drawn: dict[int, list[Term]] = {}
         for device in self._objective.partitions[key]:
             if self._usage.holders(device) or not self._usage.counters_allow(device):
                 continue
@@ -133,7 +133,7 @@ class FleetModel:
             picks.append((device, pick))
             self.model.add(pick + self.nodes.in_use.get(device, 0) <= 1)
             for counter, amount in self._instance.devices[device].consumes:
-                drawn.setdefault(counter, []).append(Part(amount, pick))
+                drawn.setdefault(counter, []).append(Term(amount, pick))
         self.model.add_at_most_one(pick for _device, pick in picks)
         for counter, parts in drawn.items():
             beside = self.nodes.drawn.get(counter, [])

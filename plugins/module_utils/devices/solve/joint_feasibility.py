@@ -27,7 +27,7 @@ Allocations = dict[int, ClaimAllocation]
 
 
 @dataclass(frozen=True)
-class Found:
+class JointAnswer:
     """Power of newly used devices. ``milliwatts`` is the smallest power among answers with the
     earliest available alternatives; ``least`` is a lower bound over all alternatives. None:
     impossible, or with ``least`` 0 not found in the time.
@@ -38,9 +38,9 @@ class Found:
     allocations: t.Mapping[int, ClaimAllocation]
 
 
-IMPOSSIBLE = Found(None, None, {})
-_NOT_FOUND = Found(None, 0, {})
-NOTHING = Found(0, 0, {})
+IMPOSSIBLE = JointAnswer(None, None, {})
+_NOT_FOUND = JointAnswer(None, 0, {})
+NOTHING = JointAnswer(0, 0, {})
 
 
 class JointFeasibility:
@@ -211,7 +211,7 @@ class JointFeasibility:
             and not self._usage.holders(device)
         )
 
-    def on_node(self, node: str, units: t.Sequence[int]) -> Found:
+    def on_node(self, node: str, units: t.Sequence[int]) -> JointAnswer:
         """Answer for these units on a node; exact unless the time ends first."""
         if not units:
             return NOTHING
@@ -223,7 +223,7 @@ class JointFeasibility:
 
     def on_nodes(
         self, places: t.Mapping[str, t.Sequence[int]], unpriced: t.AbstractSet[str] = frozenset()
-    ) -> Found:
+    ) -> JointAnswer:
         """Answer for units on several nodes; on ``unpriced`` nodes devices draw no watts."""
         asked = [
             (self.instance.units[unit], node) for node, units in places.items() for unit in units
@@ -232,7 +232,7 @@ class JointFeasibility:
 
     def _solved(
         self, places: t.Sequence[tuple[Unit, str]], unpriced: t.AbstractSet[str] = frozenset()
-    ) -> Found:
+    ) -> JointAnswer:
         model = NodeModel(self.instance, self._usage, self._candidates, places)
         watts = sum(
             self.instance.devices[device].milliwatts * in_use
@@ -251,7 +251,7 @@ class JointFeasibility:
             if later:
                 fewest = self._minimum(model, watts)
                 least = 0 if isinstance(fewest, str) else int(fewest.value(watts))
-            return Found(milliwatts, least, dict(zip(claims, given)))
+            return JointAnswer(milliwatts, least, dict(zip(claims, given)))
         return IMPOSSIBLE if solver == "infeasible" else _NOT_FOUND
 
     def _minimum(self, model: NodeModel, objective: t.Any) -> t.Any:

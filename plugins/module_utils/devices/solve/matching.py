@@ -16,7 +16,7 @@ import typing as t
 from collections import deque
 from dataclasses import dataclass, field
 
-from ..model.model import Claim, Conflicting, Instance, Request
+from ..model.model import Claim, ConflictPart, Instance, Request
 from ..model.usage import Usage
 
 
@@ -132,11 +132,11 @@ def match_plain_claims(instance: Instance, usage: Usage) -> Matching:
     return Matching(groups, list(classes.values()), usable)
 
 
-def conflict_of_plain_claims(instance: Instance) -> tuple[Conflicting, ...]:
+def conflict_of_plain_claims(instance: Instance) -> tuple[ConflictPart, ...]:
     """A minimal set of plain claims for which all nodes together have too few devices."""
     matching = match_plain_claims(instance, Usage(instance))
     return tuple(
-        Conflicting(tuple(matching.groups[group][:count]), 0, 1)
+        ConflictPart(tuple(matching.groups[group][:count]), 0, 1)
         for group, count in matching.conflict()
     )
 

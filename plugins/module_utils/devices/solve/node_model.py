@@ -18,16 +18,16 @@ from ...cel.values import identities
 from ..model.model import (
     Alternative,
     Amounts,
-    Chosen,
     Claim,
     ClaimAllocation,
     Constraint,
     Instance,
+    Pick,
     Unit,
 )
 from ..model.usage import BLOCKED_BY, Usage
 from .search import Candidates
-from .solver_amounts import Part, add_at_least, add_at_most
+from .solver_amounts import Term, add_at_least, add_at_most
 
 Member = tuple[int, int, int]
 Values = frozenset[tuple[str, t.Any]]
@@ -41,7 +41,7 @@ class Use:
     device: int
     chosen: t.Any
     portions: Amounts
-    shares: t.Mapping[str, Part] = field(default_factory=dict)
+    shares: t.Mapping[str, Term] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class NodeModel:
         for use in self.uses:
             self._by_device.setdefault(use.device, []).append(use)
         self.in_use = {device: self._share(device) for device in self._by_device}
-        self.drawn: dict[int, list[Part]] = {}
+        self.drawn: dict[int, list[Term]] = {}
         self._add_counters()
         self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
         for place in self.places:
@@ -138,7 +138,7 @@ class NodeModel:
         for name, amount in alternative.totals.items():
             add_at_least(self.model, self._gathered(uses, alternative, name), amount, taken)
         for name, amount in alternative.ceilings.items():
-            whole = [Part(self._amount(use.device, name), use.chosen) for use in uses]
+            whole = [Term(self._amount(use.device, name), use.chosen) for use in uses]
             add_at_most(self.model, whole, amount)
 
     def _use(self, member: Member, device: int, alternative: Alternative, portions: Amounts) -> Use:
@@ -153,13 +153,13 @@ class NodeModel:
             most = min(left // step, -(-asked // step))
             blocks = self.model.new_int_var(0, most, "")
             self.model.add(blocks <= most * chosen)
-            shares[name] = Part(step, blocks, most)
+            shares[name] = Term(step, blocks, most)
         return Use(member, device, chosen, {}, shares)
 
-    def _gathered(self, uses: t.Sequence[Use], alternative: Alternative, name: str) -> list[Part]:
+    def _gathered(self, uses: t.Sequence[Use], alternative: Alternative, name: str) -> list[Term]:
         if alternative.shared:
             return [use.shares[name] for use in uses]
-        return [Part(self._amount(use.device, name), use.chosen) for use in uses]
+        return [Term(self._amount(use.device, name), use.chosen) for use in uses]
 
     def _amount(self, device: int, name: str) -> int:
         capacities = self._instance.devices[device].capacities
@@ -180,7 +180,7 @@ class NodeModel:
             return sum(use.chosen for use in uses)
         for name in given.capacities:
             portions = [
-                use.shares.get(name) or Part(use.portions.get(name, 0), use.chosen) for use in uses
+                use.shares.get(name) or Term(use.portions.get(name, 0), use.chosen) for use in uses
             ]
             add_at_most(self.model, portions, self._usage.left(device, name))
         for index, use in enumerate(uses):
@@ -217,7 +217,7 @@ class NodeModel:
                     drawn.setdefault(counter, []).append((amount, variable))
         for counter, parts in drawn.items():
             left = self._usage.counters[counter]
-            self.drawn[counter] = [Part(amount, variable) for amount, variable in parts]
+            self.drawn[counter] = [Term(amount, variable) for amount, variable in parts]
             add_at_most(self.model, self.drawn[counter], left)
             drawing = [(amount, variable) for amount, variable in parts if amount]
             most = most_within(left, [amount for amount, _variable in drawing])
@@ -308,7 +308,7 @@ class NodeModel:
 
     def allocations(self, value: t.Callable[[t.Any], int]) -> tuple[ClaimAllocation, ...]:
         """Allocations of the claims of all places; ``value`` gives the value of an expression."""
-        chosen: list[list[Chosen]] = [[] for _claim in self._claims]
+        chosen: list[list[Pick]] = [[] for _claim in self._claims]
         for use in self.uses:
             if value(use.chosen):
                 position, request, number = use.member
@@ -316,9 +316,7 @@ class NodeModel:
                     name: share.amount * value(share.times) for name, share in use.shares.items()
                 }
                 portions = {name: amount for name, amount in shares.items() if amount}
-                chosen[position].append(
-                    Chosen(request, number, use.device, portions or use.portions)
-                )
+                chosen[position].append(Pick(request, number, use.device, portions or use.portions))
         return tuple(
             ClaimAllocation(place.node, tuple(devices))
             for place, devices in zip(self._place_of, chosen)

@@ -20,7 +20,7 @@ _SECONDS_OF_SEARCH = 60.0
 # Work of CP-SAT for each second of the limit: its deterministic time is close to seconds.
 _WORK_FOR_A_SECOND = 1.0
 
-Found = tuple[ClaimAllocation, ...]
+ClaimAllocations = tuple[ClaimAllocation, ...]
 
 
 def solve_node(
@@ -30,7 +30,7 @@ def solve_node(
     unit: Unit,
     node: str,
     limits: Limits,
-) -> Found | t.Literal["infeasible", "unknown"]:
+) -> ClaimAllocations | t.Literal["infeasible", "unknown"]:
     """Allocation of a unit's claims on a node, or infeasible, or unknown.
 
     Nothing is taken from ``usage``.
@@ -58,7 +58,7 @@ def solve_node(
 
 def _searched(
     instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
-) -> Found | t.Literal["infeasible"] | None:
+) -> ClaimAllocations | t.Literal["infeasible"] | None:
     """Answer of a short search: most tasks are easy, and a model takes longer to build."""
     search = Search(instance, usage, candidates, Limits(_SECONDS_OF_SEARCH))
     try:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from ...base.libraries import min_cost_flow
 from ...solving.limits import Limits
-from ..model.model import Chosen, ClaimAllocation, Instance
+from ..model.model import ClaimAllocation, Instance, Pick
 from ..model.objective import Objective
 from ..model.usage import Usage
 from .matching import Matching, is_plain
-from .unit_commitment import Demand, Kind, nodes_to_wake
+from .unit_commitment import Demand, DeviceKind, nodes_to_wake
 
 # The flow's library multiplies costs by the number of nodes within 63 bits.
 _MAX = 2**62
@@ -34,7 +34,7 @@ _Classes = dict[tuple[Members, int], list[int]]
 
 
 @dataclass
-class _Group:
+class _ClaimGroup:
     """Claims with the same priority, nodes and alternatives.
 
     Each usable device has a ``rank``, and the position of its ``first`` node if several can use it.
@@ -47,7 +47,7 @@ class _Group:
 
 
 @dataclass
-class Plain:
+class PlainAnswer:
     """An answer, the bound of each level, and whether the counted work was enough for all."""
 
     claims: Claims
@@ -57,7 +57,7 @@ class Plain:
 
 def solve_plain(
     instance: Instance, objective: Objective, limits: Limits, *, may_wake: bool = False
-) -> Plain | None:
+) -> PlainAnswer | None:
     """The best answer; None if the instance is not plain.
 
     ``may_wake`` admits unused nodes, which cost watts; the level of names, which is after that of
@@ -72,12 +72,12 @@ def solve_plain(
     groups.sort(key=lambda group: -group.priority)
     classes = _classes(instance, groups)
     satisfied = _most_satisfied(objective, groups, classes)
-    costs = _Costs(instance, objective, groups, sum(satisfied.values()))
+    costs = _PairCosts(instance, objective, groups, sum(satisfied.values()))
     given = _Flow(groups, classes, satisfied, costs).run()
     if given is None:
         raise RuntimeError("claims that are matched are no flow")
     claims = _allocations(instance, groups, given)
-    plain = Plain(claims, objective.values(claims))
+    plain = PlainAnswer(claims, objective.values(claims))
     if not costs.by_name:
         plain.bounds[-1] = costs.least_names(sum(satisfied.values()))
     if wakes:
@@ -86,7 +86,7 @@ def solve_plain(
 
 
 def _most_satisfied(
-    objective: Objective, groups: t.Sequence[_Group], classes: _Classes
+    objective: Objective, groups: t.Sequence[_ClaimGroup], classes: _Classes
 ) -> dict[int, int]:
     """Number of claims of each priority that can be satisfied.
 
@@ -106,11 +106,11 @@ def _most_satisfied(
 def _wake_fewer(
     instance: Instance,
     objective: Objective,
-    groups: t.Sequence[_Group],
+    groups: t.Sequence[_ClaimGroup],
     satisfied: dict[int, int],
-    plain: Plain,
+    plain: PlainAnswer,
     limits: Limits,
-) -> Plain:
+) -> PlainAnswer:
     """The answer with the set of nodes that costs the fewest watts."""
     where = {
         device: next(iter(instance.devices[device].nodes & objective.node_rank.keys()))
@@ -123,10 +123,10 @@ def _wake_fewer(
     demand = Demand(sizes, priorities, satisfied, values[len(satisfied)])
     awake, bound, proven = nodes_to_wake(kinds, objective.wake, demand, limits)
     count = sum(satisfied.values())
-    best, least = plain.claims, _Costs(instance, objective, groups, count).least_names(count)
+    best, least = plain.claims, _PairCosts(instance, objective, groups, count).least_names(count)
     if awake is not None:
         kept = [
-            _Group(
+            _ClaimGroup(
                 group.priority,
                 group.claims,
                 {device: rank for device, rank in group.rank.items() if where[device] in awake},
@@ -134,19 +134,19 @@ def _wake_fewer(
             )
             for group in groups
         ]
-        costs = _Costs(instance, objective, kept, count)
+        costs = _PairCosts(instance, objective, kept, count)
         given = _Flow(kept, _classes(instance, kept), satisfied, costs).run()
         claims = plain.claims if given is None else _allocations(instance, kept, given)
         best = min(plain.claims, claims, key=objective.values)
     bounds = objective.values(best)
     bounds[-4], bounds[-1] = min(bounds[-4], bound), min(bounds[-1], least)
-    return Plain(best, bounds, proven)
+    return PlainAnswer(best, bounds, proven)
 
 
-def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[Kind]:
+def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[DeviceKind]:
     """Number of devices of each class on the nodes."""
     return [
-        Kind(
+        DeviceKind(
             tuple((group, rank) for group, rank, _node in members),
             milliwatts,
             Counter(where[device] for device in devices),
@@ -155,7 +155,7 @@ def _kinds_of_nodes(classes: _Classes, where: t.Mapping[int, str]) -> list[Kind]
     ]
 
 
-def _groups(instance: Instance, objective: Objective) -> list[_Group] | None:
+def _groups(instance: Instance, objective: Objective) -> list[_ClaimGroup] | None:
     kinds: dict[tuple[int, frozenset[str] | None, tuple[int, ...]], list[int]] = {}
     for unit in instance.units:
         claim = instance.claims[unit.claims[0]]
@@ -168,7 +168,7 @@ def _groups(instance: Instance, objective: Objective) -> list[_Group] | None:
     sets = {device.nodes: device.nodes & position.keys() for device in instance.devices}
     groups = []
     for (priority, nodes, matchers), claims in kinds.items():
-        group = _Group(priority, claims, {}, {})
+        group = _ClaimGroup(priority, claims, {}, {})
         first = _first_nodes(sets, nodes, position)
         for number, matcher in enumerate(matchers):
             for device in instance.matchers[matcher].devices:
@@ -197,7 +197,7 @@ def _first_nodes(
     return found
 
 
-def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
+def _costs_to_wake(instance: Instance, groups: t.Sequence[_ClaimGroup]) -> bool:
     costly = {node.name for node in instance.nodes if node.wake_milliwatts}
     return bool(costly) and any(
         not costly.isdisjoint(instance.devices[device].nodes)
@@ -206,7 +206,7 @@ def _costs_to_wake(instance: Instance, groups: t.Sequence[_Group]) -> bool:
     )
 
 
-def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
+def _classes(instance: Instance, groups: t.Sequence[_ClaimGroup]) -> _Classes:
     """Devices by the groups that may use them, with the rank, and by their watts."""
     members: dict[int, list[tuple[int, int, int]]] = {}
     for number, group in enumerate(groups):
@@ -219,14 +219,14 @@ def _classes(instance: Instance, groups: t.Sequence[_Group]) -> _Classes:
     return classes
 
 
-class _Costs:
+class _PairCosts:
     """Cost of a pair: rank, watts and names as one number.
 
     ``by_name`` is False if this number would be too large with names; names are then left out.
     """
 
     def __init__(
-        self, instance: Instance, objective: Objective, groups: t.Sequence[_Group], claims: int
+        self, instance: Instance, objective: Objective, groups: t.Sequence[_ClaimGroup], claims: int
     ) -> None:
         devices = {device for group in groups for device in group.rank}
         of_several = {device for group in groups for device in group.first}
@@ -264,10 +264,10 @@ class _Flow:
 
     def __init__(
         self,
-        groups: t.Sequence[_Group],
+        groups: t.Sequence[_ClaimGroup],
         classes: _Classes,
         satisfied: t.Mapping[int, int],
-        costs: _Costs,
+        costs: _PairCosts,
     ) -> None:
         self._flow = min_cost_flow.SimpleMinCostFlow()
         self._pairs: dict[tuple[int, int], int] = {}
@@ -312,7 +312,7 @@ class _Flow:
 
 
 def _allocations(
-    instance: Instance, groups: t.Sequence[_Group], given: t.Mapping[int, list[int]]
+    instance: Instance, groups: t.Sequence[_ClaimGroup], given: t.Mapping[int, list[int]]
 ) -> Claims:
     """Allocations in which the first claims of each group get its first devices."""
     claims: Claims = [None] * len(instance.claims)
@@ -324,5 +324,5 @@ def _allocations(
                 node = instance.nodes[group.first[device]].name
             else:
                 [node] = instance.devices[device].nodes & everywhere
-            claims[claim] = ClaimAllocation(node, (Chosen(0, group.rank[device], device),))
+            claims[claim] = ClaimAllocation(node, (Pick(0, group.rank[device], device),))
     return claims

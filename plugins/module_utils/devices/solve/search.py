@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
 from ..model.constraints import Constraints
-from ..model.model import Alternative, Amounts, Chosen, Claim, ClaimAllocation, Instance, Unit
+from ..model.model import Alternative, Amounts, Claim, ClaimAllocation, Instance, Pick, Unit
 from ..model.usage import Usage
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
@@ -76,7 +76,7 @@ class Candidates:
 
 
 @dataclass
-class _Place:
+class _SearchPoint:
     """A point of the search: which device of which alternative is being chosen."""
 
     claim: int
@@ -124,8 +124,8 @@ class Search:
         self._unit, self._node = unit, node
         self._claims = [self._instance.claims[claim] for claim in unit.claims]
         self._constraints = Constraints(self._instance, unit)
-        self._trail: list[_Place] = []
-        place: _Place | None = self._first_of(0, 0)
+        self._trail: list[_SearchPoint] = []
+        place: _SearchPoint | None = self._first_of(0, 0)
         try:
             while place is not None:
                 self._trail.append(place)
@@ -135,14 +135,14 @@ class Search:
             raise
         return self._answer() if self._found else None
 
-    def _first_of(self, claim: int, request: int) -> _Place | None:
+    def _first_of(self, claim: int, request: int) -> _SearchPoint | None:
         """The next point of the search after all earlier requests are chosen."""
         while claim < len(self._claims) and request >= len(self._claims[claim].requests):
             claim, request = claim + 1, 0
         self._found = claim >= len(self._claims)
-        return None if self._found else _Place(claim, request)
+        return None if self._found else _SearchPoint(claim, request)
 
-    def _advance(self) -> _Place | None:
+    def _advance(self) -> _SearchPoint | None:
         """Choose at the end of the trail; backtrack if nothing is left to choose."""
         while self._trail:
             place = self._trail[-1]
@@ -153,10 +153,10 @@ class Search:
         self._found = False
         return None
 
-    def _after(self, place: _Place) -> _Place | None:
+    def _after(self, place: _SearchPoint) -> _SearchPoint | None:
         if place.ends_request:
             return self._first_of(place.claim, place.request + 1)
-        return _Place(
+        return _SearchPoint(
             place.claim,
             place.request,
             place.alternative,
@@ -164,7 +164,7 @@ class Search:
             place.next_candidate,
         )
 
-    def _choose(self, place: _Place) -> bool:
+    def _choose(self, place: _SearchPoint) -> bool:
         """Take the next suitable device; False if neither a device nor an alternative is left."""
         alternatives = self._claims[place.claim].requests[place.request].alternatives
         while place.alternative < len(alternatives):
@@ -177,7 +177,7 @@ class Search:
             place.alternative, place.next_candidate = place.alternative + 1, 0
         return False
 
-    def _choose_device(self, place: _Place, alternative: Alternative) -> bool:
+    def _choose_device(self, place: _SearchPoint, alternative: Alternative) -> bool:
         candidates = self._candidates.of(alternative.matcher, self._node)
         failing: t.Mapping[int, str] = {}
         if self._strict:
@@ -205,7 +205,7 @@ class Search:
                 self._undo(place)
         return False
 
-    def _may_begin(self, place: _Place, alternative: Alternative, candidates: int) -> bool:
+    def _may_begin(self, place: _SearchPoint, alternative: Alternative, candidates: int) -> bool:
         """Whether the alternative is possible at all, before its first device."""
         if place.taken or place.next_candidate:
             return True
@@ -220,7 +220,7 @@ class Search:
             return False
         return 0 < wanted <= candidates
 
-    def _is_in_use(self, place: _Place, alternative: Alternative, device: int) -> bool:
+    def _is_in_use(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         if alternative.admin:
             return self._has(place.claim, device)
         return self._usage.in_use(device)
@@ -228,7 +228,7 @@ class Search:
     def _most(self, alternative: Alternative, candidates: t.Sequence[int]) -> int:
         return len(candidates) if alternative.every_device else alternative.maximum
 
-    def _take(self, place: _Place, alternative: Alternative, device: int) -> bool:
+    def _take(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         portions = self._usage.portions(device, alternative)
         if portions is None or (alternative.admin and self._has(place.claim, device)):
             return False
@@ -244,7 +244,7 @@ class Search:
             self._usage.take(device, portions)
         return True
 
-    def _undo(self, place: _Place) -> None:
+    def _undo(self, place: _SearchPoint) -> None:
         if place.device is None:
             return
         alternative = self._alternative(place)
@@ -261,7 +261,7 @@ class Search:
         """Whether the claim has the device: administrators see each device once in a claim."""
         return any(other.claim == claim and other.device == device for other in self._trail)
 
-    def _suffices(self, place: _Place, alternative: Alternative, candidates: int) -> bool:
+    def _suffices(self, place: _SearchPoint, alternative: Alternative, candidates: int) -> bool:
         """Whether the request is satisfied with this device."""
         count = candidates if alternative.every_device else alternative.count
         if place.taken + 1 < count:
@@ -271,7 +271,7 @@ class Search:
             for name, amount in alternative.totals.items()
         )
 
-    def _gathered(self, place: _Place, alternative: Alternative, capacity: str) -> int:
+    def _gathered(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
         """Total amounts of this request's devices, up to the end of the trail."""
         return sum(
             self._contribution(other, alternative, capacity)
@@ -279,7 +279,7 @@ class Search:
             if (other.claim, other.request) == (place.claim, place.request)
         )
 
-    def _contribution(self, place: _Place, alternative: Alternative, capacity: str) -> int:
+    def _contribution(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
         if place.device is None:
             return 0
         if alternative.shared:
@@ -287,7 +287,7 @@ class Search:
         capacities = self._instance.devices[place.device].capacities
         return capacities[capacity].amount if capacity in capacities else 0
 
-    def _below_ceilings(self, place: _Place, alternative: Alternative, device: int) -> bool:
+    def _below_ceilings(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         capacities = self._instance.devices[device].capacities
         return all(
             name not in capacities
@@ -296,7 +296,7 @@ class Search:
         )
 
     def _needed(
-        self, place: _Place, alternative: Alternative, device: int, left: Amounts
+        self, place: _SearchPoint, alternative: Alternative, device: int, left: Amounts
     ) -> Amounts:
         """The missing part of the request from a device's free amount, in whole portions."""
         needed: dict[str, int] = {}
@@ -307,7 +307,7 @@ class Search:
                 needed[name] = min(left[name], capacity.portion(missing) or missing)
         return needed
 
-    def _alternative(self, place: _Place) -> Alternative:
+    def _alternative(self, place: _SearchPoint) -> Alternative:
         return self._claims[place.claim].requests[place.request].alternatives[place.alternative]
 
     def _count_step(self) -> None:
@@ -318,11 +318,11 @@ class Search:
             raise OutOfTime
 
     def _answer(self) -> tuple[ClaimAllocation, ...]:
-        chosen: list[list[Chosen]] = [[] for _claim in self._claims]
+        chosen: list[list[Pick]] = [[] for _claim in self._claims]
         for place in self._trail:
             if place.device is not None:
                 chosen[place.claim].append(
-                    Chosen(place.request, place.alternative, place.device, place.portions)
+                    Pick(place.request, place.alternative, place.device, place.portions)
                 )
         return tuple(ClaimAllocation(self._node, tuple(devices)) for devices in chosen)
 

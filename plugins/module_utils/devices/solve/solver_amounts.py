@@ -17,7 +17,7 @@ _MAX_SUM = 1 << 58
 _DIGIT = 1 << 40
 
 
-class Part(t.NamedTuple):
+class Term(t.NamedTuple):
     """An amount that counts as often as an expression says, at most ``most`` times."""
 
     amount: int
@@ -25,7 +25,7 @@ class Part(t.NamedTuple):
     most: int = 1
 
 
-def add_at_most(model: t.Any, parts: t.Iterable[Part], limit: int) -> None:
+def add_at_most(model: t.Any, parts: t.Iterable[Term], limit: int) -> None:
     """Bound the sum of the parts by ``limit``; a negative limit counts as 0."""
     counted = [part for part in parts if part.amount > 0]
     limit = max(0, limit)
@@ -48,7 +48,7 @@ def add_at_most(model: t.Any, parts: t.Iterable[Part], limit: int) -> None:
     model.add(low <= _DIGIT * carried + limit % _DIGIT)
 
 
-def add_at_least(model: t.Any, parts: t.Iterable[Part], amount: int, taken: t.Any) -> None:
+def add_at_least(model: t.Any, parts: t.Iterable[Term], amount: int, taken: t.Any) -> None:
     """Require a sum of at least ``amount`` if the literal ``taken`` holds."""
     counted = [part for part in parts if part.amount > 0]
     if amount <= 0:
@@ -70,11 +70,11 @@ def add_at_least(model: t.Any, parts: t.Iterable[Part], amount: int, taken: t.An
     model.add(low + _DIGIT * spared >= amount % _DIGIT * taken)
 
 
-def _sum(parts: t.Iterable[Part]) -> int:
+def _sum(parts: t.Iterable[Term]) -> int:
     return sum(part.amount * part.most for part in parts)
 
 
-def _digits(parts: t.Sequence[Part]) -> tuple[t.Any, t.Any, int]:
+def _digits(parts: t.Sequence[Term]) -> tuple[t.Any, t.Any, int]:
     """The sums of the high and of the low digits, and the largest carry of the low digits."""
     high = sum(part.amount // _DIGIT * part.times for part in parts)
     low = sum(part.amount % _DIGIT * part.times for part in parts)

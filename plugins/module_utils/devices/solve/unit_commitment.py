@@ -22,7 +22,7 @@ _BRANCHING_NODES = 300
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """Devices that the same claims may use, with the ranks of the groups, and their nodes."""
 
     members: tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ class Demand:
 
 
 def nodes_to_wake(
-    kinds: t.Sequence[Kind], wake: t.Mapping[str, int], demand: Demand, limits: Limits
+    kinds: t.Sequence[DeviceKind], wake: t.Mapping[str, int], demand: Demand, limits: Limits
 ) -> tuple[frozenset[str] | None, int, bool]:
     """The nodes, including those in use already; a bound in mW; and whether it is reached.
 
@@ -61,7 +61,7 @@ def nodes_to_wake(
 
 
 def _model(
-    kinds: t.Sequence[Kind], wake: t.Mapping[str, int], demand: Demand
+    kinds: t.Sequence[DeviceKind], wake: t.Mapping[str, int], demand: Demand
 ) -> tuple[LinearModel, dict[str, int]]:
     """The model, and the column of each node."""
     model = LinearModel()

@@ -25,7 +25,7 @@ from ...scheduling.pod_fields import CLAIM_FIELDS
 from ...scheduling.pod_reader import identity
 
 if t.TYPE_CHECKING:
-    from ...devices.model.findings import Given
+    from ...devices.model.findings import ApiObject
     from ...devices.model.task import Task
     from ...devices.solve.joint_feasibility import JointFeasibility
 
@@ -163,11 +163,11 @@ def _refuse_extended(
     if not classes:
         return
     from ...devices.dra.extended_resources import ExtendedResources, offered_by
-    from ...devices.model.findings import Given
+    from ...devices.model.findings import ApiObject
 
     extended = ExtendedResources(classes, offered_by(nodes))
     for pod in pods:
-        given = Given({"apiVersion": "v1", "kind": "Pod", **pod})
+        given = ApiObject({"apiVersion": "v1", "kind": "Pod", **pod})
         reasons = guarded(subject_of(pod, "Pod"), functools.partial(extended.unclaimed, given))
         if isinstance(reasons, Finding):
             book.invalid[identity(pod)] = reasons
@@ -234,24 +234,23 @@ def _given(
     pods: t.Sequence[Object],
     field_name: str,
     bad: list[Finding],
-) -> list[Given]:
+) -> list[ApiObject]:
     """The objects with Nodes and Pods, reduced to the fields about claims."""
-    from ...devices.model.findings import Finding as DeviceFinding
-    from ...devices.model.findings import Given, read_given
+    from ...devices.model.findings import ApiObject, Defect, read_objects
 
-    dropped: list[DeviceFinding] = []
-    read = read_given(objects, "device_objects", "", dropped)
+    dropped: list[Defect] = []
+    read = read_objects(objects, "device_objects", "", dropped)
     bad += [Finding(one.subject, one.field, one.problem) for one in dropped]
-    found = [Given(_in_namespace(given.manifest)) for given in read]
+    found = [ApiObject(_in_namespace(given.manifest)) for given in read]
     for node in nodes:
         labels = node.get("metadata", node).get("labels") or {}
         metadata = {"name": node_name(node), "labels": labels}
-        found.append(Given({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+        found.append(ApiObject({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
     for pod in pods:
         namespace, name = identity(pod)
         metadata = {"namespace": namespace, "name": name}
         found.append(
-            Given(
+            ApiObject(
                 {
                     "apiVersion": "v1",
                     "kind": "Pod",
@@ -291,7 +290,7 @@ def _add(book: ClaimBook, task: ClaimTask) -> None:
         key_of.update(dict.fromkeys(pods, key))
     unsupported = dict.fromkeys(_divide(task), (TOO_MANY,))
     for demand in task.task.demands:
-        pod = demand.given.namespace, demand.given.name
+        pod = demand.obj.namespace, demand.obj.name
         key = key_of.get(pod, "")
         book.note(pod, position, key, demand.nodes, unsupported.get(key, ()))
     for refusal in task.task.refused:

@@ -14,7 +14,7 @@ from .device_claims import ClaimBook, ClaimTask
 from .node_contents import Draw, Pods, Sum
 
 if t.TYPE_CHECKING:
-    from ...devices.solve.joint_feasibility import Found
+    from ...devices.solve.joint_feasibility import JointAnswer
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 MILLIWATTS = 1000.0
@@ -28,7 +28,7 @@ class DeviceFeasibilityCheck:
     keys: t.Mapping[int, str]
     nodes: t.Sequence[Node]
     _kinds: dict[int, t.Hashable] = field(default_factory=dict)
-    _known: dict[t.Hashable, Found] = field(default_factory=dict)
+    _known: dict[t.Hashable, JointAnswer] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class DeviceFeasibilityCheck:
                 found.append(Sum(needed, there))
         return found
 
-    def _found(self, node: int, pods: Pods) -> Found:
+    def _found(self, node: int, pods: Pods) -> JointAnswer:
         number: dict[str, int] = {}
         for key, count in zip(self.keys.values(), pods):
             if key in self.task.shared:

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ...devices.inventory import NETWORK, Inventory, NodeDevices, inventory
-from ...devices.model.findings import Given
+from ...devices.model.findings import ApiObject
 from ..fleet import Fleet, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import counted, listed, moment, number
@@ -28,7 +28,11 @@ def _collect(fleet: Fleet) -> Data | None:
     if document is None:
         return None
     found = inventory(
-        [Given(item) for part in ("nodes", "device_objects") for item in document.get(part) or []]
+        [
+            ApiObject(item)
+            for part in ("nodes", "device_objects")
+            for item in document.get(part) or []
+        ]
     )
     if not found.nodes:
         return None

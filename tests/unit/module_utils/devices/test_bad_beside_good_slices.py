@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory import inventory
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
 from support import odd_values
 from support.device_objects import (
     DRA,
@@ -143,9 +143,9 @@ def test_all_others_get_what_they_get_without(kind: str, seed: int) -> None:
 @each_seed(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_inventory_shows_all_others(kind: str, seed: int) -> None:
-    alone = inventory([Given(item) for item in GOOD])
+    alone = inventory([ApiObject(item) for item in GOOD])
     with odd_values.bounded():
-        found = inventory([Given(item) for item in (spoilt(kind, seed), *GOOD)])
+        found = inventory([ApiObject(item) for item in (spoilt(kind, seed), *GOOD)])
     for name in ("node-1", "node-2"):
         node = found.nodes[name]
         others = [one for one in node.whole if one.driver != "odd.example.com"]

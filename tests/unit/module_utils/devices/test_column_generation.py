@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model 
     Unit,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
-    Device as Given,
+    Device as ApiObject,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.objective import Objective
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve import optimal
@@ -95,7 +95,7 @@ def pairs(values: t.Sequence[int], constraint: tuple[Constraint, ...]) -> Instan
     """Nodes with a device for each of the values, and a claim for two of them."""
     nodes = tuple(Node(f"n{number}") for number in range(3))
     devices = tuple(
-        Given("d", node.name, f"d{number}", frozenset([node.name]), {NUMA: value + 10 * index})
+        ApiObject("d", node.name, f"d{number}", frozenset([node.name]), {NUMA: value + 10 * index})
         for index, node in enumerate(nodes)
         for number, value in enumerate(values)
     )

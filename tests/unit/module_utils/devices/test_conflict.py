@@ -17,7 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation i
     allocate,
     read_task,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import (
     Alternative,
     Claim,
@@ -128,7 +128,7 @@ def test_no_is_said_with_a_minimal_conflict(name: str) -> None:
     slices, claims, size, _possible = MORE_THAN_THERE_IS[name]
     pod = pod_with(claims)
     # The search of first_fit would take years, so the limit ends it; the conflict does not need it.
-    task = read_task([Given(item) for item in [*slices, GPU, pod, *claims]], Options())
+    task = read_task([ApiObject(item) for item in [*slices, GPU, pod, *claims]], Options())
     conflict = minimal_conflict(task.instance, task.instance.units[0], Limits(60))
     assert sum(len(part.claims) * part.count for part in conflict) in (size, 2 * size)
     assert sum(len(part.claims) for part in conflict) == size
@@ -138,7 +138,7 @@ def test_no_is_said_with_a_minimal_conflict(name: str) -> None:
 def test_what_is_just_possible_is_found(name: str) -> None:
     slices, claims, _size, most = MORE_THAN_THERE_IS[name]
     kept = claims[:most]
-    task = read_task([Given(item) for item in [*slices, GPU, pod_with(kept), *kept]], Options())
+    task = read_task([ApiObject(item) for item in [*slices, GPU, pod_with(kept), *kept]], Options())
     usage, candidates = Usage(task.instance), Candidates(task.instance)
     [unit] = task.instance.units
     assert not counted_out(task.instance, usage, candidates, unit, "n1")
@@ -150,7 +150,7 @@ def test_what_is_just_possible_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", MORE_THAN_THERE_IS)
 def test_claims_without_a_pod_have_a_minimal_conflict_too(name: str) -> None:
     slices, claims, size, _possible = MORE_THAN_THERE_IS[name]
-    task = read_task([Given(item) for item in [*slices, GPU, *claims]], Options())
+    task = read_task([ApiObject(item) for item in [*slices, GPU, *claims]], Options())
     conflict = conflict_between_units(task.instance, Limits(60))
     assert sum(len(part.claims) for part in conflict) == size
 
@@ -274,7 +274,7 @@ def test_claims_without_a_pod_have_a_minimal_conflict_over_all_nodes(
     models: list[str], asked: list[str]
 ) -> None:
     claims = [one(f"c{number}", model(wish)) for number, wish in enumerate(asked)]
-    task = read_task([Given(item) for item in [*fleet(models), GPU, *claims]], Options())
+    task = read_task([ApiObject(item) for item in [*fleet(models), GPU, *claims]], Options())
     conflict = [claim for part in conflict_of_plain_claims(task.instance) for claim in part.claims]
     assert bool(conflict) is not matched(models, asked)
     if conflict:

@@ -20,7 +20,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter import pod_nodes
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import Pods
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Pods,
+    Report,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import (
     NOT_PLANNED,
     Room,
@@ -276,9 +279,9 @@ def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
     monkeypatch.setattr(pod_nodes, "bind_all", refuse)
     pods = Pods({key: pod}, "ours", "gate", planned={key: "n2"})
     kube = t.cast("Kube", StoredObjects())
-    sent = pod_nodes.send_to_nodes(kube, Context(), pods, {key: "n2"})
+    sent = pod_nodes.send_to_nodes(kube, Context(), Report(), pods, {key: "n2"})
     assert (sent.refused, sent.skipped) == ([key], [] if is_told else [key])
-    assert sent.told == ({key: "no room"} if is_told else {})
+    assert sent.reasons == ({key: "no room"} if is_told else {})
 
 
 def test_pods_that_got_their_devices_do_not_wait_and_others_have_the_better_reason() -> None:

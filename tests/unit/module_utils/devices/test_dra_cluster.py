@@ -13,13 +13,15 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
-    Grant,
-    GrantedClaim,
+    ClaimResult,
     Pods,
+    UnitAllocation,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.pod_nodes import Room
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra import (
-    cluster as dra_cluster,
+    waiting as dra_waiting,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.cluster import DraView
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
@@ -94,23 +96,24 @@ def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None =
     api.add(*pods)
     by_key = {("default", one["metadata"]["name"]): one for one in pods}
     view = DraView(Kube.connect({"host": server.url}), Context(now=lambda: NOON))
-    view.settle(Pods(by_key, "ours", "gate", scope))
+    nodes = [one for (kind, _name), one in api.objects.items() if kind == "Node"]
+    view.settle(Room(nodes, Pods(by_key, "ours", "gate", scope)))
     return view
 
 
-def grant(pods: str, **devices: t.Any) -> Grant:
+def grant(pods: str, **devices: t.Any) -> UnitAllocation:
     """A grant of n1 to pods by their letters; a device for each claim."""
     claims = tuple(
-        GrantedClaim(
+        ClaimResult(
             "default", name, f"uid-of-{name}", got if isinstance(got, dict) else allocation(got)
         )
         for name, got in devices.items()
     )
-    return Grant(tuple(("default", name) for name in pods), "n1", claims)
+    return UnitAllocation(tuple(("default", name) for name in pods), "n1", claims)
 
 
 def details(view: DraView) -> list[str]:
-    return [problem.detail for problem in view.report.problems]
+    return [problem.reason for problem in view.report.problems]
 
 
 def test_pods_and_nodes_of_other_runs_are_left_alone(api: DraApi, server: ScriptedApi) -> None:
@@ -187,7 +190,7 @@ def test_a_claim_has_256_users_at_the_most(api: DraApi, server: ScriptedApi) -> 
 def test_a_claim_that_nobody_makes_is_waited_for_and_told(
     api: DraApi, server: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dra_cluster, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(dra_waiting, "_PATIENCE_SECONDS", 0.2)
     api.add(manifest("resource.k8s.io/v1", "ResourceClaimTemplate", "t", {}, namespace="default"))
     view = settled(api, server, pod("a", template="t"))
     reads = [asked for asked in server.asked if "/resourceclaims?" in asked.path]
@@ -250,3 +253,52 @@ def test_devices_of_some_claims_are_given_back_where_the_others_find_none(
     view.explain({("default", "a"): "0/1 nodes are available: 1 two: no available devices."})
     assert api.claim("one")["status"] == {}
     assert view.report.contended == {"Pod default/a"}
+
+
+def lists(server: ScriptedApi, plural: str) -> int:
+    """Lists of the whole cluster; the binding reads only the pods of its node."""
+    return sum(
+        asked.method == "GET"
+        and asked.path.partition("?")[0] == f"/api/v1/{plural}"
+        and "spec.nodeName" not in asked.path
+        for asked in server.asked
+    )
+
+
+@pytest.mark.parametrize(
+    ("has_bound", "left_out", "expected"),
+    [(None, "", (1, 1)), (False, "", (0, 0)), (True, "", (0, 1)), (False, "Node", (1, 0))],
+)
+def test_nodes_and_pods_are_listed_once_and_not_again_after_the_snapshot_of_the_run(
+    api: DraApi,
+    server: ScriptedApi,
+    monkeypatch: pytest.MonkeyPatch,
+    has_bound: bool | None,
+    left_out: str,
+    expected: tuple[int, int],
+) -> None:
+    """Three pods have an extended resource, and a fourth has its devices already."""
+    held = claim("held")
+    held["status"] = {"allocation": allocation("d0"), "reservedFor": consumers("d")}
+    api.add(held, dra_class("gpu", extendedResourceName="example.com/gpu"))
+    pods = [pod(name, name) for name in "abc"]
+    for one in pods:
+        api.add(claim(one["metadata"]["name"]))
+        requests = {"requests": {"example.com/gpu": "1"}}
+        one["spec"]["containers"][0]["resources"] = requests
+    api.add(*pods, pod("d", "held"))
+    known = reconciliation.NOTHING_KNOWN
+    if has_bound is not None:
+        snapshot = {
+            "nodes": [copy.deepcopy(NODE)],
+            "pods": copy.deepcopy([*pods, api.objects["Pod", "d"]]),
+            "findings": [{"kind": left_out}] if left_out else [],
+        }
+        known = reconciliation.SnapshotParts.of(snapshot, has_bound=has_bound)
+    monkeypatch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
+    options = reconciliation.SPEC.complete({"host": server.url, "scheduler_name": "ours"})
+    check = Context(check_mode=True, now=lambda: NOON)
+    kube = Kube.connect({"host": server.url})
+    found = reconciliation.give_devices(kube, {}, options, check, known=known)
+    assert {one["name"] for one in found["errors"]} >= set("abc")
+    assert (lists(server, "nodes"), lists(server, "pods")) == expected

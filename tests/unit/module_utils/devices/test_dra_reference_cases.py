@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.solver_amounts import (
-    Part,
+    Term,
     add_at_least,
     add_at_most,
 )
@@ -53,7 +53,7 @@ def held(device: str, **more: t.Any) -> Json:
     return claim
 
 
-def at_least(model: t.Any, parts: list[Part], amount: int) -> None:
+def at_least(model: t.Any, parts: list[Term], amount: int) -> None:
     add_at_least(model, parts, amount, 1)
 
 
@@ -194,7 +194,7 @@ class TestLargeAmounts:
                 variables = [model.new_bool_var("") for _amount in amounts]
                 for variable, one in zip(variables, chosen, strict=True):
                     model.add(variable == one)
-                parts = [Part(*pair) for pair in zip(amounts, variables, strict=True)]
+                parts = [Term(*pair) for pair in zip(amounts, variables, strict=True)]
                 add(model, parts, limit)
                 status = cp_model.CpSolver().solve(model)
                 assert (status == cp_model.OPTIMAL) == holds

@@ -30,8 +30,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.dra.writes i
     withdrawal_patch,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import (
+    ApiObject,
     Findings,
-    Given,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.model import Node
 from support.device_objects import dra_device, exactly, manifest, resource_claim, resource_slice
@@ -40,20 +40,20 @@ Json = dict[str, t.Any]
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 
 
-def pod(*claims: Json, made: list[Json] | None = None) -> Given:
+def pod(*claims: Json, made: list[Json] | None = None) -> ApiObject:
     found = manifest("v1", "Pod", "p", {"resourceClaims": list(claims)}, namespace="default")
     found["metadata"]["uid"] = "uid-of-p"
     found["status"] = {"resourceClaimStatuses": made}
-    return Given(found)
+    return ApiObject(found)
 
 
-def claim(name: str = "c", **metadata: t.Any) -> Given:
+def claim(name: str = "c", **metadata: t.Any) -> ApiObject:
     found = resource_claim(name, exactly("r", "gpu"))
     found["metadata"] |= {"resourceVersion": "7", **metadata}
-    return Given(found)
+    return ApiObject(found)
 
 
-def holding(name: str, *devices: str, pool: str = "n1", **more: t.Any) -> Given:
+def holding(name: str, *devices: str, pool: str = "n1", **more: t.Any) -> ApiObject:
     """A claim with these devices; ``more`` are further fields of each result."""
     found = claim(name)
     results = [
@@ -61,12 +61,12 @@ def holding(name: str, *devices: str, pool: str = "n1", **more: t.Any) -> Given:
         for device in devices
     ]
     status = {"allocation": {"devices": {"results": results}}}
-    return Given({**found.manifest, "status": status})
+    return ApiObject({**found.manifest, "status": status})
 
 
 def slices(*objects: Json) -> Slices:
     read = Slices(Findings(), (Node("n1"),))
-    read.read([Given(item) for item in objects])
+    read.read([ApiObject(item) for item in objects])
     return read
 
 
@@ -75,7 +75,7 @@ class TestClaimsOfAPod:
     FROM_TEMPLATE: t.ClassVar[Json] = {"name": "gpu", "resourceClaimTemplateName": "t"}
     TEMPLATES = (("default", "t"),)
 
-    def look(self, given: Given, *claims: Given) -> PodClaims:
+    def look(self, given: ApiObject, *claims: ApiObject) -> PodClaims:
         by_key = {(one.namespace, one.name): one for one in claims}
         return claims_of_pod(given, by_key, self.TEMPLATES)
 
@@ -140,7 +140,7 @@ class TestWrites:
         held = holding("c", "d0")
         patch = reservation_patch(held, None, [pod()], NOON)
         assert patch is not None
-        joined = Given({**held.manifest, "status": patch["status"]})
+        joined = ApiObject({**held.manifest, "status": patch["status"]})
         assert "allocation" not in patch["status"] and is_reserved_for(joined, pod())
         assert reservation_patch(joined, None, [pod()], NOON) is None
         assert is_used_only_by(joined, ["uid-of-p"]) and not is_used_only_by(joined, ["other"])

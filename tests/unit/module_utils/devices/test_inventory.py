@@ -11,10 +11,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.inventory im
     NETWORK,
     Holder,
     Inventory,
-    Part,
+    Partition,
     inventory,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import Given
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.findings import ApiObject
 from support.device_objects import device_claim, device_pool, dra_device, resource_slice
 from support.report_shares import device_objects, gpu_slice
 
@@ -22,7 +22,7 @@ Json = dict[str, t.Any]
 
 
 def read(*objects: Json) -> Inventory:
-    return inventory([Given(item) for item in objects])
+    return inventory([ApiObject(item) for item in objects])
 
 
 def node(name: str) -> Json:
@@ -50,8 +50,8 @@ def test_a_gpu_is_its_slices_and_each_partition_has_its_place() -> None:
     assert (first.name, first.units, first.slices) == ("gpu-0", 8, True)
     assert (first.used, first.capacity, first.amount) == ("25Gi", "40Gi", "memory")
     assert first.parts == (
-        Part("gpu-0-mig-1g-5gb-0", 1, 0, 1),
-        Part("gpu-0-mig-3g-20gb-4", 0, 4, 4),
+        Partition("gpu-0-mig-1g-5gb-0", 1, 0, 1),
+        Partition("gpu-0-mig-3g-20gb-4", 0, 4, 4),
     )
     assert (second.name, second.parts) == ("gpu-1", ())
 
@@ -67,7 +67,7 @@ def test_without_slices_memory_gives_the_scale() -> None:
 def test_a_shared_device_is_divided_by_its_portions() -> None:
     card = read(*device_objects(["n1"])).nodes["n1"].divided[2]
     assert (card.name, card.used, card.capacity) == ("nic-0", "50", "100")
-    assert card.parts == (Part("nic-0", 2, 0, 50_000),)
+    assert card.parts == (Partition("nic-0", 2, 0, 50_000),)
 
 
 def test_the_prototype_s_pools_count_and_divide_likewise() -> None:
@@ -91,7 +91,7 @@ def test_the_prototype_s_pools_count_and_divide_likewise() -> None:
         ),
     )
     assert [one.holders for one in found.nodes["n1"].whole] == [(0,), (0,), ()]
-    assert found.nodes["n2"].divided[0].parts == (Part("gpu-0-mig-1", 1, 1, 1),)
+    assert found.nodes["n2"].divided[0].parts == (Partition("gpu-0-mig-1", 1, 1, 1),)
     assert [one.holders for one in found.nodes[NETWORK].whole] == [()]
     assert found.holders == [
         Holder("default/two", ("default/p",)),
@@ -110,7 +110,7 @@ def test_a_whole_gpu_that_names_no_slice_has_all_of_them() -> None:
     pool = device_pool("gpus", "n1", "example.com-gpu", devices=devices, sharedResources=shared)
     [gpu] = read(node("n1"), pool, whole).nodes["n1"].divided
     assert (gpu.slices, gpu.units) == (True, 4)
-    assert gpu.parts == (Part("gpu-0", 0, 0, 4),)
+    assert gpu.parts == (Partition("gpu-0", 0, 0, 4),)
 
 
 def test_what_cannot_be_read_is_told_and_stops_nothing() -> None:

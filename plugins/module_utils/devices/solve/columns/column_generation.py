@@ -17,12 +17,12 @@ import math
 import typing as t
 
 from ....solving.linear import Solution, solve
-from ...model.model import Chosen, ClaimAllocation, Instance
+from ...model.model import ClaimAllocation, Instance, Pick
 from ...model.objective import Objective
 from ..lexicographic import Work
-from .components import Group, Kind, groups_of, kinds_of
+from .components import ComponentKind, UnitGroup, groups_of, kinds_of
 from .pricing_problem import Costs, PricingProblem, TooLarge
-from .restricted_master import SCALE, Held, Master, Rest, fits
+from .restricted_master import SCALE, Master, PatternCounts, Rest, fits
 
 _MAX_KINDS = 200
 # Limits of solutions of the linear program for one level, and for the integers of one level.
@@ -73,15 +73,15 @@ class _ColumnGeneration:
         self,
         instance: Instance,
         objective: Objective,
-        groups: t.Sequence[Group],
-        kinds: t.Sequence[Kind],
+        groups: t.Sequence[UnitGroup],
+        kinds: t.Sequence[ComponentKind],
         models: t.Sequence[PricingProblem],
         work: Work,
     ) -> None:
         self._instance, self._objective = instance, objective
         self._groups, self._kinds, self._models, self._work = groups, kinds, models, work
         self._master = Master(instance, objective, groups, kinds)
-        self._held: Held = {}
+        self._held: PatternCounts = {}
         self._nothing: Claims = [None] * len(instance.claims)
         self._constants = objective.values(self._nothing)
         self._costs = [Costs(instance, groups, kind) for kind in kinds]
@@ -172,7 +172,7 @@ class _ColumnGeneration:
     def _value(self, level: int) -> int:
         return self._master.value(self._held, level)
 
-    def _take_if_better(self, level: int, fixed: t.Sequence[int], held: Held) -> None:
+    def _take_if_better(self, level: int, fixed: t.Sequence[int], held: PatternCounts) -> None:
         value = self._master.value
         kept = all(value(held, before) <= most for before, most in enumerate(fixed))
         if kept and value(held, level) < self._value(level):
@@ -211,12 +211,12 @@ class _ColumnGeneration:
                 self._master.add(self._costs[number].pattern(number, content))
         return bound, len(self._master.patterns) > before
 
-    def _dive(self, weights: t.Sequence[float]) -> Held:
+    def _dive(self, weights: t.Sequence[float]) -> PatternCounts:
         """Dive: fix the integer part of a solution, then that of the rest, and so on.
 
         Levels are weighted and not fixed, because the rest seldom reaches them exactly.
         """
-        held: Held = {}
+        held: PatternCounts = {}
         for _dive in range(_MAX_DIVES):
             rest = self._master.rest(held, ())
             for _round in range(_ROUNDS_OF_A_DIVE):
@@ -233,7 +233,7 @@ class _ColumnGeneration:
                 held[index] = held.get(index, 0) + count
         return held
 
-    def _whole_part(self, solution: Solution, rest: Rest) -> Held:
+    def _whole_part(self, solution: Solution, rest: Rest) -> PatternCounts:
         """The integer part of each pattern's value; if all are 0, one of the largest value."""
         patterns = self._master.patterns
         used = {
@@ -247,7 +247,7 @@ class _ColumnGeneration:
         fitting = [index for index in used if fits(patterns[index], rest)]
         return {max(fitting, key=lambda index: used[index]): 1} if fitting else {}
 
-    def _whole(self, level: int, fixed: t.Sequence[int]) -> Held:
+    def _whole(self, level: int, fixed: t.Sequence[int]) -> PatternCounts:
         """The best integer solution over the known patterns."""
         rest = self._master.rest({}, fixed)
         model = self._master.model(self._master.only(level), rest, integer=True)
@@ -258,7 +258,7 @@ class _ColumnGeneration:
 def _moved(given: ClaimAllocation, node: str, positions: t.Mapping[int, int]) -> ClaimAllocation:
     """The claim with other positions of its devices, on another node."""
     chosen = (
-        Chosen(one.request, one.alternative, positions[one.device], one.portions)
+        Pick(one.request, one.alternative, positions[one.device], one.portions)
         for one in given.chosen
     )
     return ClaimAllocation(node, tuple(chosen))

@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ....cel.values import identities
-from ...model.model import Claim, Counter, Device, Held, Instance, Unit
+from ...model.model import Claim, Counter, Device, HeldDevice, Instance, Unit
 from ...model.objective import CounterSet, Objective, localities
 from ..search import shape_of
 
@@ -24,7 +24,7 @@ Description = tuple[t.Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class UnitGroup:
     """Equivalent units of equal priority, and the devices that they may use."""
 
     units: tuple[Unit, ...]
@@ -40,7 +40,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Kind:
+class ComponentKind:
     """Equal components: a content of one, by positions within it, is a content of all.
 
     ``instance`` is the first of them as a task without claims; ``groups`` are the groups that may
@@ -53,7 +53,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class _Accepted:
+class _ComponentMatcher:
     """A matcher of a component."""
 
     devices: tuple[int, ...]
@@ -63,14 +63,14 @@ class _Accepted:
         return "" if device in self.devices else "constraints not met"
 
 
-def groups_of(instance: Instance) -> list[Group]:
+def groups_of(instance: Instance) -> list[UnitGroup]:
     """Groups of equivalent units, in the order of the first of each group."""
     equal: dict[t.Hashable, list[Unit]] = {}
     for unit in instance.units:
         equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
     accepting = [frozenset(matcher.devices) for matcher in instance.matchers]
     return [
-        Group(tuple(units), frozenset().union(*(accepting[one] for one in matchers)))
+        UnitGroup(tuple(units), frozenset().union(*(accepting[one] for one in matchers)))
         for units in equal.values()
         for matchers in [_matchers(instance, units[0])]
     ]
@@ -94,8 +94,8 @@ def is_for_one_device(claim: Claim) -> bool:
 
 
 def kinds_of(
-    instance: Instance, objective: Objective, groups: t.Sequence[Group]
-) -> list[Kind] | None:
+    instance: Instance, objective: Objective, groups: t.Sequence[UnitGroup]
+) -> list[ComponentKind] | None:
     """The kinds of components; None if several nodes share devices or counters."""
     names = {node.name for node in instance.nodes}
     node_of: list[str | None] = []
@@ -104,7 +104,7 @@ def kinds_of(
         if len(here) > 1:
             return None
         node_of.append(next(iter(here), None))
-    parts = _Parts(len(instance.devices))
+    parts = _DisjointSets(len(instance.devices))
     for devices in objective.partitions.values():
         if len({node_of[device] for device in devices}) > 1:
             return None
@@ -115,10 +115,12 @@ def kinds_of(
         # The watts of an unused node are paid once for the whole node.
         if cost:
             parts.join(device for device, here in enumerate(node_of) if here == node)
-    return _Kinds(instance, objective, groups).of(parts.components(node_of))
+    return _Classifier(instance, objective, groups).of(parts.components(node_of))
 
 
-def _join(instance: Instance, group: Group, node_of: t.Sequence[str | None], parts: _Parts) -> None:
+def _join(
+    instance: Instance, group: UnitGroup, node_of: t.Sequence[str | None], parts: _DisjointSets
+) -> None:
     """Join the devices that one unit of a group may need together."""
     unit = group.units[0]
     claims = [instance.claims[claim] for claim in unit.claims]
@@ -162,7 +164,7 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
     )
 
 
-class _Parts:
+class _DisjointSets:
     """Disjoint sets of devices (union-find)."""
 
     def __init__(self, devices: int) -> None:
@@ -197,14 +199,14 @@ class _Parts:
 
 
 @dataclass
-class _Kinds:
+class _Classifier:
     """Describes components; equal descriptions mean equal components."""
 
     instance: Instance
     objective: Objective
-    groups: t.Sequence[Group]
+    groups: t.Sequence[UnitGroup]
     _accepted_by: dict[int, list[int]] = field(default_factory=dict)
-    _held: dict[int, list[Held]] = field(default_factory=dict)
+    _held: dict[int, list[HeldDevice]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         units = [group.units[0] for group in self.groups]
@@ -222,13 +224,13 @@ class _Kinds:
             map(is_for_one_device, claims)
         )
 
-    def of(self, components: t.Sequence[Component]) -> list[Kind]:
+    def of(self, components: t.Sequence[Component]) -> list[ComponentKind]:
         alike: dict[Description, list[Component]] = {}
         for component in components:
             if any(device in self._accepted_by for device in component.devices):
                 alike.setdefault(self._description(component), []).append(component)
         return [
-            Kind(tuple(of_kind), self._task(of_kind[0]), self._groups_of(of_kind[0]))
+            ComponentKind(tuple(of_kind), self._task(of_kind[0]), self._groups_of(of_kind[0]))
             for of_kind in alike.values()
         ]
 
@@ -332,7 +334,7 @@ class _Kinds:
             tuple(devices),
             tuple(self.instance.counters[counter] for counter in counters),
             tuple(
-                _Accepted(tuple(accepted.get(number, ())))
+                _ComponentMatcher(tuple(accepted.get(number, ())))
                 for number in range(len(self.instance.matchers))
             ),
             (),

@@ -16,14 +16,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ....base.libraries import cp_model
-from ...model.model import Alternative, Chosen, Claim, ClaimAllocation, Instance, Request, Unit
+from ...model.model import Alternative, Claim, ClaimAllocation, Instance, Pick, Request, Unit
 from ...model.objective import Objective
 from ...model.usage import Usage
 from ..fleet_model import FleetModel
 from ..lexicographic import Work
 from ..node_model import Place
 from ..search import Candidates
-from .components import Group, Kind, is_for_one_device
+from .components import ComponentKind, UnitGroup, is_for_one_device
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
 SUMS = slice(-5, -1)
@@ -57,7 +57,9 @@ class Pattern:
 class Costs:
     """Evaluates contents of the components of one kind."""
 
-    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+    def __init__(
+        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind
+    ) -> None:
         self._claims, self._groups, self._kind = instance.claims, groups, kind
         self._empty = Objective(kind.instance).values([])[SUMS]
         self._known: dict[t.Hashable, tuple[int, ...]] = {}
@@ -107,7 +109,9 @@ class Prices:
 class PricingProblem:
     """The model of one kind of components; each solve has other prices. Raises TooLarge."""
 
-    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+    def __init__(
+        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind
+    ) -> None:
         self._builder = _Builder(instance, groups, kind)
         self._fleet = self._builder.model()
         self._counts = self._builder.counts(self._fleet)
@@ -159,7 +163,9 @@ class PricingProblem:
 class _Builder:
     """Pseudo-claims of a component and their places of FleetModel."""
 
-    def __init__(self, instance: Instance, groups: t.Sequence[Group], kind: Kind) -> None:
+    def __init__(
+        self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind
+    ) -> None:
         self._instance, self._groups, self._kind = instance, groups, kind
         [self._node] = kind.instance.nodes
         self.usage = Usage(kind.instance)
@@ -299,7 +305,7 @@ class _Builder:
                 found.append((group, own))
                 continue
             for chosen in own[0].chosen:
-                one = Chosen(0, way, chosen.device, chosen.portions)
+                one = Pick(0, way, chosen.device, chosen.portions)
                 found.append((group, (ClaimAllocation(place.node, (one,)),)))
         return tuple(found)
 

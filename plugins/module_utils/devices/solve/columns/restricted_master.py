@@ -11,7 +11,7 @@ import typing as t
 from ....solving.linear import LinearModel, Solution
 from ...model.model import Instance
 from ...model.objective import WHOLE, Objective
-from .components import Group, Kind
+from .components import ComponentKind, UnitGroup
 from .pricing_problem import SUMS, Pattern, Prices
 
 # Scale of integer prices in the models of components.
@@ -19,7 +19,7 @@ SCALE = 10**5
 _ROUNDING = 1e-6
 
 # Number of components with each pattern, by position.
-Held = dict[int, int]
+PatternCounts = dict[int, int]
 
 
 class Rest(t.NamedTuple):
@@ -42,8 +42,8 @@ class Master:
         self,
         instance: Instance,
         objective: Objective,
-        groups: t.Sequence[Group],
-        kinds: t.Sequence[Kind],
+        groups: t.Sequence[UnitGroup],
+        kinds: t.Sequence[ComponentKind],
     ) -> None:
         self.groups, self.kinds = groups, kinds
         self.patterns: list[Pattern] = []
@@ -86,11 +86,11 @@ class Master:
             if self._priority_of[group] == level
         )
 
-    def value(self, held: Held, level: int) -> int:
+    def value(self, held: PatternCounts, level: int) -> int:
         """The value of an answer on a level, relative to the empty answer."""
         return sum(count * self.cost(self.patterns[index], level) for index, count in held.items())
 
-    def rest(self, held: Held, fixed: t.Sequence[int]) -> Rest:
+    def rest(self, held: PatternCounts, fixed: t.Sequence[int]) -> Rest:
         """The rest after these patterns; ``fixed`` are the earlier levels."""
         components = [len(kind.components) for kind in self.kinds]
         units = [len(group.units) for group in self.groups]
