@@ -22,9 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs.cluste
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import read_request
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from support.assignable_hosts import Json, bare_metal_host
 
 SAMPLES = Path(__file__).parent / "bpa"
@@ -116,7 +114,7 @@ def test_case_4_a_host_without_address_is_told_in_the_words_of_the_original() ->
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_sample_follows_the_definition_unless_it_has_placeholders(path: Path) -> None:
-    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text("utf-8")))
+    validator = CrdValidator(yaml.safe_load(DEFINITION.read_text("utf-8")))
     assert validator.serves("bpa.akraino.org/v1alpha1", "Provisioning")
     assert bool(validator.problem(sample(path.stem))) == ("placeholders" in path.stem)
 

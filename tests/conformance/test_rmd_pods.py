@@ -10,9 +10,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     CACHE_WAYS,
     asks_for_ways,
@@ -189,5 +187,5 @@ def test_a_name_beyond_the_apis_limit_is_refused() -> None:
 def test_what_is_built_follows_the_schema(case: str) -> None:
     annotations, cpus, _more = VECTORS[case]
     definition = yaml.safe_load((DEFINITIONS / "intel.com_rmdworkloads.yaml").read_text())
-    validator = DefinitionValidator(definition)
+    validator = CrdValidator(definition)
     assert validator.problem(built(asking(annotations), *cpus)) is None

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     GROUPS,
@@ -121,7 +119,7 @@ def test_the_types_are_those_that_the_library_knows() -> None:
 @pytest.mark.parametrize("path", WAO_FILES, ids=lambda path: path.name)
 def test_every_sample_follows_its_schema(path: Path) -> None:
     definition = read(path)
-    validator = DefinitionValidator(definition)
+    validator = CrdValidator(definition)
     group = GROUPS.index(definition["spec"]["group"])
     samples = [in_group(sample(name), group) for name in sample_names()]
     checked = [obj for obj in samples if validator.serves(API_VERSIONS[group], obj["kind"])]
@@ -135,6 +133,6 @@ RMD_SAMPLES = sorted((ROOT / "tests" / "conformance" / "rmd").glob("*.yaml"))
 def test_every_sample_of_rmd_follows_its_schema(path: Path) -> None:
     obj = read(path)
     plural = obj["kind"].lower() + "s"
-    validator = DefinitionValidator(read(DEFINITIONS / f"intel.com_{plural}.yaml"))
+    validator = CrdValidator(read(DEFINITIONS / f"intel.com_{plural}.yaml"))
     assert validator.serves("intel.com/v1alpha1", obj["kind"])
     assert validator.problem(obj) is None

@@ -23,9 +23,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from lab import predictor
 from lab.errors import LabError
 from lab.predictor import recorded
@@ -199,7 +197,7 @@ def playbook_variables() -> set[str]:
 
 
 @cache
-def definitions() -> list[DefinitionValidator]:
+def definitions() -> list[CrdValidator]:
     """Kinds that our roles install."""
     manifests = [
         manifest
@@ -207,7 +205,7 @@ def definitions() -> list[DefinitionValidator]:
         for manifest in yaml.safe_load_all(path.read_text())
     ]
     return [
-        DefinitionValidator(manifest)
+        CrdValidator(manifest)
         for manifest in manifests
         if manifest["kind"] == "CustomResourceDefinition"
     ]

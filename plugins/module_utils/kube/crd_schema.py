@@ -81,7 +81,7 @@ def _add_members(
         )
 
 
-class DefinitionValidator:
+class CrdValidator:
     """Checks objects against one version of a CustomResourceDefinition manifest."""
 
     def __init__(self, definition: t.Mapping[str, t.Any]) -> None:
@@ -118,7 +118,7 @@ class DefinitionValidator:
 
 def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str | None:
     """Message about the first stored object that the new definition refuses; else None."""
-    validator = DefinitionValidator(definition)
+    validator = CrdValidator(definition)
     for api_version in validator.versions():
         collection = f"/apis/{api_version}/{validator.plural}"
         if kube.find(collection, {"limit": 1}) is None:
@@ -129,7 +129,7 @@ def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str 
     return None
 
 
-def _stored_problem(validator: DefinitionValidator, stored: MutableObject) -> str:
+def _stored_problem(validator: CrdValidator, stored: MutableObject) -> str:
     """Message about a stored object; empty if it follows the definition."""
     problem = validator.problem(stored)
     if not problem:

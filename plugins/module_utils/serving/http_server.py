@@ -15,30 +15,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
-import re
 import socket
 import ssl
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..base.errors import InvalidInput
+from .request import MAX_HEAD, PART_SIZE, Bounds, HeldBytes, Receiving, Refused, Request
 
-_MAX_HEAD = 16 * 1024
-_PART = 64 * 1024
+__all__ = ["Answer", "Bounds", "HttpServer", "Reply", "Request", "sentence"]
+
 # Time for the other side to read the rest and to close, before the connection is cut.
 _CLOSING_SECONDS = 1.0
-_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LENGTH = re.compile(rb"[0-9]{1,15}")
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
-_TRAILERS = 32
-
-
-class Request(t.NamedTuple):
-    """One request; ``path`` is without the query."""
-
-    method: str
-    path: str
-    body: bytes
 
 
 class Reply(t.NamedTuple):
@@ -59,29 +47,6 @@ Answer = t.Callable[[Request], t.Awaitable[Reply]]
 Refuse = t.Callable[[str, int, str], Reply]
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Limits of one listener.
-
-    ``bodies`` are the bytes of all bodies that are being received together. Connections close after
-    each answer if ``idle_seconds`` is 0.
-    """
-
-    connections: int
-    request_seconds: float
-    idle_seconds: float = 0.0
-    body: int = 0
-    bodies: int = 0
-
-
-class Refused(Exception):
-    """A request that cannot be read; ``path`` is empty if it is unknown."""
-
-    def __init__(self, status: int, text: str, path: str = "") -> None:
-        super().__init__(text)
-        self.status, self.text, self.path = status, text, path
-
-
 # By identity, because it is a key.
 @dataclass(eq=False)
 class _Connection:
@@ -89,23 +54,6 @@ class _Connection:
     task: asyncio.Task[None] | None = None
     was_answered: bool = False
     is_busy: bool = False
-
-
-@dataclass
-class _Head:
-    method: str
-    path: str
-    headers: dict[bytes, bytes]
-    keeps_alive: bool
-
-
-@dataclass
-class _Receiving:
-    """What has come of a request."""
-
-    path: str = ""
-    size: int = 0
-    body: bytearray = field(default_factory=bytearray)
 
 
 class HttpServer:
@@ -119,7 +67,7 @@ class HttpServer:
     ) -> None:
         self._answer, self._bounds, self._refuse = answer, bounds, refuse
         self._connections: dict[_Connection, None] = {}
-        self._held = 0
+        self._held = HeldBytes()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._context: ssl.SSLContext | None = None
@@ -211,7 +159,7 @@ class HttpServer:
         except OSError:
             accepted.close()
             raise
-        reader = asyncio.StreamReader(_MAX_HEAD)
+        reader = asyncio.StreamReader(MAX_HEAD)
         protocol = asyncio.StreamReaderProtocol(reader)
         seconds = None if self._context is None else self._bounds.request_seconds
         transport, _protocol = await loop.connect_accepted_socket(
@@ -245,10 +193,9 @@ class HttpServer:
     ) -> bool:
         """Answer one request; whether a next one may follow."""
         seconds, is_refused = self._bounds.request_seconds, False
-        receiving = _Receiving()
+        receiving = Receiving(self._bounds, self._held, reader, writer)
         try:
-            reading = self._request(first, reader, writer, receiving)
-            request, keeps_alive = await asyncio.wait_for(reading, seconds)
+            request, keeps_alive = await asyncio.wait_for(receiving.request(first), seconds)
             reply = await self._answer(request)
         except asyncio.TimeoutError:
             text = f"The request did not arrive within {seconds:g} s; send it faster"
@@ -256,7 +203,7 @@ class HttpServer:
         except Refused as error:
             reply, is_refused = self._refuse(error.path, error.status, error.text), True
         finally:
-            self._held -= receiving.size
+            self._held.number -= len(receiving.body)
         keeps_alive = not is_refused and keeps_alive and self._bounds.idle_seconds > 0
         is_head = not is_refused and request.method == "HEAD"
         writer.write(_rendered(reply, keeps_alive, is_head))
@@ -267,108 +214,6 @@ class HttpServer:
                 writer.write_eof()
             await asyncio.wait_for(_discard(reader), seconds)
         return keeps_alive
-
-    async def _request(
-        self,
-        first: bytes,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        receiving: _Receiving,
-    ) -> tuple[Request, bool]:
-        try:
-            head = _head(first + await reader.readuntil(b"\r\n\r\n"))
-        except asyncio.LimitOverrunError:
-            text = f"The request line and headers have more than {_MAX_HEAD} bytes"
-            raise Refused(431, f"{text}; send fewer") from None
-        receiving.path = head.path
-        try:
-            await self._receive_body(head, reader, writer, receiving)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            text = "The body is incomplete; send as many bytes as Content-Length says"
-            raise Refused(400, text, head.path) from None
-        return Request(head.method, head.path, bytes(receiving.body)), head.keeps_alive
-
-    async def _receive_body(
-        self,
-        head: _Head,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        receiving: _Receiving,
-    ) -> None:
-        coding = head.headers.get(b"transfer-encoding")
-        length = head.headers.get(b"content-length", b"0")
-        if coding is not None and (
-            coding.lower() != b"chunked" or b"content-length" in head.headers
-        ):
-            text = "The body has a Transfer-Encoding besides chunked; send Content-Length"
-            raise Refused(400, text, head.path)
-        if not _LENGTH.fullmatch(length):
-            raise Refused(400, "Content-Length is not a number; correct it", head.path)
-        self._check_size(int(length), head)
-        if head.headers.get(b"expect", b"").lower() == b"100-continue":
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if coding is None:
-            await self._receive(int(length), head, reader, receiving)
-            return
-        while True:
-            line = _CHUNK.fullmatch(await reader.readuntil(b"\r\n"))
-            if line is None:
-                raise Refused(400, "A chunk of the body has no size; correct it", head.path)
-            size = int(line[1], 16)
-            if not size:
-                break
-            self._check_size(len(receiving.body) + size, head)
-            await self._receive(size, head, reader, receiving)
-            if await reader.readexactly(2) != b"\r\n":
-                raise Refused(400, "A chunk of the body has no end; correct it", head.path)
-        for _trailer in range(_TRAILERS):
-            if await reader.readuntil(b"\r\n") == b"\r\n":
-                return
-        raise Refused(431, f"The body has more than {_TRAILERS} trailers", head.path)
-
-    def _check_size(self, size: int, head: _Head) -> None:
-        if size > self._bounds.body:
-            text = f"The body has more than {self._bounds.body} bytes; send less"
-            raise Refused(413, text, head.path)
-
-    async def _receive(
-        self, size: int, head: _Head, reader: asyncio.StreamReader, receiving: _Receiving
-    ) -> None:
-        """Take as many bytes; memory is used as they come, not as they are announced."""
-        while size:
-            part = await reader.read(min(size, _PART))
-            if not part:
-                raise asyncio.IncompleteReadError(b"", size)
-            if self._held + len(part) > self._bounds.bodies:
-                text = "Too many large bodies arrive at the same time; repeat the request"
-                raise Refused(503, text, head.path)
-            self._held += len(part)
-            receiving.size += len(part)
-            receiving.body += part
-            size -= len(part)
-
-
-def _head(raw: bytes) -> _Head:
-    """Request line and headers. Raises Refused."""
-    line, *fields = raw[: -len(b"\r\n\r\n")].split(b"\r\n")
-    words = line.split(b" ")
-    if len(words) != 3 or not _TOKEN.fullmatch(words[0]):
-        raise Refused(400, "The request line is not one of HTTP; correct it")
-    method, target, version = words
-    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise Refused(505, "The request is not of HTTP/1.1; use that version")
-    path = target.partition(b"?")[0].decode("latin-1")
-    headers: dict[bytes, bytes] = {}
-    for one in fields:
-        name, colon, value = one.partition(b":")
-        if not colon or not _TOKEN.fullmatch(name):
-            raise Refused(400, "A header has no name; correct it", path)
-        name = name.lower()
-        if name in headers and name in (b"content-length", b"transfer-encoding"):
-            raise Refused(400, f"The header {name.decode()} is there twice; send it once", path)
-        headers[name] = value.strip(b" \t")
-    is_closing = b"close" in headers.get(b"connection", b"").lower()
-    return _Head(method.decode(), path, headers, version == b"HTTP/1.1" and not is_closing)
 
 
 def _rendered(reply: Reply, keeps_alive: bool, is_head: bool) -> bytes:
@@ -382,7 +227,7 @@ def _rendered(reply: Reply, keeps_alive: bool, is_head: bool) -> bytes:
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:
-    while await reader.read(_PART):
+    while await reader.read(PART_SIZE):
         pass
 
 

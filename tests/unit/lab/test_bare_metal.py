@@ -11,9 +11,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.bare_metal_host import read_hosts
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from lab.bare_metal import DEFINITION, choose, host_object
 from lab.errors import LabError
 from lab.machines import build_machines
@@ -39,7 +37,7 @@ def test_a_lab_has_no_more_of_them_than_machines(count: int) -> None:
 
 
 def test_they_follow_the_definition_and_are_read_as_the_machines_are_built() -> None:
-    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text()))
+    validator = CrdValidator(yaml.safe_load(DEFINITION.read_text()))
     objects = [host_object(machine, 8443) for machine in MACHINES]
     assert [problem for problem in map(validator.problem, objects) if problem] == []
     hosts, findings = read_hosts(objects)
@@ -78,7 +76,7 @@ def test_they_follow_the_definition_and_are_read_as_the_machines_are_built() -> 
     ],
 )
 def test_the_definition_refuses_what_metal3_refuses(change: dict[str, t.Any]) -> None:
-    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text()))
+    validator = CrdValidator(yaml.safe_load(DEFINITION.read_text()))
     given = host_object(MACHINES[0], 8443)
     assert validator.problem(given) is None
     status = {**given["status"], **change}

@@ -23,9 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status im
     conditions_moved,
     with_transition_times,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from support import observing
 from support.examples import each_seed
@@ -36,7 +34,7 @@ from support.wao import DEFINITIONS, Object, node, node_config, template
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 MOMENT = "2026-01-31T11:00:00Z"
 VALIDATORS = {
-    kind: DefinitionValidator(
+    kind: CrdValidator(
         yaml.safe_load((DEFINITIONS / f"wao.bitmedia.co.jp_{kind.lower()}s.yaml").read_text())
     )
     for kind in ("NodeConfig", "NodeConfigTemplate")

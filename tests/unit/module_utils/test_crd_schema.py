@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
+    CrdValidator,
     json_schema,
 )
 
@@ -31,9 +31,9 @@ SPEC: dict[str, t.Any] = {
 }
 
 
-def validator() -> DefinitionValidator:
+def validator() -> CrdValidator:
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC}}}
-    return DefinitionValidator(
+    return CrdValidator(
         {
             "spec": {
                 "group": "example.org",

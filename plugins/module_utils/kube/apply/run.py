@@ -18,7 +18,7 @@ from ...base.errors import ApiError, WattwiseError
 from ...base.json_types import MutableObject
 from ...base.manifests import Identity, Manifest, identity
 from ..client import Kube, Resource, UnknownKind, delete_object
-from ..crd_schema import DefinitionValidator, stored_object_problem
+from ..crd_schema import CrdValidator, stored_object_problem
 from .applied import is_applied
 from .change import Change, desired_part, foreign_manager, is_immutable, is_refusal
 from .live import LiveObjects
@@ -37,7 +37,7 @@ class ApplyRun:
     kube: Kube
     options: t.Mapping[str, t.Any]
     context: Context
-    validators: list[DefinitionValidator]
+    validators: list[CrdValidator]
     assumed_namespaces: frozenset[str]
     live: LiveObjects = field(default_factory=LiveObjects)
     done: int = 0

@@ -15,7 +15,7 @@ from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.manifests import Manifest, identity, in_phases, read_file, read_manifests
 from ..client import Kube, UnknownKind
-from ..crd_schema import DefinitionValidator
+from ..crd_schema import CrdValidator
 from .change import Change, summary_sentence
 from .live import LiveObjects
 from .prune import Pruning, prune
@@ -135,9 +135,7 @@ def _prepare(
         options,
         context,
         validators=[
-            DefinitionValidator(item)
-            for item in assumed
-            if item["kind"] == "CustomResourceDefinition"
+            CrdValidator(item) for item in assumed if item["kind"] == "CustomResourceDefinition"
         ],
         assumed_namespaces=frozenset(
             item["metadata"]["name"] for item in assumed if item["kind"] == "Namespace"

@@ -24,9 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     PROBE_ANNOTATION,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.conditions import Failure
 from support.examples import each_seed
 from support.kepler_systems import judged, labels_of, node, system
@@ -36,7 +34,7 @@ from support.wao import DEFINITIONS
 Json = dict[str, t.Any]
 
 DEFINITION = DEFINITIONS / "kepler.system.sustainable.computing.io_keplersystems.yaml"
-VALIDATOR = DefinitionValidator(yaml.safe_load(DEFINITION.read_text()))
+VALIDATOR = CrdValidator(yaml.safe_load(DEFINITION.read_text()))
 READY = {
     "observedGeneration": 2,
     "desiredNumberScheduled": 2,

@@ -12,9 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import (
-    DefinitionValidator,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
 )
@@ -272,7 +270,7 @@ def test_an_odd_stored_status_is_replaced(odd: Json) -> None:
 
 
 def test_every_status_follows_the_definition() -> None:
-    validator = DefinitionValidator(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
+    validator = CrdValidator(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
     unplaced = [{"namespace": "a", "pod": "b", "message": "c"}]
     error = TargetError("n1", "", "tls", "x" * 5000)
     for status in (
