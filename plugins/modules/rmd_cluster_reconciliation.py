@@ -160,7 +160,7 @@ options:
     default: []
   run_dir:
     description:
-      - Folder of the documents C(rmd-snapshot.json) and C(rmd.json); created if missing.
+      - Folder of the document C(rmd.json); created if missing.
     type: path
     required: true
 extends_documentation_fragment:
@@ -245,7 +245,7 @@ workloads:
 """
 
 from ..module_utils.module_runner import run_module
-from ..module_utils.reconcile import rmd
+from ..module_utils.rmd import cluster_reconciliation as rmd
 
 
 def main() -> None:

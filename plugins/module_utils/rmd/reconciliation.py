@@ -14,8 +14,9 @@ from ..base import documents
 from ..base.argspec import PROGRESS, RMD, ArgumentSpec
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
-from ..base.errors import TargetError
+from ..base.errors import TargetError, WattwiseError
 from ..base.json_types import Object
+from ..base.manifests import Manifest
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
@@ -53,17 +54,37 @@ SPEC = ArgumentSpec(
 ).merge(RMD, PROGRESS)
 
 
+class Reconciled(t.NamedTuple):
+    """The outcome of all daemons: the result, the manifests to write, and the failure, if any."""
+
+    result: Result
+    node_states: t.Sequence[Manifest]
+    statuses: t.Sequence[Manifest]
+    failure: WattwiseError | None
+
+
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Reconcile every daemon with the RmdWorkloads, and return each outcome.
+    """Reconcile every daemon with the RmdWorkloads of a snapshot, and return each outcome.
 
     ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply,
     and under ``daemons`` the present content of each. Raises InvalidInput, and WattwiseError with
     all results if too few daemons answered.
     """
     options = SPEC.complete(parameters)
-    fleet = fleet_options(options)
     made_from = documents.MadeFrom.read(options["snapshot"])
-    cluster = _Cluster.of(documents.load(options["snapshot"], "snapshot"), options)
+    objects = documents.load(options["snapshot"], "snapshot")
+    done = reconcile_objects(objects, options, made_from, context)
+    if done.failure is not None:
+        raise done.failure
+    return done.result
+
+
+def reconcile_objects(
+    objects: Object, options: Parameters, made_from: documents.MadeFrom, context: Context
+) -> Reconciled:
+    """Like ``reconcile``, with completed options and the lists of a snapshot. Raises InvalidInput."""
+    fleet = fleet_options(options)
+    cluster = _Cluster.of(objects, options)
     asked = [daemon for daemon in cluster.daemons.values() if daemon.endpoint]
     targets = daemon_targets(
         options, [{"name": daemon.node, "endpoint": daemon.endpoint} for daemon in asked]
@@ -81,15 +102,20 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         options["path"], manifests, cluster.inventories(visits), errors, made_from
     )
     warn_of(cluster.findings, context)
-    # An impossible request is reported on its RmdWorkload, and is no failure of the daemon.
-    return conclude(
-        options,
-        len(cluster.daemons),
-        errors,
-        result,
-        changed=any(entry["changed"] for entry in results),
-        counted=lost,
-    )
+    failure: WattwiseError | None = None
+    try:
+        # An impossible request is reported on its RmdWorkload, and is no failure of the daemon.
+        result = conclude(
+            options,
+            len(cluster.daemons),
+            errors,
+            result,
+            changed=any(entry["changed"] for entry in results),
+            counted=lost,
+        )
+    except WattwiseError as error:
+        result, failure = error.fields, error
+    return Reconciled(result, states, statuses, failure)
 
 
 def _handed_over(

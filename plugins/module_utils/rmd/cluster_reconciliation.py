@@ -10,21 +10,30 @@ from pathlib import Path
 
 from ..base import documents
 from ..base.argspec import KUBERNETES, PROGRESS, RMD, ArgumentSpec
+from ..base.boundary import Finding, warn_of
 from ..base.context import Context, Parameters, Result
-from ..base.errors import InvalidInput, WattwiseError
+from ..base.errors import InvalidInput
+from ..base.json_types import MutableObject
 from ..base.manifests import Manifest
 from ..base.whole_files import make_folder
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
-from ..kube.common_sources import images_with
-from ..rmd import reconciliation
-from ..snapshot.snapshot import take
+from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
+from ..kube.source import Source, read_source
+from .reconciliation import SPEC as DAEMONS
+from .reconciliation import Reconciled, reconcile_objects
+from .sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 
 # The ApplySet of the RmdNodeStates; rmd.statuses labels them with it.
 NODE_STATES = "wattwise-rmd-node-states"
 # Role rmd labels the namespace as wattwise-rmd; an equal name would remove its labels.
 FIELD_MANAGER = "wattwise-rmd-workloads"
-_PARTS = ("rmd_workloads", "rmd_node_states", "rmd_configs", "rmd_pods")
+_OF_RMD: t.Mapping[str, Source] = {
+    "rmd_workloads": RMD_WORKLOADS,
+    "rmd_node_states": RMD_NODE_STATES,
+    "rmd_configs": RMD_CONFIGS,
+    "rmd_pods": RMD_PODS,
+}
 # The Deployment of rmd-operator has no label that every version keeps.
 _ALL_CONTROLLERS = "!wattwise.github.io/none"
 
@@ -61,91 +70,69 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(options)
     folder = Path(options["run_dir"])
     make_folder(folder)
-    snapshot, document = str(folder / "rmd-snapshot.json"), str(folder / "rmd.json")
-    selectors = {"rmd_pods": options["pod_selector"], "controllers": _ALL_CONTROLLERS}
-    include = [*_PARTS, "controllers"]
-    taken = take({"include": include, "selectors": selectors, "path": snapshot}, context, kube)
-    rivals = images_with(taken["controllers"], "rmd-operator")
+    objects = _read(kube, options, context)
+    rivals = images_with(images_of(objects.pop("controllers")), "rmd-operator")
     if rivals and not options["force"]:
         raise InvalidInput(
             f"rmd-operator runs in this cluster ({rivals}) and writes the same workloads; scale it "
             "to zero, or set rmd_workloads_force to true."
         )
-    counts = taken["counts"]
-    if not options["endpoints"] and not any(counts[part] for part in _PARTS):
+    if not options["endpoints"] and not any(objects[part] for part in _OF_RMD):
         nothing = {"daemons": 0, "workloads": 0, "results": [], "objects": [], "pruned": []}
         nothing["statuses"] = []
         return {"changed": False, "diff": [], **nothing}
     namespace = namespace_manifests(options)
     applying = Applying(kube, context, [*options["assume"], *namespace])
     applying.apply({"manifests": namespace, "field_manager": FIELD_MANAGER})
-    found, failure = _reconciled(_of_daemons(options, snapshot, document), context)
-    applying.add({"changed": found.get("changed"), "diff": found.get("diff")})
-    statuses = _write(applying, options, document, context)
-    objects = applying.result
-    result = {**found, **objects, "results": found["results"], "objects": objects["results"]}
-    result["statuses"] = statuses
-    if failure is not None:
-        failure.fields.update(result)
-        raise failure
+    given = _of_daemons(options, str(folder / "rmd.json"))
+    done = reconcile_objects(objects, given, documents.new_run(), context)
+    applying.add({"changed": done.result.get("changed"), "diff": done.result.get("diff")})
+    _write(applying, options, done, context)
+    written = applying.result
+    results = {"results": done.result["results"], "objects": written["results"]}
+    result = {**done.result, **written, **results, "statuses": done.statuses}
+    if done.failure is not None:
+        done.failure.fields.update(result)
+        raise done.failure
     return result
 
 
-def _reconciled(parameters: Parameters, context: Context) -> tuple[Result, WattwiseError | None]:
-    """Results of the daemons, and the error if too few of them answered."""
-    try:
-        return reconciliation.reconcile(parameters, context), None
-    except WattwiseError as error:
-        if "path" not in error.fields:  # it ended before any answer of a daemon
-            raise
-        return error.fields, error
+def _read(kube: Kube, options: Parameters, context: Context) -> dict[str, list[MutableObject]]:
+    """Nodes, objects of RMD, pods of its daemons, and controllers; the lists of a snapshot."""
+    sources = {"nodes": NODES, **_OF_RMD, "controllers": CONTROLLERS}
+    selectors = {"rmd_pods": options["pod_selector"], "controllers": _ALL_CONTROLLERS}
+
+    def read(name: str) -> tuple[list[MutableObject], list[Finding]]:
+        return read_source(kube, sources[name], selectors.get(name))
+
+    found = kube.in_parallel(read, list(sources))
+    warn_of(sorted((one for _items, left_out in found for one in left_out), key=str), context)
+    return {name: items for name, (items, _left_out) in zip(sources, found)}
 
 
 def namespace_manifests(options: Parameters) -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options["namespace"]}}]
 
 
-def _of_daemons(options: Parameters, snapshot: str, document: str) -> dict[str, t.Any]:
-    return {
-        **options["daemons"],
-        "endpoints": options["endpoints"],
-        "namespace": options["namespace"],
-        "require_capacity": options["require_capacity"],
-        "snapshot": snapshot,
-        "path": document,
-    }
+def _of_daemons(options: Parameters, path: str) -> Parameters:
+    """The options of the daemons' reconciliation, whose document the report reads."""
+    given = {name: options[name] for name in ("endpoints", "namespace", "require_capacity")}
+    # Its lists come from the API, not from a snapshot.
+    return DAEMONS.complete({**options["daemons"], **given, "snapshot": "", "path": path})
 
 
-def _write(
-    applying: Applying, options: Parameters, document: str, context: Context
-) -> list[Manifest]:
-    """Keep one RmdNodeState for each daemon, and write the results of workloads and daemons.
-
-    Returns the statuses.
-    """
-    manifests = documents.load(document, "rmd")
+def _write(applying: Applying, options: Parameters, done: Reconciled, context: Context) -> None:
+    """Keep one RmdNodeState for each daemon, and write the statuses of workloads and daemons."""
+    kind = {"api_version": "intel.com/v1alpha1", "kind": "RmdNodeState"}
     applying.apply(
         {
-            "manifests": manifests["node_states"],
+            "manifests": list(done.node_states),
             "prune": NODE_STATES,
-            "prune_kinds": [
-                {
-                    "api_version": "intel.com/v1alpha1",
-                    "kind": "RmdNodeState",
-                    "namespace": options["namespace"],
-                }
-            ],
+            "prune_kinds": [{**kind, "namespace": options["namespace"]}],
             "prune_owner_kinds": ["Node"],
             "prune_max": options["prune_max"],
         }
     )
     if not context.check_mode:
-        applying.apply(
-            {
-                "manifests": manifests["statuses"],
-                "status": True,
-                "field_manager": FIELD_MANAGER,
-            }
-        )
-    statuses: list[Manifest] = manifests["statuses"]
-    return statuses
+        statuses = {"manifests": list(done.statuses), "status": True}
+        applying.apply({**statuses, "field_manager": FIELD_MANAGER})
