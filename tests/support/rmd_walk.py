@@ -16,7 +16,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.reconcile.rmd import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.playbook import PlaybookRun, run_playbook
 from support.rmd import RmdDaemons
 
