@@ -79,7 +79,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     applying.apply({"manifests": namespace, "field_manager": FIELD_MANAGER})
     found = reconcile_objects(objects, options, context)
     documents.write(document, "rmd", found.document)
-    applying.add(found.result)
+    applying.add({name: found.result[name] for name in ("changed", "diff")})
     _write(applying, options, found.document, context)
     applied = applying.result
     result = {
