@@ -9,7 +9,6 @@ import shutil
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import reconcile_objects
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC
 from bench.kit.rows import Bench, Different, Json, Row, at_most, metric
 from bench.kit.stage import Stage
@@ -35,10 +34,10 @@ def reconcile(stage: Stage) -> Row:
     first, second = [], []
     for _run in stage.runs(3):
         call(settings, "POST", "/restart", [{"node": node.name, "clean": True} for node in daemons])
-        first.append(stage.call("bench.rmd:visit", given).seconds)
+        first.append(stage.call("bench.kit.rmd_visit:visit", given).seconds)
         require_equal(call(settings, "GET", "/daemons"), wanted)
         call(settings, "DELETE", "/requests")
-        second.append(stage.call("bench.rmd:visit", given).seconds)
+        second.append(stage.call("bench.kit.rmd_visit:visit", given).seconds)
     written = [
         daemon["requests"].get(method, 0)
         for daemon in call(settings, "GET", "/daemons").values()
@@ -60,12 +59,6 @@ def reconcile(stage: Stage) -> Row:
         equal="each daemon has the workloads that name its node, with their CPUs, and no other.",
         notes=["The simulated daemons run on the same processors and take a part of the time."],
     )
-
-
-def visit(given: Json) -> None:
-    """Reconcile the daemons; all of them have to answer."""
-    if failure := reconcile_objects(given["objects"], given["options"]).failure:
-        raise failure
 
 
 def started(stage: Stage, state: LabState, settings: LabSettings) -> list[Machine]:
