@@ -13,9 +13,18 @@ version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Reads RmdWorkloads, RmdNodeStates, RmdConfigs and the daemons' pods, reconciles the daemons as
-    M(wattwise.kube.rmd_reconciliation) does, keeps one RmdNodeState for each daemon, and writes the
-    statuses.
+  - Reads RmdWorkloads, RmdNodeStates, RmdConfigs and the daemons' pods, compares the RmdWorkloads
+    with the workloads of each Intel RMD daemon, and writes the differences to all daemons
+    concurrently. Workloads are created, changed, moved and deleted, and created again after a
+    daemon lost its database. Keeps one RmdNodeState for each daemon, and writes the statuses.
+  - A workload is deleted only if it has the name of an RmdWorkload that no longer selects the node,
+    or if C(status.managed) of the RmdNodeState lists it and its RmdWorkload is gone.
+  - RmdWorkloads for the same CPU of a node are detected before the first write. Both get the
+    condition C(Conflicting).
+  - A daemon without an answer or a missing node stops no other. Only daemons without an answer
+    count against O(daemons.min_success). The status of the RmdWorkload has the refusals of daemons.
+  - The document C(rmd.json) has the RmdNodeStates and all new statuses, and the caches and
+    workloads of each daemon, for the report.
   - A cluster without RMD objects and daemons takes one reading.
   - Fails before the first write if rmd-operator runs, because both write the same workloads; see
     O(force).
@@ -203,11 +212,32 @@ EXAMPLES = r"""
 RETURN = r"""
 results:
   description:
-    - Result of each workload on each daemon, in the form of M(wattwise.kube.rmd_reconciliation).
+    - Result of each workload on each daemon, as M(wattwise.kube.rmd_workload) returns it.
   returned: always
   type: list
   elements: dict
-  sample: []
+  sample:
+    - action: created
+      changed: true
+      core_ids: ["0", "1", "2", "3"]
+      cos_name: 0_1_2_3-guarantee
+      id: "2"
+      name: worker-node-1
+      response: "Success: 201"
+      status: Successful
+      workload: rmdworkload-guaranteed-cache
+errors:
+  description:
+    - Daemons without an answer, and workloads that daemons refused, as
+      M(wattwise.kube.rmd_workload) returns them.
+  returned: with RMD objects or daemons
+  type: list
+  elements: dict
+  sample:
+    - detail: cannot connect (Connection refused); check address, power and network of the machine
+      endpoint: http://10.0.0.2:8081
+      name: worker-node-2
+      reason: unreachable
 objects:
   description:
     - Result of each object of the cluster, in the form of M(wattwise.kube.kube_apply).
@@ -242,14 +272,46 @@ workloads:
   returned: always
   type: int
   sample: 12
+path:
+  description: Path of the written document.
+  returned: with RMD objects or daemons
+  type: str
+  sample: /var/lib/wattwise/run/rmd.json
+findings:
+  description:
+    - RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used. Each stops no other.
+  returned: with RMD objects or daemons
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Kind of the object.
+      type: str
+      sample: RmdWorkload
+    namespace:
+      description: Namespace of the object; empty for cluster-scoped objects.
+      type: str
+      sample: default
+    name:
+      description: Name of the object.
+      type: str
+      sample: gold
+    field:
+      description: Path of the field; empty where the defect has no single place.
+      type: str
+      sample: spec.core_ids
+    problem:
+      description: Defect of the field.
+      type: str
+      sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """
 
 from ..module_utils.module_runner import run_module
-from ..module_utils.rmd import cluster_reconciliation as rmd
+from ..module_utils.rmd.reconciliation import SPEC, reconcile
 
 
 def main() -> None:
-    run_module(rmd.SPEC, rmd.reconcile)
+    run_module(SPEC, reconcile)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import typing as t
 from collections.abc import Mapping
-from pathlib import Path
 
-from bench.kit.plays import play
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC
 from bench.kit.rows import Bench, Different, Json, Row, at_most, metric
 from bench.kit.stage import Stage
 from lab import faults, pki, process, rmd
@@ -31,16 +29,15 @@ def reconcile(stage: Stage) -> Row:
     settings = LabSettings(nodes, max(1, nodes // NODES_PER_RACK), parts=("rmd",))
     daemons = started(stage, state, settings)
     wanted = {f"workload-{number}": place(number, daemons) for number in range(workloads)}
-    snapshot = stage.folder() / "rmd-snapshot.json"
-    snapshot.write_text(json.dumps(document(daemons, wanted)), encoding="utf-8")
-    task = reconciliation(state, daemons, settings, snapshot)
+    options = options_of(state, daemons, settings)
+    given = {"objects": objects(daemons, wanted), "options": options}
     first, second = [], []
     for _run in stage.runs(3):
         call(settings, "POST", "/restart", [{"node": node.name, "clean": True} for node in daemons])
-        first.append(stage.playbook(play(task)).seconds)
+        first.append(stage.call("bench.kit.rmd_visit:visit", given).seconds)
         require_equal(call(settings, "GET", "/daemons"), wanted)
         call(settings, "DELETE", "/requests")
-        second.append(stage.playbook(play(task)).seconds)
+        second.append(stage.call("bench.kit.rmd_visit:visit", given).seconds)
     written = [
         daemon["requests"].get(method, 0)
         for daemon in call(settings, "GET", "/daemons").values()
@@ -49,10 +46,11 @@ def reconcile(stage: Stage) -> Row:
     return Row(
         title=f"{workloads} RmdWorkloads over {nodes} RMD daemons",
         work=(
-            f"One task. Each RmdWorkload is for {NODES_OF_A_WORKLOAD} nodes. Half of the daemons "
-            "speak TLS with client certificates, half plain HTTP; half are RMD v0.2, half v0.3."
+            f"One call of the library. Each RmdWorkload is for {NODES_OF_A_WORKLOAD} nodes. Half "
+            "of the daemons speak TLS with client certificates, half plain HTTP; half are RMD "
+            "v0.2, half v0.3."
         ),
-        command="wattwise.kube.rmd_reconciliation: {snapshot: rmd-snapshot.json, endpoints: …}",
+        command="rmd.cluster.reconcile_objects(objects, options)",
         metrics=[
             metric("all workloads to be made", "s", first, at_most(5)),
             metric("nothing to do", "s", second, at_most(5)),
@@ -88,34 +86,27 @@ def place(number: int, machines: list[Machine]) -> Json:
     }
 
 
-def document(machines: list[Machine], wanted: Mapping[str, Json]) -> Json:
+def objects(machines: list[Machine], wanted: Mapping[str, Json]) -> Json:
     return {
-        "document": "wattwise.kube/snapshot/v1",
-        "time": "2026-01-31T12:00:00Z",
-        "cluster": {},
         "nodes": [{"metadata": {"name": item.name, "uid": item.name}} for item in machines],
         "rmd_workloads": [
             {"metadata": {"name": name, "namespace": "default", "generation": 1}, "spec": spec}
             for name, spec in wanted.items()
         ],
+        **{name: [] for name in ("rmd_node_states", "rmd_configs", "rmd_pods")},
     }
 
 
-def reconciliation(
-    state: LabState, machines: list[Machine], settings: LabSettings, snapshot: Path
-) -> Json:
+def options_of(state: LabState, machines: list[Machine], settings: LabSettings) -> Json:
     folder = certificates.folder(state)
-    return {
-        "wattwise.kube.rmd_reconciliation": {
-            "snapshot": str(snapshot),
-            "endpoints": rmd.endpoints(machines, settings),
-            "ca_path": str(state.ca_certificate),
-            "client_cert": str(folder / f"{certificates.ADMIN}.pem"),
-            "client_key": str(folder / f"{certificates.ADMIN}-key.pem"),
-            "path": str(snapshot.with_name("rmd.json")),
-            "min_success": 1.0,
-        }
+    client = {
+        "ca_path": str(state.ca_certificate),
+        "client_cert": str(folder / f"{certificates.ADMIN}.pem"),
+        "client_key": str(folder / f"{certificates.ADMIN}-key.pem"),
+        "min_success": 1.0,
     }
+    endpoints = rmd.endpoints(machines, settings)
+    return SPEC.complete({"endpoints": endpoints, "daemons": client, "run_dir": "unused"})
 
 
 def require_equal(found: Mapping[str, Json], wanted: Mapping[str, Json]) -> None:

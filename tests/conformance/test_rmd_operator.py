@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[RmdCluster]:
     with rmd_daemons(tmp_path / "rmd", list(NODES)) as daemons:
         workload = {"name": "rmd-workload-1", "core_ids": ["0-1"], "cache": CACHE}
         apply_workloads({"targets": daemons.targets, "workload": workload})
-        yield RmdCluster(daemons, tmp_path, {name: {} for name in NODES})
+        yield RmdCluster(daemons, {name: {} for name in NODES})
 
 
 def holders(daemons: RmdDaemons, uuid: str) -> list[str]:
@@ -321,7 +321,7 @@ def test_deviation_v03_gets_single_cpus_since_it_frees_only_cpu_0_of_a_range(
 ) -> None:
     host = Host({0: tuple(range(8))})
     with rmd_daemons(tmp_path, {"n": Configuration(wire="0.3")}, host) as daemons:
-        cluster = RmdCluster(daemons, tmp_path, {"n": {}})
+        cluster = RmdCluster(daemons, {"n": {}})
         cluster.put("a", allCores=True, reservedCoreIds=["0-1"], rdt={"cache": CACHE}, nodes=["n"])
         cluster.run()
         [stored] = daemons["n"].workloads.values()

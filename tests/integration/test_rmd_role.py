@@ -18,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates im
     keep_certificates,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster_reconciliation import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import (
     FIELD_MANAGER,
     namespace_manifests,
 )

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
@@ -126,6 +128,27 @@ def test_a_restarted_daemon_gets_its_workloads_again(walk: Walk) -> None:
     assert walk.run()["changed"] is True
     assert [item.uuid for item in walk.daemons["one"].workloads.values()] == [name]
     assert walk.states(name)[walk.nodes[0]]["id"] == "2"
+
+
+def test_too_few_answers_fail_the_run_after_all_is_written(walk: Walk, tmp_path: Path) -> None:
+    name = walk.create("rmdworkload-guaranteed-cache")
+    walk.daemons.break_it("one", "rmd-dead")
+    try:
+        with pytest.raises(WattwiseError, match="Only 1 of 2") as caught:
+            walk.run(min_success=1.0)
+    finally:
+        walk.daemons.mend()
+    lost, answering = walk.nodes
+    assert walk.states(name)[answering]["response"] == "Success: 200"
+    assert "cannot connect" in walk.states(name)[lost]["response"]
+    fields = caught.value.fields
+    assert [each["workload"] for each in fields["results"]] == [name]
+    assert {each["kind"] for each in fields["objects"]} == {
+        "Namespace", "Node", "RmdNodeState", "RmdWorkload",
+    }  # fmt: skip
+    assert fields["path"] == str(tmp_path / "rmd.json")
+    assert list(documents.load(str(tmp_path / "rmd.json"), "rmd")["daemons"]) == [answering]
+    assert [each.name for each in tmp_path.iterdir() if "snapshot" in each.name] == []
 
 
 def test_a_node_that_is_not_there_is_told_and_blocks_nothing(walk: Walk) -> None:

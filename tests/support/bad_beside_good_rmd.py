@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 import copy
-import json
 import random
 import typing as t
-from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.manifests import read_manifests
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import reconcile_objects
 from support.odd_values import bounded, spoilt
 from support.rmd import RmdDaemons
+from support.rmd_cluster import options_of
 
 Json = dict[str, t.Any]
 
@@ -57,10 +56,10 @@ def daemon_pod(node: str, address: str, port: int) -> Json:
 
 
 class Before:
-    """Runs of rmd_reconciliation in check mode; `without` is the result without a bad object."""
+    """Runs of the daemons' reconciliation in check mode; `without` is the result without a bad object."""
 
-    def __init__(self, daemons: RmdDaemons, folder: Path) -> None:
-        self.daemons, self.folder = daemons, folder
+    def __init__(self, daemons: RmdDaemons) -> None:
+        self.daemons = daemons
         nodes = [
             {
                 "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"rack": "a"}},
@@ -69,9 +68,6 @@ class Before:
             for name in daemons.endpoints
         ]
         self.good: Json = {
-            "document": "wattwise.kube/snapshot/v1",
-            "time": "2026-01-01T00:00:00Z",
-            "cluster": {},
             "nodes": nodes,
             "rmd_workloads": [
                 workload("one", ["10", "11"], "n1", "n2"),
@@ -84,26 +80,21 @@ class Before:
         }
         self.without = self.run(self.good)
 
-    def run(self, snapshot: Json) -> Json:
-        path = self.folder / "snapshot.json"
-        path.write_text(json.dumps(snapshot))
-        parameters = {
-            "snapshot": str(path),
-            "endpoints": self.daemons.endpoints,
-            "namespace": NAMESPACE,
-            **self.daemons.tls,
-        }
+    def run(self, objects: Json) -> Json:
         with bounded():
-            result = reconcile(parameters, Context(check_mode=True))
+            options = options_of(self.daemons, namespace=NAMESPACE)
+            found = reconcile_objects(objects, options, Context(check_mode=True))
+        assert found.failure is None
+        result = {**found.document, **found.result}
         for manifests in (result["node_states"], result["statuses"]):
             read_manifests(manifests)  # kube_apply writes none of them if it refuses one
         return result
 
     def beside(self, part: str, bad: t.Any) -> Json:
         """The result with this object among the good ones of a part."""
-        snapshot = copy.deepcopy(self.good)
-        snapshot[part].insert(1, bad)
-        return self.run(snapshot)
+        objects = copy.deepcopy(self.good)
+        objects[part].insert(1, bad)
+        return self.run(objects)
 
 
 def bad_object(seed: int, good: Json, *, finite: bool = True) -> Json:

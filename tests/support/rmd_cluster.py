@@ -1,21 +1,29 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster in memory: snapshots for rmd_reconciliation, and statuses as kube_apply writes them."""
+"""A cluster in memory: objects of RMD and their nodes, and statuses as kube_apply writes them."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import (
+    Reconciled,
+    reconcile_objects,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACHE_WAYS
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC
 from support.rmd import RmdDaemons
 
 Object = dict[str, t.Any]
+
+
+def options_of(daemons: RmdDaemons, *, client: Object | None = None, **given: t.Any) -> Object:
+    """Options of rmd_cluster_reconciliation for these daemons; `client` has those of requests."""
+    options = {"endpoints": daemons.endpoints, "run_dir": "unused", **given}
+    return SPEC.complete({**options, "daemons": {**daemons.tls, **(client or {})}})
 
 
 @dataclass
@@ -23,7 +31,6 @@ class RmdCluster:
     """Nodes and RmdWorkloads with daemons; `run` is one run of the role, without the API server."""
 
     daemons: RmdDaemons
-    folder: Path
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     workloads: dict[str, Object] = field(default_factory=dict)
     states: dict[str, Object] = field(default_factory=dict)
@@ -47,21 +54,24 @@ class RmdCluster:
         del self.workloads[f"{namespace}/{name}"]
 
     def run(self, check: bool = False, **options: t.Any) -> Object:
-        path = str(self.folder / "rmd-snapshot.json")
-        documents.write(path, "snapshot", self.snapshot())
-        endpoints = {name: self.daemons.endpoint(name) for name in self.daemons.endpoints}
-        parameters = {"snapshot": path, "endpoints": endpoints, **self.daemons.tls, **options}
-        result = reconcile(parameters, Context(check_mode=check))
-        told = documents.load(result["path"], "rmd") if "path" in result else result
-        if not check:
-            for manifest in told["node_states"]:
+        """The result of a run, with its manifests. Raises the error of too few daemons."""
+        found = self.reconcile(check, **options)
+        if found.failure is not None:
+            raise found.failure
+        return {**found.document, **found.result}
+
+    def reconcile(self, check: bool = False, **options: t.Any) -> Reconciled:
+        given = options_of(self.daemons, **options)
+        found = reconcile_objects(self.objects(), given, Context(check_mode=check))
+        if not check and found.failure is None:
+            for manifest in found.document["node_states"]:
                 known = self.states.get(manifest["metadata"]["name"], {})
                 self.states[manifest["metadata"]["name"]] = {**known, **manifest}
-            for manifest in told["statuses"]:
+            for manifest in found.document["statuses"]:
                 self._store(manifest)
-        return result
+        return found
 
-    def snapshot(self) -> Object:
+    def objects(self) -> Object:
         nodes = [
             {
                 "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
@@ -70,7 +80,6 @@ class RmdCluster:
             for name, labels in self.nodes.items()
         ]
         return {
-            "cluster": {},
             "nodes": nodes,
             "rmd_workloads": list(self.workloads.values()),
             "rmd_node_states": list(self.states.values()),

@@ -16,9 +16,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster_reconciliation import (
-    reconcile,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
 from support.playbook import PlaybookRun, run_playbook
 from support.rmd import RmdDaemons
 
@@ -50,11 +48,16 @@ class Walk:
     def endpoints(self) -> dict[str, str]:
         return dict(zip(self.nodes, self.daemons.endpoints.values(), strict=True))
 
-    def run(self) -> Object:
+    def run(self, **client: t.Any) -> Object:
         """Call the function of rmd_cluster_reconciliation without Ansible."""
-        options = {"kubeconfig": self.kubeconfig, "endpoints": self.endpoints}
         return reconcile(
-            {**options, "daemons": self.daemons.tls, "prune_max": 1.0, "run_dir": str(self.folder)}
+            {
+                "kubeconfig": self.kubeconfig,
+                "endpoints": self.endpoints,
+                "daemons": {**self.daemons.tls, **client},
+                "prune_max": 1.0,
+                "run_dir": str(self.folder),
+            }
         )
 
     def leave_client_files(self) -> None:

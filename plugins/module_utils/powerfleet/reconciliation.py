@@ -26,7 +26,7 @@ from ..nodeconfig import reconciliation as node_configs
 from ..pipeline.reconciliation import FleetRun
 from ..pipeline.run import Run
 from ..pipeline.step_log import StepLog
-from ..rmd import cluster_reconciliation as rmd
+from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
 from . import metrics, ownership, period, settings, telling

@@ -1,400 +1,147 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reconciliation of a cluster's RmdWorkloads with its daemons, the work of rmd_reconciliation."""
+"""RmdWorkloads of a cluster and its RMD daemons, reconciled with statuses in one task."""
 
 from __future__ import annotations
 
-import collections
-import functools
-import typing as t
-from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..base import documents
-from ..base.argspec import PROGRESS, RMD, ArgumentSpec
-from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
+from ..base.argspec import KUBERNETES, PROGRESS, RMD, ArgumentSpec
+from ..base.boundary import Finding, warn_of
 from ..base.context import Context, Parameters, Result
-from ..base.errors import TargetError, WattwiseError
-from ..base.json_types import Object
+from ..base.errors import InvalidInput
+from ..base.json_types import MutableObject
 from ..base.manifests import Manifest
-from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
-from .capacity import is_of_pod, node_capacity, ways_for_pods
-from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
-from .daemon.run import Outcome, Wanted
-from .daemon.targets import daemon_targets, wire_of
-from .daemon.workload import Desired, Known, uuid_of
-from .inventory import inventory
-from .manifests import (
-    STATE_PREFIX,
-    Daemon,
-    daemons_of,
-    desired_of_manifest,
-    identity_of,
-    key_of,
-    known_of,
-    labels_of,
-    managed_of,
-    name_of,
-    nodes_of,
-    nodes_of_config,
+from ..base.whole_files import make_folder
+from ..kube.apply.steps import Applying
+from ..kube.client import Kube
+from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
+from ..kube.source import read_source
+from .cluster import reconcile_objects
+from .sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
+from .statuses import APPLY_SET
+
+# Role rmd labels the namespace as wattwise-rmd; an equal name would remove its labels.
+FIELD_MANAGER = "wattwise-rmd-workloads"
+SOURCES = {
+    "nodes": NODES,
+    "rmd_workloads": RMD_WORKLOADS,
+    "rmd_node_states": RMD_NODE_STATES,
+    "rmd_configs": RMD_CONFIGS,
+    "rmd_pods": RMD_PODS,
+}
+# The Deployment of rmd-operator has no label that every version keeps.
+_ALL_CONTROLLERS = CONTROLLERS._replace(query={})
+
+SPEC = KUBERNETES.merge(
+    PROGRESS,
+    ArgumentSpec(
+        {
+            "endpoints": {"type": "dict", "default": {}},
+            "pod_selector": {"type": "str", "default": "name=rmd-pod"},
+            "namespace": {"type": "str", "default": "rmd-system"},
+            "require_capacity": {"type": "bool", "default": False},
+            "daemons": {
+                "type": "dict",
+                "default": {},
+                "options": dict(RMD.options),
+                "required_by": dict(RMD.required_by),
+            },
+            "prune_max": {"type": "float", "default": 0.3},
+            "force": {"type": "bool", "default": False},
+            "assume": {"type": "list", "elements": "raw", "default": []},
+            "run_dir": {"type": "path", "required": True},
+        }
+    ),
 )
-from .reading import read_each, said
-from .statuses import Report, config_status, node_state, node_status
-
-T = t.TypeVar("T")
-
-SPEC = ArgumentSpec(
-    {
-        "snapshot": {"type": "path", "required": True},
-        "endpoints": {"type": "dict", "default": {}},
-        "namespace": {"type": "str", "default": "rmd-system"},
-        "require_capacity": {"type": "bool", "default": False},
-        "path": {"type": "path"},
-    }
-).merge(RMD, PROGRESS)
-
-
-class Reconciled(t.NamedTuple):
-    """The outcome of all daemons: the result, the manifests to write, and the failure, if any."""
-
-    result: Result
-    node_states: t.Sequence[Manifest]
-    statuses: t.Sequence[Manifest]
-    failure: WattwiseError | None
 
 
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
-    """Reconcile every daemon with the RmdWorkloads of a snapshot, and return each outcome.
+    """Reconcile all daemons with the RmdWorkloads, and write node states and statuses.
 
-    ``path`` gets the document ``rmd``: ``node_states`` and ``statuses``, manifests for kube_apply,
-    and under ``daemons`` the present content of each. Raises InvalidInput, and WattwiseError with
-    all results if too few daemons answered.
+    A cluster without RMD costs one read. If too few daemons answered, the error is raised after the
+    results of the others are written.
     """
     options = SPEC.complete(parameters)
-    made_from = documents.MadeFrom.read(options["snapshot"])
-    objects = documents.load(options["snapshot"], "snapshot")
-    done = reconcile_objects(objects, options, made_from, context)
-    if done.failure is not None:
-        raise done.failure
-    return done.result
+    kube = Kube.connect(options)
+    folder = Path(options["run_dir"])
+    make_folder(folder)
+    document = str(folder / "rmd.json")
+    objects = _read(kube, context, options)
+    if not options["endpoints"] and not any(objects[name] for name in SOURCES if name != "nodes"):
+        nothing = {"daemons": 0, "workloads": 0, "results": [], "objects": [], "pruned": []}
+        nothing["statuses"] = []
+        return {"changed": False, "diff": [], **nothing}
+    namespace = namespace_manifests(options)
+    applying = Applying(kube, context, [*options["assume"], *namespace])
+    applying.apply({"manifests": namespace, "field_manager": FIELD_MANAGER})
+    found = reconcile_objects(objects, options, context)
+    documents.write(document, "rmd", found.document)
+    applying.add({name: found.result[name] for name in ("changed", "diff")})
+    _write(applying, options, found.document, context)
+    applied = applying.result
+    result = {
+        **found.result,
+        **applied,
+        "results": found.result["results"],
+        "objects": applied["results"],
+        "statuses": found.document["statuses"],
+        "path": document,
+    }
+    if found.failure is not None:
+        found.failure.fields.update(result)
+        raise found.failure
+    return result
 
 
-def reconcile_objects(
-    objects: Object, options: Parameters, made_from: documents.MadeFrom, context: Context
-) -> Reconciled:
-    """Like ``reconcile``, with completed options and the lists of a snapshot. Raises InvalidInput."""
-    fleet = fleet_options(options)
-    cluster = _Cluster.of(objects, options)
-    asked = [daemon for daemon in cluster.daemons.values() if daemon.endpoint]
-    targets = daemon_targets(
-        options, [{"name": daemon.node, "endpoint": daemon.endpoint} for daemon in asked]
+def _read(kube: Kube, context: Context, options: Parameters) -> dict[str, list[MutableObject]]:
+    """Objects of SOURCES by name. Raises InvalidInput beside rmd-operator."""
+    sources = {**SOURCES, "controllers": _ALL_CONTROLLERS}
+
+    def read(name: str) -> tuple[list[MutableObject], list[Finding]]:
+        selector = options["pod_selector"] if name == "rmd_pods" else None
+        return read_source(kube, sources[name], selector)
+
+    found = kube.in_parallel(read, list(sources))
+    warn_of(sorted((each for _items, findings in found for each in findings), key=str), context)
+    objects = {name: items for name, (items, _findings) in zip(sources, found)}
+    rivals = images_with(images_of(objects.pop("controllers")), "rmd-operator")
+    if rivals and not options["force"]:
+        raise InvalidInput(
+            f"rmd-operator runs in this cluster ({rivals}) and writes the same workloads; scale it "
+            "to zero, or set rmd_workloads_force to true."
+        )
+    return objects
+
+
+def namespace_manifests(options: Parameters) -> list[Manifest]:
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options["namespace"]}}]
+
+
+def _write(applying: Applying, options: Parameters, manifests: Result, context: Context) -> None:
+    """Keep one RmdNodeState for each daemon, and write the results of workloads and daemons."""
+    applying.apply(
+        {
+            "manifests": manifests["node_states"],
+            "prune": APPLY_SET,
+            "prune_kinds": [
+                {
+                    "api_version": "intel.com/v1alpha1",
+                    "kind": "RmdNodeState",
+                    "namespace": options["namespace"],
+                }
+            ],
+            "prune_owner_kinds": ["Node"],
+            "prune_max": options["prune_max"],
+        }
     )
-    wanted = [cluster.wanted(daemon.node, options, context) for daemon in asked]
-    warn_of_plain_http(targets, context)
-    visits = reconcile_daemons(targets, wanted, fleet, context.progress)
-    statuses, states = cluster.report({visit.target.name: visit for visit in visits})
-    results = [result_of(visit, outcome) for visit in visits for outcome in visit.outcomes]
-    lost = [visit.error for visit in visits if visit.error] + cluster.problems
-    errors = [error for visit in visits for error in visit.errors] + cluster.problems
-    result = cluster.counts() | {"results": results, "diff": workload_changes(visits)}
-    manifests = {"node_states": states, "statuses": statuses}
-    result |= _handed_over(
-        options["path"], manifests, cluster.inventories(visits), errors, made_from
-    )
-    warn_of(cluster.findings, context)
-    failure: WattwiseError | None = None
-    try:
-        # An impossible request is reported on its RmdWorkload, and is no failure of the daemon.
-        result = conclude(
-            options,
-            len(cluster.daemons),
-            errors,
-            result,
-            changed=any(entry["changed"] for entry in results),
-            counted=lost,
+    if not context.check_mode:
+        applying.apply(
+            {
+                "manifests": manifests["statuses"],
+                "status": True,
+                "field_manager": FIELD_MANAGER,
+            }
         )
-    except WattwiseError as error:
-        result, failure = error.fields, error
-    return Reconciled(result, states, statuses, failure)
-
-
-def _handed_over(
-    path: str | None,
-    manifests: Result,
-    daemons: Result,
-    errors: t.Sequence[TargetError],
-    made_from: documents.MadeFrom,
-) -> Result:
-    """The manifests, in a document at ``path`` or as values."""
-    if path is None:
-        return manifests
-    told = [error.as_dict() for error in errors]
-    documents.write(path, "rmd", {**manifests, "daemons": daemons, "errors": told}, made_from)
-    return {"path": path}
-
-
-@dataclass(frozen=True)
-class _Workload:
-    """An RmdWorkload as read; without ``desired`` ``problem`` is the reason.
-
-    ``nodes`` is None if its nodes are unknown.
-    """
-
-    manifest: Object
-    uuid: str
-    is_of_pod: bool
-    nodes: t.Sequence[str] | None = None
-    desired: Desired | None = None
-    problem: str = ""
-
-
-@dataclass(frozen=True)
-class _State:
-    """A stored RmdNodeState, and our former workloads on its node."""
-
-    manifest: Object | None = None
-    managed: t.Sequence[str] = ()
-    known: t.Sequence[Known] = ()
-
-
-def _read_node(node: Object) -> str:
-    labels = node["metadata"].get("labels") or {}
-    if not isinstance(labels, dict):
-        raise InvalidField("metadata.labels", f"{shown(labels)} is not an object")
-    return name_of(node)
-
-
-def _read_config(config: Object) -> str:
-    """Its key; its selector is checked."""
-    labels_of((config.get("spec") or {}).get("rmdNodeSelector"), "spec.rmdNodeSelector")
-    return key_of(config)
-
-
-def _read_state(state: Object) -> tuple[str, _State]:
-    name = name_of(state)[len(STATE_PREFIX) :]
-    return name, _State(state, managed_of(state), known_of(state))
-
-
-@dataclass
-class _Cluster:
-    """The joined snapshot: workloads by daemon."""
-
-    namespace: str
-    nodes: t.Mapping[str, Object]
-    workloads: t.Mapping[str, _Workload]
-    states: t.Mapping[str, _State]
-    configs: t.Sequence[Object]
-    daemons: t.Mapping[str, Daemon]
-    on_node: t.Mapping[str, t.Sequence[Desired]]
-    findings: list[Finding]
-    problems: list[TargetError] = field(default_factory=list)
-
-    @functools.cached_property
-    def uuids(self) -> frozenset[str]:
-        """UUIDs of the RmdWorkloads on daemons, for all nodes."""
-        return frozenset(workload.uuid for workload in self.workloads.values())
-
-    @classmethod
-    def of(cls, snapshot: Object, options: Parameters) -> _Cluster:
-        namespace, findings = options["namespace"], list[Finding]()
-        given = functools.partial(_given, snapshot)
-        nodes = {
-            name: node for node, name in read_each(given("nodes"), "Node", _read_node, findings)
-        }
-        configs = [
-            config
-            for config, _key in read_each(given("rmd_configs"), "RmdConfig", _read_config, findings)
-        ]
-        daemons = daemons_of(
-            list(nodes.values()), given("rmd_pods"), options["endpoints"] or {}, namespace
-        )
-        read = functools.partial(_read_workload, nodes, configs, daemons, findings)
-        workloads = {
-            key_of(item): workload
-            for item, workload in read_each(given("rmd_workloads"), "RmdWorkload", read, findings)
-        }
-        on_node: dict[str, list[Desired]] = collections.defaultdict(list)
-        for workload in workloads.values():
-            for name in workload.nodes or () if workload.desired else ():
-                on_node[name].append(t.cast("Desired", workload.desired))
-        own = [each for each in given("rmd_node_states") if _is_in(each, namespace)]
-        states = dict(
-            item for _state, item in read_each(own, "RmdNodeState", _read_state, findings)
-        )
-        problems = [
-            TargetError(daemon.node, "", "unreachable", daemon.problem)
-            for daemon in daemons.values()
-            if daemon.problem
-        ]
-        return cls(
-            namespace, nodes, workloads, states, configs, daemons, on_node, findings,
-            problems,
-        )  # fmt: skip
-
-    def counts(self) -> Result:
-        """Counts of objects, and unusable ones among them."""
-        return {
-            "daemons": len(self.daemons),
-            "workloads": len(self.workloads),
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
-
-    def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
-        """Wanted workloads of the node's daemon, and our workloads to delete there.
-
-        An unreadable one stays unchanged.
-        """
-        desired = self.on_node.get(node, ())
-        here = {item.uuid for item in desired}
-        kept = {
-            workload.uuid
-            for workload in self.workloads.values()
-            if workload.problem and (workload.nodes is None or node in workload.nodes)
-        }
-        state = self.states.get(node, _State())
-        absent = sorted(self.uuids.union(state.managed) - here - kept)
-        return Wanted(
-            desired,
-            absent,
-            known=state.known,
-            shows_caches=True,
-            wire=wire_of(options),
-            require_capacity=options["require_capacity"],
-            check_mode=context.check_mode,
-        )
-
-    def report(
-        self, visits: t.Mapping[str, Visit]
-    ) -> tuple[list[dict[str, t.Any]], list[dict[str, t.Any]]]:
-        """New statuses of all resources, and all node states."""
-        outcomes = {
-            (name, outcome.step.uuid): outcome
-            for name, visit in visits.items()
-            for outcome in visit.outcomes
-        }
-        statuses = list(
-            self._each(
-                [item.manifest for item in self.workloads.values()],
-                "RmdWorkload",
-                lambda manifest: self._status_of(key_of(manifest), visits, outcomes),
-            )
-        )
-        states = [node_state(self.nodes[name], self.namespace) for name in self.daemons]
-        statuses += self._each(
-            states, "RmdNodeState", lambda state: self._node_status(state, visits)
-        )
-        of_pods = {item.uuid for item in self.workloads.values() if item.is_of_pod}
-
-        def capacity(node: Object) -> dict[str, t.Any] | None:
-            """Its status if the number of ways changed; 0 without a daemon."""
-            visit = visits.get(node["metadata"]["name"])
-            return node_capacity(node, ways_for_pods(visit, of_pods) if visit else 0)
-
-        statuses += self._each(list(self.nodes.values()), "Node", capacity)
-        statuses += self._each(
-            self.configs, "RmdConfig", lambda config: self._config(config, visits)
-        )
-        return [status for status in statuses if status is not None], states
-
-    def _each(
-        self, objects: t.Sequence[Object], kind: str, read: t.Callable[[t.Any], T]
-    ) -> t.Iterator[T]:
-        return (found for _object, found in read_each(objects, kind, read, self.findings))
-
-    def _status_of(
-        self,
-        key: str,
-        visits: t.Mapping[str, Visit],
-        outcomes: t.Mapping[tuple[str, str], Outcome],
-    ) -> dict[str, t.Any] | None:
-        workload = self.workloads[key]
-        report = Report(workload.manifest)
-        for name in () if workload.problem else workload.nodes or ():
-            if name in visits:
-                report.note(name, visits[name], outcomes.get((name, workload.uuid)))
-            else:
-                report.fail(name, *self._why_not(name))
-        return report.manifest(workload.problem)
-
-    def _node_status(self, state: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
-        name = state["spec"]["node"]
-        error = TargetError(name, "", "unreachable", self.daemons[name].problem)
-        visit = visits.get(name) or Visit.lost(name, error)
-        wanted = {item.uuid for item in self.on_node.get(name, ())}
-        return node_status(state, self.states.get(name, _State()).manifest, visit, wanted)
-
-    def inventories(self, visits: t.Sequence[Visit]) -> dict[str, t.Any]:
-        """Content of each daemon that answered, by node."""
-        by_uuid = {item.uuid: item.manifest for item in self.workloads.values()}
-        of_node = {visit.target.name: visit.run for visit in visits if visit.run is not None}
-
-        def held(node: Object) -> dict[str, t.Any]:
-            run = of_node[node["metadata"]["name"]]
-            return inventory(run.caches, run.stored, by_uuid)
-
-        nodes = [self.nodes[name] for name in of_node]
-        return {
-            node["metadata"]["name"]: found
-            for node, found in read_each(nodes, "Node", held, self.findings)
-        }
-
-    def _config(self, config: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
-        """The status of an RmdConfig: its selected nodes, and those without a daemon."""
-        selected = nodes_of_config(config, list(self.nodes.values()))
-        failures = []
-        for name in selected:
-            if name not in visits:
-                failures.append((name, *self._why_not(name)))
-            elif (error := visits[name].error) is not None:
-                failures.append((name, error.reason, error.detail))
-        return config_status(config, selected, failures)
-
-    def _why_not(self, name: str) -> tuple[str, str]:
-        if name not in self.nodes:
-            return "not_found", f"there is no node {name}; correct spec.nodes"
-        daemon = self.daemons.get(name)
-        if daemon is None:
-            return "not_found", "the node has no RMD daemon; install one, or give rmd_endpoints"
-        return "unreachable", daemon.problem
-
-
-def _is_in(obj: t.Any, namespace: str) -> bool:
-    return subject_of(obj, "").namespace == namespace
-
-
-def _given(snapshot: Object, name: str) -> list[t.Any]:
-    found = snapshot.get(name) or []
-    return found if isinstance(found, list) else []
-
-
-def _read_workload(
-    nodes: t.Mapping[str, Object],
-    configs: t.Sequence[Object],
-    daemons: t.Mapping[str, Daemon],
-    findings: list[Finding],
-    item: Object,
-) -> _Workload:
-    """An RmdWorkload; one with only an unreadable spec is kept with the reason."""
-    uuid = uuid_of(*identity_of(item))
-    of_pod = is_of_pod(item)
-
-    def placed() -> list[str]:
-        return _with_daemons(item, nodes_of(item, list(nodes.values()), configs), daemons)
-
-    subject = subject_of(item, "RmdWorkload")
-    names = guarded(subject, placed)
-    desired = guarded(subject, functools.partial(desired_of_manifest, item))
-    bad = next((each for each in (desired, names) if isinstance(each, Finding)), None)
-    where = None if isinstance(names, Finding) else names
-    if bad is not None:
-        findings.append(bad)
-        return _Workload(item, uuid, of_pod, where, problem=said(bad))
-    return _Workload(item, uuid, of_pod, where, t.cast("Desired", desired))
-
-
-def _with_daemons(
-    workload: Object, names: t.Sequence[str], daemons: t.Mapping[str, Daemon]
-) -> list[str]:
-    """The nodes: selected ones need a daemon, named ones do not."""
-    is_selected = bool((workload.get("spec") or {}).get("nodeSelector"))
-    return [name for name in names if name in daemons or not is_selected]

@@ -35,8 +35,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure imp
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import SPEC as THERMAL
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import reconcile_objects
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon import info as rmd_info
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC as RMD
 from support.certificates import Certificate, self_signed
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.predictions import predict_nodes, predict_queries
@@ -437,13 +438,15 @@ class TestDaemons:
             "tls_server_name": "localhost",
         }
 
-    def reconcile(self, folder: Path, pods: list[Object], **options: t.Any) -> Result:
-        path = str(folder / "rmd-snapshot.json")
+    def reconcile(
+        self, pods: list[Object], namespace: str = "rmd", client: Object | None = None
+    ) -> Result:
         one = node("n1")
         one["metadata"]["uid"] = "uid-n1"
-        body = {"cluster": {}, "nodes": [one], "rmd_workloads": [], "rmd_pods": pods}
-        documents.write(path, "snapshot", body)
-        return reconcile({"namespace": "rmd", **options, "snapshot": path})
+        objects = {"nodes": [one], "rmd_pods": pods}
+        objects |= {"rmd_workloads": [], "rmd_configs": [], "rmd_node_states": []}
+        options = {"namespace": namespace, "daemons": client or {}, "run_dir": "unused"}
+        return reconcile_objects(objects, RMD.complete(options)).result
 
     def pod(self, namespace: str, port: int) -> Object:
         container = {"name": "rmd", "ports": [{"containerPort": port}]}
@@ -456,20 +459,20 @@ class TestDaemons:
             },
         }
 
-    def test_a_pod_of_another_namespace_is_never_asked(self, tmp_path: Path) -> None:
+    def test_a_pod_of_another_namespace_is_never_asked(self) -> None:
         with HttpsServer({}, certificate=None) as server:
             pods = [self.pod("tenant", server.port)]
-            assert self.reconcile(tmp_path, pods)["daemons"] == 0
+            assert self.reconcile(pods)["daemons"] == 0
             assert server.total == 0
-            self.reconcile(tmp_path, [self.pod("rmd", server.port)])
+            self.reconcile([self.pod("rmd", server.port)])
             assert server.total > 0
             asked = server.total
-            self.reconcile(tmp_path, pods, namespace="tenant")
+            self.reconcile(pods, namespace="tenant")
             assert server.total > asked
 
-    def test_a_password_goes_to_no_pod_over_plain_http(self, tmp_path: Path) -> None:
+    def test_a_password_goes_to_no_pod_over_plain_http(self) -> None:
         with HttpsServer({}, certificate=None) as server:
-            result = self.reconcile(tmp_path, [self.pod("rmd", server.port)], **ADMIN)
+            result = self.reconcile([self.pod("rmd", server.port)], client=ADMIN)
             assert server.total == 0
         assert [error["reason"] for error in result["errors"]] == ["credential"]
 

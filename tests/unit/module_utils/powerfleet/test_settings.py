@@ -23,7 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings 
     steps_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd import cluster_reconciliation as rmd
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation as rmd
 from support.power_fleets import fleet, schema
 
 Json = dict[str, t.Any]

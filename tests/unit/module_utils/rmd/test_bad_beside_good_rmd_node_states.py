@@ -23,7 +23,7 @@ OTHER = "n3"
 def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
     folder = tmp_path_factory.mktemp("rmd")
     with rmd_daemons(folder, {"n1": Configuration(), "n2": Configuration()}) as daemons:
-        yield Before(daemons, folder)
+        yield Before(daemons)
 
 
 def without(result: Json, name: str) -> Json:
@@ -84,8 +84,8 @@ def test_an_endpoint_that_is_none_is_never_asked(
     before: Before, address: t.Any, port: t.Any
 ) -> None:
     nodes = [*before.good["nodes"], {"metadata": {"name": OTHER, "uid": "u"}, "status": {}}]
-    snapshot = {**before.good, "nodes": nodes, "rmd_pods": [daemon_pod(OTHER, address, port)]}
-    result = before.run(snapshot)
+    objects = {**before.good, "nodes": nodes, "rmd_pods": [daemon_pod(OTHER, address, port)]}
+    result = before.run(objects)
     [error] = [each for each in result["errors"] if each["name"] == OTHER]
     assert (error["reason"], error["endpoint"]) == ("unreachable", "")
     assert without(result, OTHER) == without(before.without, OTHER)

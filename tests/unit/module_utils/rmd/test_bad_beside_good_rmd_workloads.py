@@ -36,7 +36,7 @@ GOOD["status"] = {
 def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
     folder = tmp_path_factory.mktemp("rmd")
     with rmd_daemons(folder, {"n1": Configuration(pstate=True), "n2": Configuration()}) as daemons:
-        yield Before(daemons, folder)
+        yield Before(daemons)
 
 
 @each_seed(75)

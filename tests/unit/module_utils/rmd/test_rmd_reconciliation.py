@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""rmd_reconciliation's function: RmdWorkloads of a cluster against simulated daemons."""
+"""RmdWorkloads of a cluster against simulated daemons, without an API server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.manifests import daemons_of
 from lab.rmd.fleet import Crash
@@ -38,8 +37,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RmdDaemons]:
 
 
 @pytest.fixture
-def cluster(running: RmdDaemons, tmp_path: Path) -> Iterator[RmdCluster]:
-    yield RmdCluster(running, tmp_path, {name: {"name": name} for name in NODES})
+def cluster(running: RmdDaemons) -> Iterator[RmdCluster]:
+    yield RmdCluster(running, {name: {"name": name} for name in NODES})
     running.mend()
     for name in running.endpoints:
         resctrl = running[name].hardware.resctrl
@@ -78,13 +77,14 @@ def test_a_workload_is_made_on_its_nodes_and_its_status_is_upstreams(cluster: Rm
     assert "workloads" not in cluster.state("n3")
 
 
-def test_the_document_says_what_each_daemon_holds(cluster: RmdCluster) -> None:
+def test_the_document_says_what_each_daemon_holds(cluster: RmdCluster, tmp_path: Path) -> None:
     cluster.put("a", coreIds=["1", "2"], cache=CACHE, nodes=["n1"])
     cluster.give_to_pod("a")
     cluster.daemons.break_it("n2", "rmd-dead")
-    path = cluster.folder / "rmd.json"
-    cluster.run(path=str(path), min_success=0.0)
-    document = documents.load(str(path), "rmd")
+    path = str(tmp_path / "rmd.json")
+    found = cluster.reconcile(client={"min_success": 0.0})
+    documents.write(path, "rmd", found.document)
+    document = documents.load(path, "rmd")
     assert sorted(document["daemons"]) == ["n1", "n3"]
     [held] = document["daemons"]["n1"]["workloads"]
     assert (held["workload"], held["pod"], held["cpus"]) == ("default/a", "default/p", "1-2")
@@ -156,10 +156,10 @@ def test_too_few_daemons_fail_the_run_and_keep_its_results(
     for node in ("n1", "n2"):
         cluster.daemons.break_it(node, "rmd-dead")
     cluster.put("a", coreIds=["1"], cache=CACHE, nodes=["n3"])
-    with pytest.raises(WattwiseError, match="Only 1 of 3"):
-        cluster.run(min_success=0.5, path=str(tmp_path / "rmd.json"))
+    found = cluster.reconcile(client={"min_success": 0.5})
+    assert str(found.failure).startswith("Only 1 of 3")
     assert stored(cluster, "n3") == {"a": ["1"]}
-    assert (tmp_path / "rmd.json").exists()
+    documents.write(str(tmp_path / "rmd.json"), "rmd", found.document)
 
 
 def test_a_lost_daemon_keeps_what_was_read_of_it(cluster: RmdCluster) -> None:
@@ -279,7 +279,7 @@ def test_the_shapes_of_both_versions_mean_the_same(cluster: RmdCluster) -> None:
 
 def test_a_refused_workload_is_told_with_what_the_words_mean(cluster: RmdCluster) -> None:
     cluster.put("a", coreIds=["1"], cache={"max": 11, "min": 11}, nodes=["n1"])
-    cluster.run(min_success=1.0)  # the daemon is healthy
+    cluster.run(client={"min_success": 1.0})  # the daemon is healthy
     assert states(cluster, "a")["n1"] == {"response": "Fail: Not enough cache left on cache_id 0"}
     assert cluster.condition("a") == ("False", "Refused")
     message = cluster.status("a")["conditions"][0]["message"]
