@@ -60,7 +60,7 @@ class JointFeasibility:
         for one in instance.held:
             entry = sorted(one.portions.items()), one.admin, one.whole
             self._held.setdefault(one.device, []).append(entry)
-        self._shared = self._devices_of_several_nodes()
+        self._shared = _devices_of_several_nodes(instance, self._node_names)
         self._compared = {
             *(one.attribute for claim in instance.claims for one in claim.constraints),
             *(attribute for unit in instance.units for _kind, attribute, _members in unit.common),
@@ -140,18 +140,6 @@ class JointFeasibility:
                 for request in self.instance.claims[claim].requests
                 for alternative in request.alternatives
             )
-        )
-
-    def _devices_of_several_nodes(self) -> frozenset[int]:
-        nodes_of_counter: dict[int, set[str]] = {}
-        for device in self.instance.devices:
-            for counter, _amount in device.consumes:
-                nodes_of_counter.setdefault(counter, set()).update(device.nodes)
-        return frozenset(
-            index
-            for index, device in enumerate(self.instance.devices)
-            if len(device.nodes & self._node_names) > 1
-            or any(len(nodes_of_counter[counter]) > 1 for counter, _amount in device.consumes)
         )
 
     def kind(self, node: str) -> t.Hashable:
@@ -242,31 +230,46 @@ class JointFeasibility:
         # One sum for both levels: no watts outweigh an alternative.
         highest = 1 + sum(self.instance.devices[device].milliwatts for device in model.in_use)
         later = [number * taken for (*_request, number), taken in model.taken.items() if number]
-        solver = self._minimum(model, highest * sum(later) + watts)
+        solver = _minimum(model, highest * sum(later) + watts, self._seed)
         if not isinstance(solver, str):
             milliwatts = int(solver.value(watts))
             given = model.allocations(lambda variable: int(solver.value(variable)))
             claims = [claim for unit, _node in places for claim in unit.claims]
             least = milliwatts
             if later:
-                fewest = self._minimum(model, watts)
+                fewest = _minimum(model, watts, self._seed)
                 least = 0 if isinstance(fewest, str) else int(fewest.value(watts))
             return JointAnswer(milliwatts, least, dict(zip(claims, given)))
         return IMPOSSIBLE if solver == "infeasible" else _NOT_FOUND
 
-    def _minimum(self, model: NodeModel, objective: t.Any) -> t.Any:
-        """A solver at the optimum, or "infeasible" or "unknown"."""
-        model.model.minimize(objective)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.random_seed = self._seed
-        solver.parameters.max_deterministic_time = _WORK_FOR_A_NODE
-        status = solver.solve(model.model)
-        if status == cp_model.OPTIMAL:
-            return solver
-        return "infeasible" if status == cp_model.INFEASIBLE else "unknown"
+
+def _devices_of_several_nodes(instance: Instance, names: frozenset[str]) -> frozenset[int]:
+    """Devices that several of these nodes can use, or whose counters the nodes share."""
+    nodes_of_counter: dict[int, set[str]] = {}
+    for device in instance.devices:
+        for counter, _amount in device.consumes:
+            nodes_of_counter.setdefault(counter, set()).update(device.nodes)
+    return frozenset(
+        index
+        for index, device in enumerate(instance.devices)
+        if len(device.nodes & names) > 1
+        or any(len(nodes_of_counter[counter]) > 1 for counter, _amount in device.consumes)
+    )
+
+
+def _minimum(model: NodeModel, objective: t.Any, seed: int) -> t.Any:
+    """A solver at the optimum, or "infeasible" or "unknown"."""
+    model.model.minimize(objective)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.cp_model_presolve = False
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = _WORK_FOR_A_NODE
+    status = solver.solve(model.model)
+    if status == cp_model.OPTIMAL:
+        return solver
+    return "infeasible" if status == cp_model.INFEASIBLE else "unknown"
 
 
 def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, t.Any]:

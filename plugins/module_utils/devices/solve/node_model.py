@@ -96,11 +96,7 @@ class NodeModel:
         self.in_use = {device: self._share(device) for device in self._by_device}
         self.drawn: dict[int, list[Term]] = {}
         self._add_counters()
-        self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
-        for place in self.places:
-            self._add_constraints(place)
-        for place, constraint, choices in self._choices.values():
-            self._limit_choices(place, constraint, choices)
+        _AttributeConstraints(self.model, instance, self.uses, self._claims).add(self.places)
 
     def _add_claim(self, position: int, claim: Claim) -> None:
         start = len(self.uses)
@@ -224,80 +220,6 @@ class NodeModel:
             if most < len(drawing):
                 self.model.add(sum(variable for _amount, variable in drawing) <= most)
 
-    def _add_constraints(self, place: Place) -> None:
-        for position in range(place.first, place.first + len(place.unit.claims)):
-            claim = self._claims[position]
-            for constraint in claim.constraints:
-                members = {(position, *member) for member in constraint.members}
-                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
-                if choice:
-                    key = place.node, claim.shape(), constraint
-                    entry = self._choices.setdefault(key, (place, constraint, []))
-                    entry[2].append(choice)
-        for kind, attribute, common in place.unit.common:
-            members = {
-                (place.first + claim, request, alternative)
-                for claim, request, alternative in common
-            }
-            self._constrain(kind, attribute, members, place.here)
-
-    def _constrain(
-        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
-    ) -> dict[t.Any, t.Any]:
-        """Add a constraint; return, for a match, a variable for each possible common value."""
-        holding: dict[t.Any, list[t.Any]] = {}
-        concerned: list[tuple[Use, Values]] = []
-        for use in self.uses:
-            if use.member in members:
-                values = self._values(use.device, attribute)
-                concerned.append((use, values))
-                if not values:
-                    self.model.add(use.chosen == 0)
-                for value in values:
-                    holding.setdefault(value, []).append(use.chosen)
-        if kind == "distinct":
-            for chosen in holding.values():
-                self.model.add_at_most_one(chosen)
-            return {}
-        common = {value: self.model.new_bool_var("") for value in holding}
-        if common:
-            self.model.add(sum(common.values()) == here)
-        for use, values in concerned:
-            if values:
-                self.model.add(sum(common[value] for value in values) >= use.chosen)
-        return common
-
-    def _limit_choices(
-        self, place: Place, constraint: Constraint, choices: list[dict[t.Any, t.Any]]
-    ) -> None:
-        """Cut: bound on the claims of one shape that can have the devices with one value."""
-        claims = self._claims[place.first : place.first + len(place.unit.claims)]
-        [first, *_rest] = [claim for claim in claims if constraint in claim.constraints]
-        least = sum(
-            min(one.count for one in request.alternatives)
-            for index, request in enumerate(first.requests)
-            if all(
-                (index, number) in constraint.members for number in range(len(request.alternatives))
-            )
-        )
-        if least < 2 or len(choices) < 2:
-            return
-        for value in choices[0]:
-            there = [
-                device
-                for device in self._by_device
-                if place.node in self._instance.devices[device].nodes
-                and value in self._values(device, constraint.attribute)
-            ]
-            if any(self._instance.devices[device].shareable for device in there):
-                continue
-            chosen = [choice[value] for choice in choices if value in choice]
-            self.model.add(sum(chosen) <= len(there) // least)
-
-    def _values(self, device: int, attribute: str) -> Values:
-        value = self._instance.devices[device].attributes.get(attribute)
-        return frozenset() if value is None else identities(value)
-
     def is_admin(self, use: Use) -> bool:
         """Whether the access is administrative."""
         return self._alternative(use).admin
@@ -321,6 +243,103 @@ class NodeModel:
             ClaimAllocation(place.node, tuple(devices))
             for place, devices in zip(self._place_of, chosen)
         )
+
+
+class _AttributeConstraints:
+    """Constraints on the values of an attribute among the devices of some requests."""
+
+    def __init__(
+        self,
+        model: cp_model.CpModel,
+        instance: Instance,
+        uses: t.Sequence[Use],
+        claims: t.Sequence[Claim],
+    ) -> None:
+        self._model, self._uses = model, uses
+        self._devices, self._claims = instance.devices, claims
+        self._used = {use.device for use in uses}
+        self._choices: dict[t.Hashable, tuple[Place, Constraint, list[dict[t.Any, t.Any]]]] = {}
+
+    def add(self, places: t.Iterable[Place]) -> None:
+        """Add the constraints of all units, and the cuts that follow from them."""
+        for place in places:
+            self._add_of(place)
+        for place, constraint, choices in self._choices.values():
+            self._limit_choices(place, constraint, choices)
+
+    def _add_of(self, place: Place) -> None:
+        for position in range(place.first, place.first + len(place.unit.claims)):
+            claim = self._claims[position]
+            for constraint in claim.constraints:
+                members = {(position, *member) for member in constraint.members}
+                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
+                if choice:
+                    key = place.node, claim.shape(), constraint
+                    entry = self._choices.setdefault(key, (place, constraint, []))
+                    entry[2].append(choice)
+        for kind, attribute, common in place.unit.common:
+            members = {
+                (place.first + claim, request, alternative)
+                for claim, request, alternative in common
+            }
+            self._constrain(kind, attribute, members, place.here)
+
+    def _constrain(
+        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
+    ) -> dict[t.Any, t.Any]:
+        """Add a constraint; return, for a match, a variable for each possible common value."""
+        holding: dict[t.Any, list[t.Any]] = {}
+        concerned: list[tuple[Use, Values]] = []
+        for use in self._uses:
+            if use.member in members:
+                values = self._values(use.device, attribute)
+                concerned.append((use, values))
+                if not values:
+                    self._model.add(use.chosen == 0)
+                for value in values:
+                    holding.setdefault(value, []).append(use.chosen)
+        if kind == "distinct":
+            for chosen in holding.values():
+                self._model.add_at_most_one(chosen)
+            return {}
+        common = {value: self._model.new_bool_var("") for value in holding}
+        if common:
+            self._model.add(sum(common.values()) == here)
+        for use, values in concerned:
+            if values:
+                self._model.add(sum(common[value] for value in values) >= use.chosen)
+        return common
+
+    def _limit_choices(
+        self, place: Place, constraint: Constraint, choices: list[dict[t.Any, t.Any]]
+    ) -> None:
+        """Cut: bound on the claims of one shape that can have the devices with one value."""
+        claims = self._claims[place.first : place.first + len(place.unit.claims)]
+        [first, *_rest] = [claim for claim in claims if constraint in claim.constraints]
+        least = sum(
+            min(one.count for one in request.alternatives)
+            for index, request in enumerate(first.requests)
+            if all(
+                (index, number) in constraint.members for number in range(len(request.alternatives))
+            )
+        )
+        if least < 2 or len(choices) < 2:
+            return
+        for value in choices[0]:
+            there = [
+                device
+                for device in self._used
+                if place.node in self._devices[device].nodes
+                and value in self._values(device, constraint.attribute)
+            ]
+            if any(self._devices[device].shareable for device in there):
+                continue
+            chosen = [choice[value] for choice in choices if value in choice]
+            self._model.add(sum(chosen) <= len(there) // least)
+
+    def _values(self, device: int, attribute: str) -> Values:
+        value = self._devices[device].attributes.get(attribute)
+        return frozenset() if value is None else identities(value)
 
 
 def most_within(left: int, amounts: t.Iterable[int]) -> int:

@@ -71,7 +71,7 @@ class _Optimal:
         claims = self._best_start(options)
         floors = self._floors(options, claims)
         claims, bounds = self._solve(options, claims, floors)
-        return self._answer(self._in_order(claims), bounds)
+        return self._answer(_in_order(self.instance, self.objective, claims), bounds)
 
     def _by_column_generation(self, options: Options) -> Allocation:
         """The answer for a task that is too large for one model."""
@@ -88,7 +88,9 @@ class _Optimal:
             generated = Columns(claims, self._floors(options, claims))
         values = self.objective.values(generated.claims)
         self.work.enough = all(map(int.__eq__, generated.bounds, values[:-1]))
-        return self._answer(self._in_order(generated.claims), [*generated.bounds, 0])
+        return self._answer(
+            _in_order(self.instance, self.objective, generated.claims), [*generated.bounds, 0]
+        )
 
     def _options(self) -> Options:
         """The nodes on which each unit could be if it were alone."""
@@ -206,27 +208,6 @@ class _Optimal:
         descent = Descent(fleet, self.work, floors)
         return descent.run(claims, self.objective.values), descent.bounds
 
-    def _in_order(self, claims: Claims) -> Claims:
-        """Reorder equivalent units so that the first gets the first devices."""
-        equal: dict[t.Hashable, list[Unit]] = {}
-        for unit in self.instance.units:
-            key = unit.priority, shape_of(self.instance, unit)
-            equal.setdefault(key, []).append(unit)
-        ordered: Claims = list(claims)
-        for group in equal.values():
-            given = sorted((self._place(unit, claims), unit.claims) for unit in group)
-            for unit, (_place, source) in zip(group, given):
-                for claim, other in zip(unit.claims, source):
-                    ordered[claim] = claims[other]
-        return ordered
-
-    def _place(self, unit: Unit, claims: Claims) -> tuple[int, list[int]]:
-        found = [allocation for claim in unit.claims if (allocation := claims[claim])]
-        if not found:
-            return len(self.objective.node_rank), []
-        devices = [chosen.device for allocation in found for chosen in allocation.chosen]
-        return self.objective.node_rank[found[0].node], devices
-
     def _answer(self, claims: Claims, bounds: t.Sequence[int]) -> Allocation:
         values = self.objective.values(claims)
         wanted = dict.fromkeys(self.objective.priorities, 0)
@@ -256,3 +237,25 @@ class _Optimal:
                 if failed is not None:
                     found.setdefault(failed.claim, str(failed))
         return found
+
+
+def _in_order(instance: Instance, objective: Objective, claims: Claims) -> Claims:
+    """Reorder equivalent units so that the first gets the first devices."""
+
+    def place(unit: Unit) -> tuple[int, list[int]]:
+        found = [allocation for claim in unit.claims if (allocation := claims[claim])]
+        if not found:
+            return len(objective.node_rank), []
+        devices = [chosen.device for allocation in found for chosen in allocation.chosen]
+        return objective.node_rank[found[0].node], devices
+
+    equal: dict[t.Hashable, list[Unit]] = {}
+    for unit in instance.units:
+        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
+    ordered: Claims = list(claims)
+    for group in equal.values():
+        given = sorted((place(unit), unit.claims) for unit in group)
+        for unit, (_place, source) in zip(group, given):
+            for claim, other in zip(unit.claims, source):
+                ordered[claim] = claims[other]
+    return ordered

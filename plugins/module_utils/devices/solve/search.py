@@ -89,6 +89,65 @@ class _SearchPoint:
     ends_request: bool = False
 
 
+@dataclass
+class _Trail:
+    """The points of the search so far, and the amounts of their devices."""
+
+    instance: Instance
+    points: list[_SearchPoint] = field(default_factory=list)
+
+    def has(self, claim: int, device: int) -> bool:
+        """Whether the claim has the device: administrators see each device once in a claim."""
+        return any(other.claim == claim and other.device == device for other in self.points)
+
+    def suffices(self, place: _SearchPoint, alternative: Alternative, candidates: int) -> bool:
+        """Whether the request is satisfied with this device."""
+        count = candidates if alternative.every_device else alternative.count
+        if place.taken + 1 < count:
+            return False
+        return all(
+            self._gathered(place, alternative, name) >= amount
+            for name, amount in alternative.totals.items()
+        )
+
+    def _gathered(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
+        """Total amounts of this request's devices, up to the end of the trail."""
+        return sum(
+            self._contribution(other, alternative, capacity)
+            for other in self.points
+            if (other.claim, other.request) == (place.claim, place.request)
+        )
+
+    def _contribution(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
+        if place.device is None:
+            return 0
+        if alternative.shared:
+            return place.portions.get(capacity, 0)
+        capacities = self.instance.devices[place.device].capacities
+        return capacities[capacity].amount if capacity in capacities else 0
+
+    def is_below_ceilings(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
+        """Whether the request may have the device beside those that it has."""
+        capacities = self.instance.devices[device].capacities
+        return all(
+            name not in capacities
+            or self._gathered(place, alternative, name) + capacities[name].amount <= ceiling
+            for name, ceiling in alternative.ceilings.items()
+        )
+
+    def needed(
+        self, place: _SearchPoint, alternative: Alternative, device: int, left: Amounts
+    ) -> Amounts:
+        """The missing part of the request from a device's free amount, in whole portions."""
+        needed: dict[str, int] = {}
+        for name, amount in alternative.totals.items():
+            missing = amount - self._gathered(place, alternative, name)
+            if left.get(name) and missing > 0:
+                capacity = self.instance.devices[device].capacities[name]
+                needed[name] = min(left[name], capacity.portion(missing) or missing)
+        return needed
+
+
 class Search:
     """Searches devices for one unit on one node, and takes them from the usage.
 
@@ -124,11 +183,11 @@ class Search:
         self._unit, self._node = unit, node
         self._claims = [self._instance.claims[claim] for claim in unit.claims]
         self._constraints = Constraints(self._instance, unit)
-        self._trail: list[_SearchPoint] = []
+        self._trail = _Trail(self._instance)
         place: _SearchPoint | None = self._first_of(0, 0)
         try:
             while place is not None:
-                self._trail.append(place)
+                self._trail.points.append(place)
                 place = self._advance()
         except (OutOfTime, SelectorFailed):
             self._undo_everything()
@@ -144,12 +203,12 @@ class Search:
 
     def _advance(self) -> _SearchPoint | None:
         """Choose at the end of the trail; backtrack if nothing is left to choose."""
-        while self._trail:
-            place = self._trail[-1]
+        while self._trail.points:
+            place = self._trail.points[-1]
             self._undo(place)
             if self._choose(place):
                 return self._after(place)
-            self._trail.pop()
+            self._trail.points.pop()
         self._found = False
         return None
 
@@ -199,7 +258,7 @@ class Search:
                     continue
                 raise SelectorFailed(self._unit.claims[place.claim], failing[device])
             if self._take(place, alternative, device):
-                place.ends_request = self._suffices(place, alternative, len(candidates))
+                place.ends_request = self._trail.suffices(place, alternative, len(candidates))
                 if place.ends_request or place.taken + 1 < self._most(alternative, candidates):
                     return True
                 self._undo(place)
@@ -211,7 +270,7 @@ class Search:
             return True
         wanted = candidates if alternative.every_device else alternative.count
         limit = self._claims[place.claim].limit
-        already = sum(1 for other in self._trail if other.claim == place.claim) - 1
+        already = sum(1 for other in self._trail.points if other.claim == place.claim) - 1
         if limit is not None and already + wanted > limit:
             return False
         if alternative.every_device and (
@@ -222,7 +281,7 @@ class Search:
 
     def _is_in_use(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         if alternative.admin:
-            return self._has(place.claim, device)
+            return self._trail.has(place.claim, device)
         return self._usage.in_use(device)
 
     def _most(self, alternative: Alternative, candidates: t.Sequence[int]) -> int:
@@ -230,12 +289,12 @@ class Search:
 
     def _take(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         portions = self._usage.portions(device, alternative)
-        if portions is None or (alternative.admin and self._has(place.claim, device)):
+        if portions is None or (alternative.admin and self._trail.has(place.claim, device)):
             return False
         if alternative.shared and alternative.totals:
-            portions = self._needed(place, alternative, device, portions)
+            portions = self._trail.needed(place, alternative, device, portions)
         member = place.claim, place.request, place.alternative
-        if not self._below_ceilings(place, alternative, device):
+        if not self._trail.is_below_ceilings(place, alternative, device):
             return False
         if not self._constraints.add(member, device):
             return False
@@ -254,58 +313,8 @@ class Search:
         place.device = None
 
     def _undo_everything(self) -> None:
-        while self._trail:
-            self._undo(self._trail.pop())
-
-    def _has(self, claim: int, device: int) -> bool:
-        """Whether the claim has the device: administrators see each device once in a claim."""
-        return any(other.claim == claim and other.device == device for other in self._trail)
-
-    def _suffices(self, place: _SearchPoint, alternative: Alternative, candidates: int) -> bool:
-        """Whether the request is satisfied with this device."""
-        count = candidates if alternative.every_device else alternative.count
-        if place.taken + 1 < count:
-            return False
-        return all(
-            self._gathered(place, alternative, name) >= amount
-            for name, amount in alternative.totals.items()
-        )
-
-    def _gathered(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
-        """Total amounts of this request's devices, up to the end of the trail."""
-        return sum(
-            self._contribution(other, alternative, capacity)
-            for other in self._trail
-            if (other.claim, other.request) == (place.claim, place.request)
-        )
-
-    def _contribution(self, place: _SearchPoint, alternative: Alternative, capacity: str) -> int:
-        if place.device is None:
-            return 0
-        if alternative.shared:
-            return place.portions.get(capacity, 0)
-        capacities = self._instance.devices[place.device].capacities
-        return capacities[capacity].amount if capacity in capacities else 0
-
-    def _below_ceilings(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
-        capacities = self._instance.devices[device].capacities
-        return all(
-            name not in capacities
-            or self._gathered(place, alternative, name) + capacities[name].amount <= ceiling
-            for name, ceiling in alternative.ceilings.items()
-        )
-
-    def _needed(
-        self, place: _SearchPoint, alternative: Alternative, device: int, left: Amounts
-    ) -> Amounts:
-        """The missing part of the request from a device's free amount, in whole portions."""
-        needed: dict[str, int] = {}
-        for name, amount in alternative.totals.items():
-            missing = amount - self._gathered(place, alternative, name)
-            if left.get(name) and missing > 0:
-                capacity = self._instance.devices[device].capacities[name]
-                needed[name] = min(left[name], capacity.portion(missing) or missing)
-        return needed
+        while self._trail.points:
+            self._undo(self._trail.points.pop())
 
     def _alternative(self, place: _SearchPoint) -> Alternative:
         return self._claims[place.claim].requests[place.request].alternatives[place.alternative]
@@ -319,7 +328,7 @@ class Search:
 
     def _answer(self) -> tuple[ClaimAllocation, ...]:
         chosen: list[list[Pick]] = [[] for _claim in self._claims]
-        for place in self._trail:
+        for place in self._trail.points:
             if place.device is not None:
                 chosen[place.claim].append(
                     Pick(place.request, place.alternative, place.device, place.portions)
