@@ -14,18 +14,10 @@ from dataclasses import dataclass, field, replace
 from ..base.context import ProgressCallback, ignore_progress
 from ..base.errors import InvalidInput, TargetError, TargetFailure, failure_of, told_text
 from ..base.libraries import aiohttp
-from .client import (
-    USER_AGENT,
-    Answer,
-    BearerToken,
-    Budget,
-    Client,
-    Credential,
-    FleetOptions,
-    Pace,
-    Received,
-    Target,
-)
+from .budget import Budget
+from .client import Answer, Client
+from .exchange import Received
+from .targets import BearerToken, Credential, FleetOptions, Pace, Target
 from .tls import Trust, client_context
 from .urls import Address, Origin, parse_endpoint, redacted
 
@@ -43,6 +35,9 @@ __all__ = [
     "error_of",
     "visit",
 ]
+
+VERSION = "0.1.0"
+USER_AGENT = f"wattwise.kube/{VERSION}"
 
 T = t.TypeVar("T")
 Visit = t.Callable[[Client, Target], t.Awaitable[T]]

@@ -24,12 +24,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import LazyModule
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import visits
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.client import (
-    VERSION,
-    Budget,
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.failures import (
     retry_after_seconds,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    VERSION,
+    Budget,
     Client,
     Credential,
     FleetOptions,

@@ -20,7 +20,7 @@ from ...base.errors import TargetError, TargetFailure
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
 from ...base.texts import shown
-from ...fleet.client import Budget
+from ...fleet.budget import Budget
 from ...fleet.credentials import Named
 from ...fleet.tls import ClientCertificate
 from ...fleet.urls import redacted
