@@ -12,14 +12,13 @@ from pathlib import Path
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.utils.unsafe_proxy import wrap_var
 
+from ..module_utils.base.json_types import MutableObject
 from ..plugin_utils.filters import as_filter
 
 SURVEYS = Path(__file__).resolve().parents[2] / "extensions" / "awx" / "surveys"
 
-Json = dict[str, t.Any]
 
-
-def awx_configuration(settings: Json) -> Json:
+def awx_configuration(settings: MutableObject) -> MutableObject:
     """The objects of AWX for these settings, with the surveys of this collection."""
     from ..module_utils.awx import comparison, configuration
     from ..plugin_utils.options import checked_options
@@ -31,10 +30,10 @@ def awx_configuration(settings: Json) -> Json:
     options = checked_options(configuration.SPEC, {"surveys": surveys, **settings})
     lists = configuration.configure(options)
     # Texts for AWX contain braces, which Ansible must not render.
-    return t.cast("Json", wrap_var({"lists": lists, "queries": comparison.queries(lists)}))
+    return t.cast("MutableObject", wrap_var({"lists": lists, "queries": comparison.queries(lists)}))
 
 
-def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
+def awx_changes(lists: MutableObject, existing: MutableObject, **options: t.Any) -> MutableObject:
     """The plan for the objects of an AWX."""
     from ..module_utils.awx import comparison
     from ..plugin_utils.options import plain
@@ -42,10 +41,10 @@ def awx_changes(lists: Json, existing: Json, **options: t.Any) -> Json:
     found = comparison.compare(
         plain(lists), plain(existing), **{name: bool(value) for name, value in options.items()}
     )
-    return t.cast("Json", wrap_var(found))
+    return t.cast("MutableObject", wrap_var(found))
 
 
-def awx_variables_file(lists: Json) -> str:
+def awx_variables_file(lists: MutableObject) -> str:
     """A file of variables for infra.aap_configuration."""
     from ..module_utils.awx import files
     from ..plugin_utils.options import plain

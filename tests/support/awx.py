@@ -29,11 +29,9 @@ from unittest import mock
 
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
-    LINKS,
-    Configuration,
-    marker,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.naming import marker
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.workflow import LINKS
 from lab.awx.api import ADMINISTRATOR, running_awx
 from lab.process import wait_until
 from support.awx_settings import default_configuration

@@ -9,11 +9,13 @@ their workflow.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Mapping, Sequence
 
+from ..base.json_types import MutableObject, Object
 from ..base.texts import shown_text
-from .configuration import LINKS, Configuration, Json, item_name, marker
+from .configuration import Configuration
+from .naming import item_name, marker
+from .workflow_nodes import NodeComparison, name_in
 
 # API endpoint of each list, in the order of references.
 ENDPOINTS = {
@@ -58,10 +60,10 @@ _REFERENCES = {
 _ENCRYPTED = "$encrypted$"
 
 
-def queries(wanted: Configuration) -> dict[str, Json]:
+def queries(wanted: Configuration) -> dict[str, MutableObject]:
     """The query for each endpoint that finds our objects, and foreign ones with such names."""
     [organization] = (item["name"] for item in wanted["aap_organizations"])
-    found: dict[str, Json] = {}
+    found: dict[str, MutableObject] = {}
     for kind, endpoint in ENDPOINTS.items():
         found[endpoint] = {"or__description__endswith": marker(organization)}
         # AWX answers 400 to an empty list.
@@ -75,11 +77,11 @@ def queries(wanted: Configuration) -> dict[str, Json]:
 
 def compare(
     wanted: Configuration,
-    existing: Mapping[str, Sequence[Json]],
+    existing: Mapping[str, Sequence[MutableObject]],
     check_mode: bool = False,
     update_secrets: bool = False,
     adopt: bool = False,
-) -> Json:
+) -> MutableObject:
     """The plan for role awx.
 
     ``apply`` has the items for modules, by list; in check mode only items whose references exist,
@@ -94,11 +96,11 @@ def compare(
     return {
         "apply": apply,
         "create": comparison.missing(),
-        "cut": comparison.links_to_cut(),
+        "cut": comparison.nodes.links_to_cut(),
         "deleting": comparison.deleting(),
         "foreign": [] if adopt else comparison.foreign(),
         "remove": comparison.to_remove(),
-        "replace": comparison.nodes_to_replace(),
+        "replace": comparison.nodes.to_replace(),
         "revoke": comparison.to_revoke(),
         "unwanted": comparison.unwanted(),
         "warnings": warnings,
@@ -107,7 +109,7 @@ def compare(
 
 class _Comparison:
     def __init__(
-        self, wanted: Configuration, existing: Mapping[str, Sequence[Json]], adopt: bool
+        self, wanted: Configuration, existing: Mapping[str, Sequence[MutableObject]], adopt: bool
     ) -> None:
         self._wanted = wanted
         self._existing = {
@@ -119,23 +121,24 @@ class _Comparison:
         self._adopt = adopt
         [self._organization] = (item["name"] for item in wanted["aap_organizations"])
         self._marker = marker(self._organization)
+        self.nodes = NodeComparison(wanted["controller_workflows"], self._existing.get(NODES, []))
 
-    def _found(self, kind: str, item: Mapping[str, t.Any]) -> Json | None:
+    def _found(self, kind: str, item: Object) -> MutableObject | None:
         """The object that the module would find for this item."""
         for found in self._existing.get(ENDPOINTS[kind], []):
             if found["name"] == item["name"] and self._is_here(kind, found, item):
                 return found
         return None
 
-    def _is_here(self, kind: str, found: Json, item: Mapping[str, t.Any]) -> bool:
+    def _is_here(self, kind: str, found: MutableObject, item: Object) -> bool:
         """Whether it is in our organization, inventory or template, in which names are unique."""
         summary = found.get("summary_fields", {})
         if kind == "controller_inventory_sources":
-            return bool(_name(summary, "inventory") == item["inventory"])
+            return bool(name_in(summary, "inventory") == item["inventory"])
         if kind == "controller_schedules":
-            return bool(_name(summary, "unified_job_template") == item["unified_job_template"])
+            return bool(name_in(summary, "unified_job_template") == item["unified_job_template"])
         # Organizations, types and environments without an organization are global.
-        place = _name(summary, "organization")
+        place = name_in(summary, "organization")
         return place is None or place == self._organization
 
     def deleting(self) -> list[str]:
@@ -148,7 +151,7 @@ class _Comparison:
             and self._is_here("controller_inventories", found, item)
         ]
 
-    def _is_ours(self, found: Mapping[str, t.Any]) -> bool:
+    def _is_ours(self, found: Object) -> bool:
         return str(found.get("description") or "").endswith(self._marker)
 
     def missing(self) -> list[str]:
@@ -184,7 +187,7 @@ class _Comparison:
                 and not any(self._found(kind, item) is present for item in self._wanted[kind])
             ]
         found["nodes"] = [
-            identity for identity, _present, wanted in self._nodes() if wanted is None
+            identity for identity, _present, wanted in self.nodes.each() if wanted is None
         ]
         return found
 
@@ -196,53 +199,8 @@ class _Comparison:
             for item in items
         ]
 
-    def _nodes(self) -> t.Iterator[tuple[Json, Json, Json | None]]:
-        """Each existing node of our workflow: its identity, itself, and the wanted node."""
-        workflows = {item["name"]: item[_NODES_OF] for item in self._wanted["controller_workflows"]}
-        for present in self._existing.get(NODES, []):
-            workflow = _name(present["summary_fields"], "workflow_job_template") or ""
-            if workflow in workflows:
-                named = [
-                    node
-                    for node in workflows[workflow]
-                    if node["identifier"] == present["identifier"]
-                ]
-                identity = {"identifier": present["identifier"], "workflow": workflow}
-                yield identity, present, next(iter(named), None)
-
-    def nodes_to_replace(self) -> list[Json]:
-        """Nodes with a job template that shall become approvals.
-
-        The module would give the job template the name of the approval.
-        """
-        return [
-            identity
-            for identity, present, wanted in self._nodes()
-            if wanted is not None and "approval_node" in wanted and not _is_approval(present)
-        ]
-
-    def links_to_cut(self) -> list[Json]:
-        """Nodes with unwanted links, with those links that stay.
-
-        AWX refuses two links between the same nodes, and circles, so old links go before new ones.
-        """
-        names = {present["id"]: present["identifier"] for _node, present, _wanted in self._nodes()}
-        found = []
-        for identity, present, wanted in self._nodes():
-            links = {
-                link: [names[number] for number in present[link] if number in names]
-                for link in LINKS
-            }
-            kept = {
-                link: [name for name in links[link] if wanted and name in wanted[link]]
-                for link in LINKS
-            }
-            if wanted is not None and kept != links:
-                found.append({**identity, **kept})
-        return found
-
     def to_apply(self, check_mode: bool, update_secrets: bool) -> tuple[Configuration, list[str]]:
-        found: Configuration = {"nodes": self._nodes_to_apply(check_mode)}
+        found: Configuration = {"nodes": self.nodes.to_apply(check_mode, self._template_exists)}
         warnings: set[str] = set()
         for kind, endpoint in ENDPOINTS.items():
             found[kind] = []
@@ -260,14 +218,16 @@ class _Comparison:
                 found[kind].append({k: v for k, v in item.items() if k not in unknown})
         return found, sorted(warnings)
 
-    def _stays(self, kind: str, item: Json, present: Json, update_secrets: bool) -> bool:
+    def _stays(
+        self, kind: str, item: MutableObject, present: MutableObject, update_secrets: bool
+    ) -> bool:
         """Whether the item is skipped: foreign organizations, and unchanged secrets."""
         if kind == "aap_organizations":
             return not self._is_ours(present)
         is_notification = kind == "controller_notifications"
         return is_notification and not update_secrets and _same_but_for_secrets(item, present)
 
-    def _can_be_checked(self, item: Json, present: Json | None) -> bool:
+    def _can_be_checked(self, item: MutableObject, present: MutableObject | None) -> bool:
         if present is None:
             return False
         template = item.get("unified_job_template")
@@ -284,24 +244,7 @@ class _Comparison:
             "controller_workflows", name
         )
 
-    def _nodes_to_apply(self, check_mode: bool) -> list[Json]:
-        """All nodes, with their workflow; in check mode only those whose references exist."""
-        there = {
-            (_name(node["summary_fields"], "workflow_job_template"), node["identifier"])
-            for node in self._existing.get(NODES, [])
-        }
-        nodes: list[Json] = []
-        for workflow in self._wanted["controller_workflows"]:
-            for node in workflow[_NODES_OF]:
-                named = [node["identifier"], *_linked(node)]
-                complete = all((workflow["name"], name) in there for name in named)
-                template = node.get("unified_job_template")
-                exists = template is None or self._template_exists(template)
-                if not check_mode or (complete and exists):
-                    nodes.append({**node, "workflow": workflow["name"]})
-        return nodes
-
-    def to_revoke(self) -> Json:
+    def to_revoke(self) -> MutableObject:
         """Direct approvers of our workflow that are no longer named."""
         wanted = next(iter(self._wanted["controller_roles"]), {})
         found = {}
@@ -311,19 +254,7 @@ class _Comparison:
         return found
 
 
-_NODES_OF = "simplified_workflow_nodes"
-
-
-def _is_approval(node: Mapping[str, t.Any]) -> bool:
-    template = node.get("related", {}).get("unified_job_template")
-    return template is None or "/workflow_approval_templates/" in template
-
-
-def _linked(node: Mapping[str, t.Any]) -> list[str]:
-    return [*node["success_nodes"], *node["failure_nodes"], *node["always_nodes"]]
-
-
-def _references(item: Mapping[str, t.Any]) -> list[tuple[str, str]]:
+def _references(item: Object) -> list[tuple[str, str]]:
     found = []
     for option, kind in _REFERENCES.items():
         value = item.get(option)
@@ -332,17 +263,17 @@ def _references(item: Mapping[str, t.Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _identity(kind: str, found: Json) -> Json:
+def _identity(kind: str, found: MutableObject) -> MutableObject:
     """The options with which a module finds the object to remove."""
     summary = found.get("summary_fields", {})
-    item: Json = {"name": found["name"]}
+    item: MutableObject = {"name": found["name"]}
     for option in ("inventory", "unified_job_template", "credential_type", "organization"):
-        if _name(summary, option) is not None:
-            item[option] = _name(summary, option)
+        if name_in(summary, option) is not None:
+            item[option] = name_in(summary, option)
     return item
 
 
-def _same_but_for_secrets(item: Json, present: Json) -> bool:
+def _same_but_for_secrets(item: MutableObject, present: MutableObject) -> bool:
     """Whether only encrypted values, which AWX never shows, could differ."""
     shown = present.get("notification_configuration") or {}
     messages = present.get("messages") or {}
@@ -356,13 +287,9 @@ def _same_but_for_secrets(item: Json, present: Json) -> bool:
     )
 
 
-def _unknown_options(item: Mapping[str, t.Any], present: Mapping[str, t.Any]) -> list[str]:
+def _unknown_options(item: Object, present: Object) -> list[str]:
     """Options for fields that an older AWX lacks and would ignore."""
     return [name for name in item if name not in _NO_FIELDS and name not in present]
-
-
-def _name(summary: Mapping[str, t.Any], of: str) -> str | None:
-    return (summary.get(of) or {}).get("name")
 
 
 def _noun(kind: str) -> str:

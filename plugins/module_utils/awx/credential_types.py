@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-Json = dict[str, t.Any]
+from ..base.json_types import MutableObject
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class CredentialType:
 
     title: str
     description: str
-    fields: tuple[Json, ...]
-    injectors: Json
+    fields: tuple[MutableObject, ...]
+    injectors: MutableObject
 
-    def inputs(self) -> Json:
+    def inputs(self) -> MutableObject:
         """The fields in AWX's form."""
         return {
             "fields": [{"type": "string", **field} for field in self.fields],
@@ -35,11 +35,11 @@ class CredentialType:
         return frozenset(field["id"] for field in self.fields if field.get("secret"))
 
 
-def _field(name: str, label: str, **more: t.Any) -> Json:
+def _field(name: str, label: str, **more: t.Any) -> MutableObject:
     return {"id": name, "label": label, **more}
 
 
-def _secret(name: str, label: str, **more: t.Any) -> Json:
+def _secret(name: str, label: str, **more: t.Any) -> MutableObject:
     return _field(name, label, secret=True, **more)
 
 

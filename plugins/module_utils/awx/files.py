@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..base.json_types import MutableObject
 from ..base.libraries import yaml
-from .configuration import Configuration, Json
+from .configuration import Configuration
 from .credential_types import CREDENTIAL_TYPES
 
 _HEAD = """\
@@ -28,7 +29,7 @@ _SECRET_CONFIGURATION = re.compile("password|token|secret|key", re.IGNORECASE)
 def as_variables_file(wanted: Configuration) -> str:
     """YAML with one variable for each list, in the order of application."""
     secrets: list[str] = []
-    lists: Json = {kind: list(items) for kind, items in wanted.items() if items}
+    lists: MutableObject = {kind: list(items) for kind, items in wanted.items() if items}
     if "controller_credentials" in lists:
         lists["controller_credentials"] = [
             _without_secrets(item, secrets) for item in wanted["controller_credentials"]
@@ -51,11 +52,11 @@ def as_variables_file(wanted: Configuration) -> str:
     return _HEAD + told + _dumped(lists)
 
 
-def _without_empty(item: Json) -> Json:
+def _without_empty(item: MutableObject) -> MutableObject:
     return {option: value for option, value in item.items() if value != {}}
 
 
-def _without_secrets(item: Json, secrets: list[str]) -> Json:
+def _without_secrets(item: MutableObject, secrets: list[str]) -> MutableObject:
     """The credential with a variable in place of each input that may be secret."""
     title = item["credential_type"]
     known = [each for each in CREDENTIAL_TYPES.values() if title.endswith(f" {each.title}")]
@@ -85,7 +86,7 @@ def _variable(name: str, key: str, secrets: list[str]) -> _Variable:
     return _Variable(f"{{{{ {variable} }}}}")
 
 
-def _dumped(lists: Json) -> str:
+def _dumped(lists: MutableObject) -> str:
     class Dumper(yaml.SafeDumper):
         """Dumper that marks texts for AWX as unsafe for Ansible, without aliases."""
 

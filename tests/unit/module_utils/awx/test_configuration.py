@@ -16,15 +16,12 @@ from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison, files
-from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import (
-    LINKS,
-    SPEC,
-    configure,
-    marker,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import SPEC, configure
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.credential_types import (
     CREDENTIAL_TYPES,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.naming import marker
+from ansible_collections.wattwise.kube.plugins.module_utils.awx.workflow import LINKS
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.plugin_utils.options import checked_options
 from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
