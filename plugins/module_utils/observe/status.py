@@ -11,11 +11,11 @@ import re
 import typing as t
 import zlib
 
-from ..base.boundary import shown_text
 from ..base.errors import InvalidInput, TargetError
-from ..base.fields.lenient import count, member, number, objects
+from ..base.fields.lenient import count, member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
+from ..kube.resource.conditions import Condition, are_stored, condition
 from ..nodeconfig.freshness import IN_STATUS
 from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE, Value
 from ..nodeconfig.targets import NodeTarget
@@ -31,8 +31,7 @@ class MergedNode(t.Protocol):
     def is_fresh(self) -> bool: ...
 
 
-# Limit of the CRD of NodeConfigs; a longer text would make the whole status invalid.
-_MAX_MESSAGE_LENGTH = 1024
+# Limits of the CRD of NodeConfigs; a longer text would make the whole status invalid.
 _MAX_URI_LENGTH = 2048
 _MAX_NAME_LENGTH = 256
 _MAX_FAILURES = 2**31 - 1
@@ -76,24 +75,15 @@ def status_of(
     return {**target.manifest_head, "status": status}
 
 
-def _ready(node: MergedNode) -> dict[str, str]:
+def _ready(node: MergedNode) -> Condition:
     if node.is_fresh:
-        return {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Read",
-            "message": _was_read(node),
-        }
+        return condition("Ready", "True", "Read", _was_read(node))
     first, detail = "missing", "Not read."
     if node.errors:
         first, detail = node.errors[0].reason, node.errors[0].detail
     reason = "".join(word.capitalize() for word in first.split("_"))
-    return {
-        "type": "Ready",
-        "status": "False",
-        "reason": reason if _REASON.fullmatch(reason) else "NotRead",
-        "message": shown_text(detail, _MAX_MESSAGE_LENGTH),
-    }
+    reason = reason if _REASON.fullmatch(reason) else "NotRead"
+    return condition("Ready", "False", reason, detail)
 
 
 def _was_read(node: MergedNode) -> str:
@@ -223,10 +213,7 @@ def _authentication(entry: Object | None, stored: Object) -> dict[str, t.Any]:
 
 def _says_the_same(stored: Object, status: Object) -> bool:
     """Whether the stored status is equal, apart from conditions of other writers."""
-    known = {str(item.get("type")): item for item in objects(stored.get("conditions"))}
-    for condition in status["conditions"]:
-        before = known.get(condition["type"], {})
-        if any(before.get(key) != value for key, value in condition.items()):
-            return False
     parts = ("readings", "sensors", "authentication")
-    return all((stored.get(part) or {}) == (status.get(part) or {}) for part in parts)
+    return are_stored(stored, status["conditions"]) and all(
+        (stored.get(part) or {}) == (status.get(part) or {}) for part in parts
+    )

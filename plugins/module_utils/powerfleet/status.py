@@ -18,6 +18,7 @@ from ..base.errors import InvalidInput, TargetError, told_text
 from ..base.fields.lenient import member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
+from ..kube.resource.conditions import condition
 from ..observe.metering.metering import Metering
 from .ownership import Ownership
 from .resource import PowerFleet
@@ -197,13 +198,7 @@ def _kept(fleet: PowerFleet) -> Status:
 def _condition(
     fleet: PowerFleet, name: str, status: str, reason: str, message: str
 ) -> dict[str, t.Any]:
-    return {
-        "type": name,
-        "status": status,
-        "reason": reason,
-        "message": told_text(message),
-        "observedGeneration": fleet.generation,
-    }
+    return {**condition(name, status, reason, message), "observedGeneration": fleet.generation}
 
 
 def _nodes(fleet: PowerFleet, outcome: Outcome) -> Status:

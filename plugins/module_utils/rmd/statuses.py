@@ -12,6 +12,7 @@ from ..base.json_types import Object
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
 from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
+from ..kube.resource.conditions import are_stored
 from .daemon.apply import Visit
 from .daemon.cache import Cache
 from .daemon.run import FAILED_RESPONSE, Outcome
@@ -262,12 +263,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, s
 
 def _says_the_same(stored: Object, status: Object) -> bool:
     """Whether a write would change only times of transition."""
-    known = {item["type"]: item for item in stored.get("conditions") or []}
-    for condition in status["conditions"]:
-        before = known.get(condition["type"], {})
-        if any(before.get(key) != value for key, value in condition.items()):
-            return False
-    return all(
+    return are_stored(stored, status["conditions"]) and all(
         (stored.get(name) or None) == (status.get(name) or None)
         for name in {*stored, *status} - {"conditions"}
     )

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from ...base.errors import told_text
 from ...base.fields.lenient import objects
 from ...base.json_types import Object
-from ...kube.resource.conditions import Condition, Failure, condition
+from ...kube.resource.conditions import (
+    Condition,
+    Failure,
+    condition,
+    of_generation,
+    stored_condition,
+)
 from ..roles.assignment import Answer
 from .installation import Installation
 
@@ -61,11 +67,11 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     conditions = [_assigned(seen, status)]
     for name, found in (("Installed", _installed(seen)), ("Agents", _agents(seen))):
         is_over = seen.answer is not None and seen.failure is None
-        each = found if found is not None or is_over else _kept(stored, name)
+        each = found if found is not None or is_over else stored_condition(stored, name)
         if each is not None:
             conditions.append(each)
     conditions.append(_ready(conditions, seen.failure))
-    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    status["conditions"] = of_generation(conditions, generation)
     return {name: value for name, value in status.items() if value not in ([], None)}
 
 
@@ -151,12 +157,3 @@ def _ready(conditions: t.Sequence[Condition], failure: Failure | None) -> Condit
     installed = any(each["type"] == "Installed" for each in conditions)
     told = "The cluster is installed." if installed else "Hosts are reserved; nothing is installed."
     return condition("Ready", "True", "Installed" if installed else "Reserved", told)
-
-
-def _kept(stored: Object, name: str) -> Condition | None:
-    """A condition unchanged, because the run ended before it."""
-    for each in objects(stored.get("conditions")):
-        parts = [each.get(part) for part in ("status", "reason", "message")]
-        if each.get("type") == name and all(isinstance(part, str) for part in parts):
-            return condition(name, *t.cast("list[str]", parts))
-    return None

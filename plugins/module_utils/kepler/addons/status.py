@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
-from ...kube.resource.conditions import Condition, Failure, condition, kept, reconciled
+from ...kube.resource.conditions import (
+    Condition,
+    Failure,
+    condition,
+    kept,
+    of_generation,
+    reconciled,
+)
 from .rendering import Part
 
 CONDITIONS = (
@@ -70,7 +77,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
         parts = ("wanted", "applied", "objects")
         status.update({name: stored[name] for name in parts if stored.get(name) is not None})
-    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    status["conditions"] = of_generation(conditions, generation)
     return status
 
 

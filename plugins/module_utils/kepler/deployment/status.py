@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ...base.errors import told_text
 from ...base.fields.lenient import member, whole
 from ...base.json_types import Object
-from ...kube.resource.conditions import Failure, condition, kept, reconciled
+from ...kube.resource.conditions import Failure, condition, kept, of_generation, reconciled
 from . import names, pods
 from .groups import Group
 from .nodes import JudgedNode
@@ -77,7 +77,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
         conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
     else:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
-    status["conditions"] = [{**each, "observedGeneration": generation} for each in conditions]
+    status["conditions"] = of_generation(conditions, generation)
     return status
 
 

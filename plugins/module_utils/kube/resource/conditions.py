@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Conditions in the statuses of a KeplerSystem, of KeplerAddons and of a Provisioning."""
+"""Conditions in the statuses of custom resources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from ...base.errors import told_text
 from ...base.fields.lenient import objects
+from ...base.json_types import MutableObject, Object
 
-Condition = dict[str, t.Any]
+Condition = MutableObject
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,36 @@ def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condit
     return condition("Reconciled", "True", "ReconcileSuccess", text)
 
 
-def kept(stored: t.Mapping[str, t.Any], name: str) -> Condition:
-    """A condition unchanged, because the run ended before it."""
+def stored_condition(stored: Object, name: str) -> Condition | None:
+    """A condition as the status has it, without its times; None if it has no readable one."""
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
         if each.get("type") == name and all(isinstance(part, str) for part in parts):
             return condition(name, *t.cast("list[str]", parts))
-    return condition(name, "Unknown", "NotYet", "No run has finished yet.")
+    return None
+
+
+def kept(stored: Object, name: str) -> Condition:
+    """A condition unchanged, because the run ended before it."""
+    never = condition(name, "Unknown", "NotYet", "No run has finished yet.")
+    return stored_condition(stored, name) or never
 
 
 def condition(name: str, status: str, reason: str, message: str) -> Condition:
-    """A condition with a message of limited length."""
+    """A condition with a message of limited length; kube_apply adds its lastTransitionTime."""
     return {"type": name, "status": status, "reason": reason, "message": told_text(message)}
+
+
+def of_generation(conditions: t.Iterable[Condition], generation: int) -> list[Condition]:
+    """The conditions, with the generation of the resource that they are about."""
+    return [{**each, "observedGeneration": generation} for each in conditions]
+
+
+def are_stored(stored: Object, conditions: t.Iterable[Condition]) -> bool:
+    """Whether a status has these conditions; it may have others, and has times of transition."""
+    known = {str(each.get("type")): each for each in objects(stored.get("conditions"))}
+    return all(
+        known.get(each["type"], {}).get(key) == value
+        for each in conditions
+        for key, value in each.items()
+    )
