@@ -11,7 +11,6 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
     Asked,
     VolumeBinding,
@@ -21,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.o
     read_claim,
 )
 from support.binding_api import Cluster, Json, node, pod
+from support.carried_out_plans import bind
 from support.scripted_api import Asked as Request
 from support.scripted_api import Reply
 from support.storage_api import SELECTED, Storage, ask_for_another_node, never
