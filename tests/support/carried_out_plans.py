@@ -13,6 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.power.steps import steps_of
 
 Json = dict[str, t.Any]
 
@@ -28,7 +29,7 @@ def bind(parameters: Json, context: Context = Context()) -> Json:
 def move_pods(parameters: Json, context: Context = Context()) -> Json:
     """Make the moves of ``steps``, or those of the document ``plan``."""
     options = _of(eviction.SPEC, parameters)
-    steps = eviction.steps_of(_plan(parameters).get("steps") or ())
+    steps = steps_of(_plan(parameters))
     return eviction.move_pods(Kube.connect(options), steps, options, context)
 
 

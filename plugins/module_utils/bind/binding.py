@@ -26,7 +26,8 @@ from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..scheduling.volumes.pod_claims import Unready
 from ..snapshot.pods import trim_pod
 from .bind_time_check import OpenNode, nominated_pods
-from .volume_binding import VOLUME_TIMEOUT, Asked, VolumeBinding
+from .volume_binding import VOLUME_TIMEOUT, VolumeBinding
+from .volume_requests import VolumeRequest
 
 T = t.TypeVar("T")
 
@@ -268,7 +269,7 @@ class _Binder:
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _asked: dict[Placement, t.Sequence[Asked]] = field(default_factory=dict)
+    _requests: dict[Placement, t.Sequence[VolumeRequest]] = field(default_factory=dict)
     _volumes: VolumeBinding = field(init=False)
 
     def __post_init__(self) -> None:
@@ -298,11 +299,11 @@ class _Binder:
 
     def bind_waiting(self) -> dict[Placement, Outcome]:
         """Bind the pods with requested volumes after these exist."""
-        waiting = [placement for placement in self.placements if placement in self._asked]
+        waiting = [placement for placement in self.placements if placement in self._requests]
         if not waiting:
             return {}
         try:
-            failed = self._volumes.wait({each: self._asked[each] for each in waiting})
+            failed = self._volumes.wait({each: self._requests[each] for each in waiting})
         except WattwiseError as error:
             return {each: self._count(Outcome(each, "failed", str(error))) for each in waiting}
         outcomes = {
@@ -397,16 +398,16 @@ class _Binder:
 
     def _prepare_volumes(self, placement: Placement, pod: MutableObject, node: OpenNode) -> None:
         """Raises _Refused if volumes exclude the node, and _NeedsVolumes if the pod must wait."""
-        if placement in self._asked:
+        if placement in self._requests:
             return
         reason = self._volumes.refusal(pod, node.node, node.pods)
         if reason is not None:
             raise _Refused(reason.replace("node(s)", f"node {placement.node}"))
         if self.context.check_mode:
             return
-        asked = self._volumes.ask(pod, placement.node)
-        if asked:
-            self._asked[placement] = asked
+        requests = self._volumes.ask(pod, placement.node)
+        if requests:
+            self._requests[placement] = requests
             raise _NeedsVolumes
 
 

@@ -15,7 +15,8 @@ from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ..base.context import Context, Parameters, Result, difference
 from ..kube.client import Guard, Kube
 from ..kube.lease import alone
-from .runner import Move, Mover, Outcome, Step, not_made
+from ..power.steps import Step
+from .runner import Mover, Outcome, not_made
 
 SPEC = KUBERNETES.merge(
     LEASE,
@@ -60,25 +61,6 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
             reason = f"step {outcome.step} on the same node {min(changed)} was skipped"
             return not_made(step, "skipped", reason)
     return mover.carry_out(step)
-
-
-def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:
-    """The steps of a plan, in the form of power_placement."""
-    return [
-        Step(number, tuple(_read_move(move) for move in step["moves"]))
-        for number, step in enumerate(listed, 1)
-    ]
-
-
-def _read_move(item: t.Mapping[str, t.Any]) -> Move:
-    return Move(
-        item.get("namespace") or "default",
-        item["pod"],
-        item["from_node"],
-        item["to_node"],
-        item.get("uid"),
-        item.get("gain_watts"),
-    )
 
 
 def _result(outcomes: t.Sequence[Outcome]) -> Result:

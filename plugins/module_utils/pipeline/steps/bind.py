@@ -15,6 +15,7 @@ from ...bind import binding, record
 from ...devices import reconciliation as devices
 from ...eviction import eviction
 from ...kube import unschedulable
+from ...power.steps import steps_of
 from ...scheduling.scope import Scope
 from .. import last_binding
 from ..options import of_module
@@ -96,7 +97,7 @@ def evict_pods(run: Run, plan: Object) -> None:
     with run.log.step("evict") as (step, context):
         scheduler = run.options["place"]["scheduler_name"]
         options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
-        steps = eviction.steps_of(plan.get("steps") or ())
+        steps = steps_of(plan)
         if not steps:
             return
         result = eviction.move_pods(run.kube, steps, options, context)
