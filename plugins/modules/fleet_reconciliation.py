@@ -15,10 +15,10 @@ author:
 description:
   - Runs the steps of M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
-    M(wattwise.kube.kube_apply) for statuses, M(wattwise.kube.power_placement),
-    M(wattwise.kube.pod_binding), M(wattwise.kube.device_reconciliation) and
-    M(wattwise.kube.pod_eviction) in one process, with the same library functions. Each list of the
-    cluster is read once, and values pass from step to step in memory.
+    M(wattwise.kube.kube_apply) for statuses, M(wattwise.kube.power_placement) and
+    M(wattwise.kube.device_reconciliation) in one process, with the same library functions, and
+    carries out plans. Each list of the cluster is read once, and values pass from step to step in
+    memory.
   - The documents are those of the single modules, for audit, replay and the report.
   - BMCs and pressure servers are read concurrently. Power models are queried only if an input
     moved. Target nodes are read again just before binding.
@@ -778,7 +778,14 @@ options:
         default: 3600.0
   bind:
     description:
-      - Options of step V(bind), as in M(wattwise.kube.pod_binding).
+      - Options of step V(bind), which binds the pods of a plan as a scheduler does. Nodes are
+        processed concurrently, the pods of one node in the order of the plan.
+      - A pod is skipped, with the reason, if its node is gone, cordoned, not ready, full or tainted
+        against the pod, or if the pod is gone, replaced, being deleted or already bound. Each
+        binding carries uid and resource version of the pod.
+      - A pod with volume claims is bound once its claims are. A claim with
+        C(WaitForFirstConsumer) gets a PersistentVolume that fits, or the annotation
+        C(volume.kubernetes.io/selected-node), on which its provisioner makes the volume.
     type: dict
     default: {}
     suboptions:
@@ -866,7 +873,18 @@ options:
       # end generated
   evict:
     description:
-      - Options of step V(evict), as in M(wattwise.kube.pod_eviction).
+      - Options of step V(evict), which makes the moves of a plan with C(rebalance). Each pod is
+        evicted through the Eviction API, its controller creates a replacement, and the replacement
+        is bound to the planned node. Pods of other schedulers than O(place.scheduler_name) are
+        skipped.
+      - Pods move one at a time. The first refusal by a PodDisruptionBudget or missing replacement
+        ends the run. A replacement that could not be bound waits for the next plan.
+      - A step of several moves begins only if its pods are still the planned ones, their nodes have
+        room for all of them, the API server allows each eviction by C(dryRun), and the budgets
+        allow all together. The account needs the permission to list PodDisruptionBudgets.
+      - A step whose pods or nodes changed is skipped with the reason, and so are later steps on its
+        nodes, because their gain depends on it. If the step has begun, the run ends instead.
+      - In check mode each eviction is sent with C(dryRun).
     type: dict
     default: {}
     suboptions:
@@ -1052,8 +1070,15 @@ devices:
     pods: []
 evict:
   description:
-    - Result of step V(evict), with moves, gain_watts and stopped as M(wattwise.kube.pod_eviction)
-      returns them.
+    - C(moves) are those of the plan in their order, with their C(step), counted from 1. Their
+      C(outcome) is V(moved); V(skipped) if the pod or node changed since the plan, or another move
+      of the step was skipped; V(stopped) for the same in a step that had begun; V(refused) if the
+      eviction was refused; V(evicted) if the pod is gone but its replacement is not on the node;
+      V(left) if the run ended before. C(reason) is null for completed moves, and C(replacement) is
+      the name of the new pod of a completed move, null in check mode.
+    - C(gain_watts) is the sum of the planned savings of all completed moves, in W; negative if the
+      run ended within a step that saves watts only at its end. Null if a move lacks its gain.
+    - C(stopped) is the entry of C(moves) at which the run ended; null if all steps were tried.
   returned: when step V(evict) had moves to make
   type: dict
   sample:

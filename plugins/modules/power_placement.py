@@ -43,7 +43,8 @@ description:
     Pods that share a claim without a volume get one node.
   - A pod with any other scheduling constraint stays unplaced with the reason C(unsupported:) and
     the field.
-  - Changes nothing in the cluster. M(wattwise.kube.pod_binding) binds the pods of the plan.
+  - Changes nothing in the cluster. Step V(bind) of
+    M(wattwise.kube.fleet_reconciliation) binds the pods of the plan.
   - Equal input gives an equal result, unless RV(stopped_by) is V(wall_clock).
 options:
   snapshot:

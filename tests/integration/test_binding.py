@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""power_placement and pod_binding on a real API server with nodes of the test's own."""
+"""power_placement and the bindings of its plan on a real API server with nodes of the test's own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
+from support.carried_out_plans import bind
 from support.cluster_nodes import make_node, remove
 from support.playbook import run_playbook
 
@@ -201,7 +202,7 @@ def test_a_pod_that_took_the_name_of_another_is_skipped(
     assert node_of(kube, namespace, "web") is None
 
 
-def test_both_modules_work_as_tasks(
+def test_placing_and_binding_work_as_tasks(
     kube: Kube,
     kubeconfig: str,
     namespace: str,
@@ -217,15 +218,16 @@ def test_both_modules_work_as_tasks(
         "pods": [{"name": "web", "namespace": namespace, "requests": {"cpu": 1}}],
         "path": str(plan),
     }
-    binding = {"plan": str(plan), "kubeconfig": kubeconfig}
+    binding = {"steps": ["bind"], "run_dir": str(tmp_path), "kubeconfig": kubeconfig}
     tasks = [
         {"name": "place", "wattwise.kube.power_placement": placing},
-        {"name": "bind", "wattwise.kube.pod_binding": binding},
+        {"name": "bind", "wattwise.kube.fleet_reconciliation": binding},
     ]
     play = {"hosts": "c", "connection": "local", "gather_facts": False, "tasks": tasks}
     run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert run.returncode == 0, run.output
-    assert run.results("bind")[0]["bound"][0]["node"] == nodes[0]
+    bound = documents.load(str(tmp_path / "bound" / "bindings.json"), "bindings")["bound"]
+    assert bound[0]["node"] == nodes[0]
     assert node_of(kube, namespace, "web") == nodes[0]
     again = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert again.stats()["c"]["changed"] == 0

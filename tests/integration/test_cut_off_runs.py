@@ -22,12 +22,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import lease
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.api import Api
 from lab.process import wait_until
+from support.carried_out_plans import bind, move_pods
 from support.cluster_nodes import make_node, remove
 from support.dra_lab import DraLab
 from support.faulty_proxy import FAULTS, LEASE_SECONDS, Door, Fault, Run, door, start

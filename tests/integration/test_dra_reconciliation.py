@@ -15,7 +15,6 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
     UnitAllocation,
@@ -31,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.placement impo
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.api import Api
 from lab.process import wait_until
+from support.carried_out_plans import bind
 from support.dra_checker import claim_names
 from support.dra_lab import DraLab
 from support.lab import RunningLab
@@ -376,7 +376,7 @@ def test_a_plan_whose_devices_are_gone_counts_for_the_pods_that_have_theirs(
         dra.node(2),
         dra.node(2),
     ]
-    # pod_binding writes the same reason; another one would alternate with the plan's.
+    # Step bind writes the same reason; another one would alternate with the plan's.
     assert unschedulable(dra, "much") == "as the plan says"
     assert ("explained", "Pod") in actions(given)
     assert dra.reconcile(plan=str(plan))["changes"] == []

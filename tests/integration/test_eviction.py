@@ -17,8 +17,6 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
@@ -26,6 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
+from support.carried_out_plans import bind, move_pods
 from support.inference_server import InferenceServer, Model
 from support.playbook import PlaybookRun, run_playbook
 from support.snapshots import with_targets
@@ -364,19 +363,24 @@ def test_proposing_and_moving_work_as_tasks(
         "max_moves": 1,
         "path": plan,
     }
-    moving = {"plan": plan, "scheduler_name": namespace, "kubeconfig": kubeconfig}
+    moving = {
+        "steps": ["evict"],
+        "run_dir": str(tmp_path),
+        "place": {"scheduler_name": namespace},
+        "kubeconfig": kubeconfig,
+    }
     tasks = [
         {"name": "place", "wattwise.kube.power_placement": placing},
-        {"name": "look", "wattwise.kube.pod_eviction": moving, "check_mode": True},
-        {"name": "move", "wattwise.kube.pod_eviction": moving},
-        {"name": "move again", "wattwise.kube.pod_eviction": moving},
+        {"name": "look", "wattwise.kube.fleet_reconciliation": moving, "check_mode": True},
+        {"name": "move", "wattwise.kube.fleet_reconciliation": moving},
+        {"name": "move again", "wattwise.kube.fleet_reconciliation": moving},
     ]
     play = {"hosts": "c", "connection": "local", "gather_facts": False, "tasks": tasks}
     run = run_playbook([play], tmp_path, "-i", "c,", as_json=True)
     assert run.returncode == 0, run.output
     (proposed,) = moves_of(run.results("place")[0])
     for name in ("look", "move"):
-        assert run.results(name)[0]["moves"][0]["pod"] == proposed["pod"]
+        assert run.results(name)[0]["evict"]["moves"][0]["pod"] == proposed["pod"]
     assert not run.results("move again")[0]["changed"]
     assert where(kube, namespace) == {cheap: 1, dear: 2}
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import place
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab.process import wait_until
 from lab.provisioner import SELECTED_NODE, Provisioner
+from support.carried_out_plans import bind
 from support.cluster_nodes import make_node, remove
 from support.volume_objects import claim, csi_node, mounted, reachable, storage_class, volume
 

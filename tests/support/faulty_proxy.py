@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 import urllib3
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.reconciliation import reconcile
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.kube import lease
+from support.carried_out_plans import bind, move_pods
 
 Json = dict[str, t.Any]
 Fault = t.Literal["killed_before", "killed_after", "request_lost", "answer_lost"]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Binding of pods to the nodes of a plan after a check of both, the work of pod_binding."""
+"""Binding of pods to the nodes of a plan after a check of both, the work of step ``bind``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import threading
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base import documents
-from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ..base.boundary import Finding, Subject, guarded, subject_of
 from ..base.context import Context, Parameters, Result, difference
 from ..base.errors import ApiError, InvalidInput, WattwiseError
@@ -26,41 +25,16 @@ from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..scheduling.volumes.pod_claims import Unready
 from ..snapshot.pods import trim_pod
-from . import record as binding_record
 from .bind_time_check import OpenNode, nominated_pods
-from .volume_binding import VOLUME_TIMEOUT, Asked, VolumeBinding
+from .volume_binding import VOLUME_TIMEOUT, VolumeBinding
+from .volume_requests import VolumeRequest
 
 T = t.TypeVar("T")
 
 VOLUME_TIMEOUT_SPEC = ArgumentSpec({"volume_timeout": {"type": "float", "default": VOLUME_TIMEOUT}})
 
 SPEC = KUBERNETES.merge(
-    PROGRESS,
-    LEASE,
-    VOLUME_TIMEOUT_SPEC,
-    ArgumentSpec(
-        {
-            "plan": {"type": "path"},
-            "placements": {
-                "type": "list",
-                "elements": "dict",
-                "options": {
-                    "namespace": {"type": "str", "default": "default"},
-                    "pod": {"type": "str", "required": True},
-                    "node": {"type": "str", "required": True},
-                    "uid": {"type": "str"},
-                    "resource_version": {"type": "str"},
-                },
-            },
-            # No suboptions: Ansible reserves the name ``message``.
-            "unplaced": {"type": "list", "elements": "dict"},
-            "mark_unplaced": {"type": "bool", "default": True},
-            "path": {"type": "path"},
-            "keep": {"type": "list", "elements": "path", "default": []},
-        },
-        mutually_exclusive=(("plan", "placements"), ("plan", "unplaced")),
-        required_one_of=(("plan", "placements"),),
-    ),
+    LEASE, VOLUME_TIMEOUT_SPEC, ArgumentSpec({"mark_unplaced": {"type": "bool", "default": True}})
 )
 
 _ATTEMPTS = 3
@@ -93,15 +67,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class PlannedBindings:
-    """The placements, the unplaced pods and the time of a plan.
-
-    ``time`` is None for literal placements without a plan.
-    """
+    """The placements of a plan, and its unplaced pods."""
 
     placements: t.Sequence[Placement]
     unplaced: t.Sequence[Unplaced]
-    time: str | None = None
-    mark_unplaced: bool = True
 
 
 # Records the bindings of a result; raises InvalidInput.
@@ -124,34 +93,21 @@ class Outcome:
     waits: bool = True
 
 
-def bind(parameters: Parameters, context: Context = Context()) -> Result:
-    """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
-
-    The Lease excludes other runs, so no other run invalidates the nodes and pods that were read.
-    Raises WattwiseError if all attempted bindings failed.
-    """
-    options = SPEC.complete(parameters)
-    made_from = documents.MadeFrom.read(options["plan"])
-    planned = _read_plan(options)
-    files = binding_record.Files(options["path"], options["plan"], tuple(options["keep"]))
-
-    def record(result: Result) -> None:
-        binding_record.keep(files, planned.time, result, context.now(), made_from)
-
-    return bind_planned(Kube.connect(options), planned, options, context, record)
-
-
-def bind_planned(
+def bind(
     kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
 ) -> Result:
-    """Bind placements given as a value; ``options`` are those of SPEC. Raises like ``bind``."""
+    """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
+
+    ``options`` are those of SPEC. The Lease excludes other runs, so no other run invalidates the
+    nodes and pods that were read. Raises WattwiseError if all attempted bindings failed.
+    """
     volume_timeout = volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
         outcomes = bind_all(guarded, context, planned.placements, volume_timeout=volume_timeout)
         unplaced = [*planned.unplaced]
-        if planned.mark_unplaced:
+        if options["mark_unplaced"]:
             unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
         result = _result(outcomes, *_mark_all(guarded, context, unplaced))
         if not context.check_mode:
@@ -226,16 +182,7 @@ def _path_of(pod: MutableObject) -> str:
     return Placement(metadata["namespace"], metadata["name"], "").path
 
 
-def _read_plan(options: Parameters) -> PlannedBindings:
-    if options["plan"]:
-        plan = documents.load(options["plan"], "plan")
-        return planned_bindings(plan, options["mark_unplaced"], plan["time"])
-    return planned_bindings(options, options["mark_unplaced"])
-
-
-def planned_bindings(
-    plan: t.Mapping[str, t.Any], mark_unplaced: bool, time: str | None = None
-) -> PlannedBindings:
+def planned_bindings(plan: t.Mapping[str, t.Any], mark_unplaced: bool) -> PlannedBindings:
     """Parse ``placements`` and ``unplaced`` of a plan. Raises InvalidInput."""
     placements = [
         Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
@@ -248,8 +195,7 @@ def planned_bindings(
             raise InvalidInput(f"placements: the pod {'/'.join(key)} is listed twice")
         seen.add(key)
     unplaced = plan.get("unplaced") or [] if mark_unplaced else []
-    read = [_read_unplaced(item) for item in unplaced]
-    return PlannedBindings(placements, read, time, mark_unplaced)
+    return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced])
 
 
 def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
@@ -323,7 +269,7 @@ class _Binder:
     _done: int = 0
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _asked: dict[Placement, t.Sequence[Asked]] = field(default_factory=dict)
+    _requests: dict[Placement, t.Sequence[VolumeRequest]] = field(default_factory=dict)
     _volumes: VolumeBinding = field(init=False)
 
     def __post_init__(self) -> None:
@@ -353,11 +299,11 @@ class _Binder:
 
     def bind_waiting(self) -> dict[Placement, Outcome]:
         """Bind the pods with requested volumes after these exist."""
-        waiting = [placement for placement in self.placements if placement in self._asked]
+        waiting = [placement for placement in self.placements if placement in self._requests]
         if not waiting:
             return {}
         try:
-            failed = self._volumes.wait({each: self._asked[each] for each in waiting})
+            failed = self._volumes.wait({each: self._requests[each] for each in waiting})
         except WattwiseError as error:
             return {each: self._count(Outcome(each, "failed", str(error))) for each in waiting}
         outcomes = {
@@ -452,16 +398,16 @@ class _Binder:
 
     def _prepare_volumes(self, placement: Placement, pod: MutableObject, node: OpenNode) -> None:
         """Raises _Refused if volumes exclude the node, and _NeedsVolumes if the pod must wait."""
-        if placement in self._asked:
+        if placement in self._requests:
             return
         reason = self._volumes.refusal(pod, node.node, node.pods)
         if reason is not None:
             raise _Refused(reason.replace("node(s)", f"node {placement.node}"))
         if self.context.check_mode:
             return
-        asked = self._volumes.ask(pod, placement.node)
-        if asked:
-            self._asked[placement] = asked
+        requests = self._volumes.ask(pod, placement.node)
+        if requests:
+            self._requests[placement] = requests
             raise _NeedsVolumes
 
 

@@ -19,14 +19,14 @@ from ..base.units import format_time
 class Files:
     """Path of the bindings document, and the documents to keep beside it."""
 
-    path: str | None
-    plan: str | None = None
-    others: tuple[str, ...] = ()
+    path: str
+    plan: str
+    others: tuple[str, ...]
 
 
 def keep(
     files: Files,
-    plan_time: str | None,
+    plan_time: str,
     result: t.Mapping[str, t.Any],
     now: datetime.datetime,
     made_from: documents.MadeFrom,
@@ -37,32 +37,29 @@ def keep(
     meanwhile is left out. ``now`` is the time after the last binding, ``made_from`` the run of the
     plan that was read. Raises InvalidInput.
     """
-    if files.path is None or not is_due(files.path, plan_time, result):
+    if not _is_due(files.path, plan_time, result):
         return False
-    kept = [*([files.plan] if files.plan else []), *files.others]
-    documents.keep(kept, str(Path(files.path).parent), made_from.run)
-    documents.write(files.path, "bindings", body_of(plan_time, result, now), made_from)
+    documents.keep([files.plan, *files.others], str(Path(files.path).parent), made_from.run)
+    documents.write(files.path, "bindings", _body_of(plan_time, result, now), made_from)
     return True
 
 
-def body_of(
-    plan_time: str | None, result: t.Mapping[str, t.Any], now: datetime.datetime
+def _body_of(
+    plan_time: str, result: t.Mapping[str, t.Any], now: datetime.datetime
 ) -> dict[str, t.Any]:
     """The bindings document of a result of binding."""
-    body: dict[str, t.Any] = {
+    return {
         "time": format_time(now),
-        "bound": [*result["bound"], *(result["unchanged"] if plan_time else [])],
+        "bound": [*result["bound"], *result["unchanged"]],
         "skipped": result["skipped"],
         "errors": result["errors"],
+        "plan_time": plan_time,
     }
-    if plan_time:
-        body["plan_time"] = plan_time
-    return body
 
 
-def is_due(path: str, plan_time: str | None, result: t.Mapping[str, t.Any]) -> bool:
+def _is_due(path: str, plan_time: str, result: t.Mapping[str, t.Any]) -> bool:
     """Whether a pod was bound, or an interrupted run bound all pods without a record."""
-    if result["bound"] or not plan_time or not result["unchanged"]:
+    if result["bound"] or not result["unchanged"]:
         return bool(result["bound"])
     try:
         recorded = documents.load(path, "bindings").get("plan_time", "")

@@ -13,7 +13,6 @@ Source: volumebinding/binder.go of Kubernetes v1.34.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 import time
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import ApiError
 from ..base.json_types import MutableObject
-from ..kube.client import MERGE_CONTENT_TYPE, Kube
+from ..kube.client import Kube
 from ..kube.pod_bulk import without_bulk
 from ..kube.source import read_source
 from ..scheduling.feasibility import (
@@ -36,30 +35,17 @@ from ..scheduling.feasibility import (
 )
 from ..scheduling.model import Constraints, Node
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes, VolumeNeeds
-from ..scheduling.volumes.objects import SELECTED_NODE, Claim, Key, VolumeObjects, read_claim
+from ..scheduling.volumes.objects import Claim, Key, VolumeObjects
 from ..scheduling.volumes.pod_claims import Unready, claim_names, ready_claims
 from ..snapshot.snapshot import SOURCES
 from .volume_choice import chosen_volumes
+from .volume_requests import VolumeRequest, send, withdraw
 
 VOLUME_TIMEOUT = 60.0
 _POLL_SECONDS = 1.0
-_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _GONE_OR_CHANGED = (404, 409)
 
 T = t.TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A claim with an assigned volume, or with an annotated node for its provisioner."""
-
-    claim: Claim
-    node: str
-    volume: str = ""
-
-    @property
-    def name(self) -> str:
-        return "/".join(self.claim.key)
 
 
 @dataclass
@@ -69,7 +55,7 @@ class _State:
     objects: VolumeObjects
     versions: t.Mapping[tuple[str, str, str], str]
     chosen: t.Mapping[Key, str]
-    asked: dict[Key, Asked] = field(default_factory=dict)
+    requests: dict[Key, VolumeRequest] = field(default_factory=dict)
     users: dict[str, dict[Key, str]] = field(default_factory=dict)
 
 
@@ -130,9 +116,9 @@ class VolumeBinding:
         if not _can_attach(cluster, needs, node.name):
             return TOO_MANY_VOLUMES
         for claim in claims:
-            asked = state.asked.get(claim.key)
+            request = state.requests.get(claim.key)
             if not claim.is_bound and (
-                claim.key not in state.chosen or (asked is not None and asked.node != node.name)
+                claim.key not in state.chosen or (request is not None and request.node != node.name)
             ):
                 return NO_VOLUME
         return CLAIM_IN_USE if self._is_in_use(state, pod, claims) else None
@@ -163,7 +149,7 @@ class VolumeBinding:
                 found[name.key] = pod["metadata"]["uid"]
         return found
 
-    def ask(self, pod: MutableObject, node: str) -> list[Asked]:
+    def ask(self, pod: MutableObject, node: str) -> list[VolumeRequest]:
         """Assign volumes to the pod's claims, or request them; return the claims to wait for.
 
         Raises ApiError, and Unready if a claim or volume changed since it was read.
@@ -173,76 +159,44 @@ class VolumeBinding:
         for _name, claim in ready_claims(pod, state.objects):
             if claim.is_bound:
                 continue
-            asked = Asked(claim, node, state.chosen[claim.key])
+            request = VolumeRequest(claim, node, state.chosen[claim.key])
             with self._lock:
-                is_new = claim.key not in state.asked
-                state.asked[claim.key] = asked
-            found.append(asked)
+                is_new = claim.key not in state.requests
+                state.requests[claim.key] = request
+            found.append(request)
             if is_new and claim.selected_node != node:
                 try:
-                    self._write(state, asked)
+                    send(self._kube, request, state.objects, state.versions)
                 except ApiError as error:
                     if error.status not in _GONE_OR_CHANGED:
                         raise
                     raise Unready(
-                        f"the claim {asked.name} or its volume changed meanwhile; the next run "
+                        f"the claim {request.name} or its volume changed meanwhile; the next run "
                         "reads them again"
                     ) from error
         return found
 
-    def _write(self, state: _State, asked: Asked) -> None:
-        claim = asked.claim
-        if not asked.volume:
-            version = state.versions["PersistentVolumeClaim", claim.namespace, claim.name]
-            self._patch(_path(claim), version, {SELECTED_NODE: asked.node})
-            return
-        reference = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "namespace": claim.namespace,
-            "name": claim.name,
-            "uid": claim.uid,
-        }
-        volume = state.objects.volumes[asked.volume]
-        annotations = {} if volume.is_for(claim) else {_BOUND_BY_CONTROLLER: "yes"}
-        version = state.versions["PersistentVolume", "", asked.volume]
-        spec = {"claimRef": reference}
-        self._patch(_path_of_volume(asked.volume), version, annotations, spec)
-
-    def _patch(
-        self,
-        path: str,
-        version: str,
-        annotations: t.Mapping[str, str | None],
-        spec: MutableObject | None = None,
-    ) -> None:
-        """Change the object, conditionally on the version that was read."""
-        body: MutableObject = {"metadata": {"resourceVersion": version, "annotations": annotations}}
-        if spec is not None:
-            body = {**body, "spec": spec}
-        self._kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
-
-    def wait(self, pending: t.Mapping[T, t.Sequence[Asked]]) -> dict[T, str]:
+    def wait(self, pending: t.Mapping[T, t.Sequence[VolumeRequest]]) -> dict[T, str]:
         """Wait until the claims of all pods are bound; return the reasons of unbound ones.
 
         Raises ApiError. Claims that are not bound by then are given back.
         """
-        asked = {each.claim.key: each for all_of in pending.values() for each in all_of}
+        waiting = {each.claim.key: each for all_of in pending.values() for each in all_of}
         failed: dict[Key, str] = {}
         until = self._clock() + self._timeout
         while True:
-            found = self._read_claims({key[0] for key in asked})
-            for key, each in list(asked.items()):
-                problem = _problem(each, found.get(key))
+            found = self._read_claims({key[0] for key in waiting})
+            for key, each in list(waiting.items()):
+                problem = each.problem(found.get(key))
                 if problem is not None:
-                    del asked[key]
+                    del waiting[key]
                     failed.update({key: problem} if problem else {})
-            if not asked or self._clock() >= until:
+            if not waiting or self._clock() >= until:
                 break
             self._sleep(_POLL_SECONDS)
-        failed.update({key: self._too_late(each) for key, each in asked.items()})
-        for key, each in asked.items():
-            self._give_back(each, found[key])
+        failed.update({key: self._too_late(each) for key, each in waiting.items()})
+        for key, each in waiting.items():
+            withdraw(self._kube, each, found[key])
         return {
             pod: "; ".join(failed[each.claim.key] for each in all_of if each.claim.key in failed)
             for pod, all_of in pending.items()
@@ -256,50 +210,16 @@ class VolumeBinding:
             for claim in self._kube.list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
         }
 
-    def _too_late(self, asked: Asked) -> str:
+    def _too_late(self, request: VolumeRequest) -> str:
         seconds = f"{self._timeout:.0f} s"
-        if asked.volume:
-            return (
-                f"binding volumes: claim {asked.name} was not bound to {asked.volume} in {seconds}"
-            )
-        of_class = asked.claim.wanted.storage_class
+        if request.volume:
+            return f"binding volumes: claim {request.name} was not bound to {request.volume} in {seconds}"
+        of_class = request.claim.wanted.storage_class
         provisioner = self._state().objects.classes[of_class].provisioner
         return (
-            f"binding volumes: provisioner {provisioner} made no volume for claim {asked.name} on "
-            f"node {asked.node} in {seconds}"
+            f"binding volumes: provisioner {provisioner} made no volume for claim {request.name} on "
+            f"node {request.node} in {seconds}"
         )
-
-    def _give_back(self, asked: Asked, given: MutableObject) -> None:
-        """Undo the write of a claim, unless another client changed it meanwhile."""
-        with contextlib.suppress(ApiError):
-            if not asked.volume:
-                version = given["metadata"]["resourceVersion"]
-                self._patch(_path(asked.claim), version, {SELECTED_NODE: None})
-                return
-            named = {"fieldSelector": f"metadata.name={asked.volume}"}
-            for volume in self._kube.list("/api/v1/persistentvolumes", named):
-                reference = volume["spec"].get("claimRef") or {}
-                if reference.get("uid") == asked.claim.uid:
-                    version = volume["metadata"]["resourceVersion"]
-                    without: MutableObject = {"claimRef": None}
-                    path = _path_of_volume(asked.volume)
-                    self._patch(path, version, {_BOUND_BY_CONTROLLER: None}, without)
-
-
-def _problem(asked: Asked, given: MutableObject | None) -> str | None:
-    """Why a claim will not be bound; empty if it is, None if it may be yet."""
-    if given is None or given["metadata"].get("uid") != asked.claim.uid:
-        return f"binding volumes: claim {asked.name} is gone"
-    claim = guarded(subject_of(given, "claim"), functools.partial(read_claim, given))
-    if isinstance(claim, Finding):
-        return f"binding volumes: {claim}"
-    if claim.is_bound and asked.volume not in ("", claim.volume):
-        return f"binding volumes: claim {asked.name} was bound to another volume meanwhile"
-    if claim.is_bound:
-        return ""
-    if not asked.volume and claim.selected_node != asked.node:
-        return f"binding volumes: claim {asked.name} cannot have its volume on node {asked.node}"
-    return None
 
 
 def _can_attach(cluster: ClusterVolumes, needs: VolumeNeeds, node: str) -> bool:
@@ -317,11 +237,3 @@ def _can_attach(cluster: ClusterVolumes, needs: VolumeNeeds, node: str) -> bool:
 def _identity(item: MutableObject) -> tuple[str, str, str]:
     metadata = item["metadata"]
     return item["kind"], metadata.get("namespace") or "", metadata["name"]
-
-
-def _path(claim: Claim) -> str:
-    return f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
-
-
-def _path_of_volume(name: str) -> str:
-    return f"/api/v1/persistentvolumes/{name}"

@@ -28,7 +28,7 @@ from ..scheduling.volumes.reachable_nodes import made_on
 _Volumes = tuple[str, ...]
 
 
-class _Wanted(t.NamedTuple):
+class _VolumeOptions(t.NamedTuple):
     """A claim on a node, the suitable volumes there, and whether one can be provisioned there."""
 
     claim: Claim
@@ -56,7 +56,7 @@ def choose(
     cluster = ClusterVolumes(objects, (), ())
     return shared_out(
         [
-            _wanted(claim, nodes[node], cluster, objects)
+            _volume_options(claim, nodes[node], cluster, objects)
             for claim, node in _claims_of(objects, planned)
             if node in nodes
         ]
@@ -97,23 +97,25 @@ def _labels(node: MutableObject) -> t.Mapping[str, str]:
     return text_mapping(node["metadata"].get("labels"), "metadata.labels")
 
 
-def _wanted(claim: Claim, node: Node, cluster: ClusterVolumes, objects: VolumeObjects) -> _Wanted:
+def _volume_options(
+    claim: Claim, node: Node, cluster: ClusterVolumes, objects: VolumeObjects
+) -> _VolumeOptions:
     of_class = class_of(claim, objects)
     demands = made_on(claim, of_class, objects) if of_class is not None else []
     can_be_made = not volume_obstacles(Constraints(volumes=tuple(demands)), node)
     if claim.selected_node:
-        return _Wanted(claim, (), can_be_made)
+        return _VolumeOptions(claim, (), can_be_made)
     volumes = tuple(
         name
         for name, terms in cluster.volumes_for(claim)
         if terms is None or any(meets(node, term) for term in terms)
     )
-    return _Wanted(claim, volumes, can_be_made)
+    return _VolumeOptions(claim, volumes, can_be_made)
 
 
-def shared_out(wanted: t.Sequence[_Wanted]) -> dict[Key, str]:
+def shared_out(claims: t.Sequence[_VolumeOptions]) -> dict[Key, str]:
     """A volume for each claim by bipartite matching, else greedily for as many as possible."""
-    in_order = sorted(wanted, key=lambda each: (each.claim.wanted.size, each.claim.key))
+    in_order = sorted(claims, key=lambda each: (each.claim.wanted.size, each.claim.key))
     needing = [each for each in in_order if not each.can_be_made]
     found = _matched(needing)
     taken = set(found.values())
@@ -126,7 +128,7 @@ def shared_out(wanted: t.Sequence[_Wanted]) -> dict[Key, str]:
     return found
 
 
-def _matched(needing: t.Sequence[_Wanted]) -> dict[Key, str]:
+def _matched(needing: t.Sequence[_VolumeOptions]) -> dict[Key, str]:
     pairs = matched(Counter(each.volumes for each in needing))
     by_volumes: dict[_Volumes, list[str]] = {}
     for volumes, volume in pairs or ():

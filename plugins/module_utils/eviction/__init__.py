@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Evictions of running pods that a plan moves, within their disruption budgets.
 
-The entry point is ``eviction.evict``.
+The entry point is ``eviction.move_pods``.
 """

@@ -11,63 +11,29 @@ from __future__ import annotations
 
 import typing as t
 
-from ..base import documents
-from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
+from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ..base.context import Context, Parameters, Result, difference
 from ..kube.client import Guard, Kube
 from ..kube.lease import alone
-from .runner import Move, Mover, Outcome, Step, not_made
+from ..power.steps import Step
+from .runner import Mover, Outcome, not_made
 
 SPEC = KUBERNETES.merge(
-    PROGRESS,
     LEASE,
     ArgumentSpec(
         {
-            "plan": {"type": "path"},
-            "steps": {
-                "type": "list",
-                "elements": "dict",
-                "options": {
-                    "moves": {
-                        "type": "list",
-                        "elements": "dict",
-                        "required": True,
-                        "options": {
-                            "namespace": {"type": "str", "default": "default"},
-                            "pod": {"type": "str", "required": True},
-                            "uid": {"type": "str"},
-                            "from_node": {"type": "str", "required": True},
-                            "to_node": {"type": "str", "required": True},
-                            "gain_watts": {"type": "float"},
-                        },
-                    },
-                    "gain_watts": {"type": "float"},
-                    "cost_if_stopped_watts": {"type": "float"},
-                    "asleep": {"type": "list", "elements": "str"},
-                },
-            },
             "scheduler_name": {"type": "str", "default": "wattwise"},
             "timeout": {"type": "float", "default": 120.0},
-        },
-        mutually_exclusive=(("plan", "steps"),),
-        required_one_of=(("plan", "steps"),),
+        }
     ),
 )
 
 
-def move_pods(parameters: Parameters, context: Context = Context()) -> Result:
+def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context) -> Result:
     """Execute the steps of a plan, while no other run binds or moves pods.
 
-    Raises InvalidInput and ApiError if nothing was begun.
+    ``options`` are those of SPEC. Raises InvalidInput and ApiError if nothing was begun.
     """
-    options = SPEC.complete(parameters)
-    return make_moves(Kube.connect(options), _read_steps(options), options, context)
-
-
-def make_moves(
-    kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context
-) -> Result:
-    """Like ``move_pods``, with the steps as values."""
     # A refusal is an answer and is not repeated.
     once = kube.unrepeating()
 
@@ -95,31 +61,6 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
             reason = f"step {outcome.step} on the same node {min(changed)} was skipped"
             return not_made(step, "skipped", reason)
     return mover.carry_out(step)
-
-
-def _read_steps(options: Parameters) -> list[Step]:
-    if options["plan"]:
-        return steps_of(documents.load(options["plan"], "plan").get("steps", []))
-    return steps_of(options["steps"])
-
-
-def steps_of(listed: t.Sequence[t.Mapping[str, t.Any]]) -> list[Step]:
-    """The steps of a plan, in the form of power_placement."""
-    return [
-        Step(number, tuple(_read_move(move) for move in step["moves"]))
-        for number, step in enumerate(listed, 1)
-    ]
-
-
-def _read_move(item: t.Mapping[str, t.Any]) -> Move:
-    return Move(
-        item.get("namespace") or "default",
-        item["pod"],
-        item["from_node"],
-        item["to_node"],
-        item.get("uid"),
-        item.get("gain_watts"),
-    )
 
 
 def _result(outcomes: t.Sequence[Outcome]) -> Result:

@@ -20,41 +20,14 @@ from ..kube.client import Kube
 from ..kube.lease import LeaseLost
 from ..kube.pod_bulk import without_bulk
 from ..power.rebalance import surely_movable
+from ..power.steps import PodMove, Step
 from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
 from ..scheduling.pod_reader import is_pending
+from .evictions import FORBIDDEN, Evictions, Fate, NotMade
 
-_TOO_MANY_REQUESTS = 429
 _PAUSE_SECONDS = 0.5
-_FORBIDDEN = "a PodDisruptionBudget forbids the eviction: "
-
-# ``evicted``: the pod is gone, but its replacement is not on the target.
-Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
-
-
-@dataclass(frozen=True)
-class Move:
-    """One pod of a step. ``uid`` None stands for the present pod of this name."""
-
-    namespace: str
-    pod: str
-    source: str
-    target: str
-    uid: str | None = None
-    gain_watts: float | None = None
-
-    @property
-    def path(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
-
-
-@dataclass(frozen=True)
-class Step:
-    """Moves that pay together; ``number`` counts from 1."""
-
-    number: int
-    moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +35,7 @@ class Outcome:
     """Outcome of one move, with the reason of a failure; ``replacement`` is the new pod's name."""
 
     step: int
-    move: Move
+    move: PodMove
     fate: Fate
     reason: str = ""
     replacement: str | None = None
@@ -85,20 +58,12 @@ class Outcome:
 
 
 def not_made(
-    step: Step, fate: Fate, reason: str, known: t.Mapping[Move, Outcome] | None = None
+    step: Step, fate: Fate, reason: str, known: t.Mapping[PodMove, Outcome] | None = None
 ) -> list[Outcome]:
     """The outcomes of a step: known ones, and a common one for all other moves."""
     return [
         (known or {}).get(move) or Outcome(step.number, move, fate, reason) for move in step.moves
     ]
-
-
-class _NotMade(Exception):
-    """The move is not made; the text is the reason."""
-
-    def __init__(self, fate: Fate, reason: str) -> None:
-        super().__init__(reason)
-        self.fate: Fate = fate
 
 
 class Mover:
@@ -111,14 +76,12 @@ class Mover:
         self._options = options
         self._context = context
         self._kube = kube
-        self._once = once
-        # Evicted pods of each node, and their uids, which may take long to stop.
-        self._leaving: dict[str, dict[str, str]] = {}
+        self._evictions = Evictions(kube, once)
         self._prospect = _Prospect(self._kube)
 
     def carry_out(self, step: Step) -> list[Outcome]:
         """Outcome of each move of a step, in their order."""
-        known: dict[Move, Outcome] = {}
+        known: dict[PodMove, Outcome] = {}
         if len(step.moves) > 1 or self._context.check_mode:
             known = self._rehearse(step)
         if not known and self._context.check_mode:
@@ -129,14 +92,14 @@ class Mover:
                 break
         return self._with_the_rest(step, known)
 
-    def _with_the_rest(self, step: Step, known: t.Mapping[Move, Outcome]) -> list[Outcome]:
+    def _with_the_rest(self, step: Step, known: t.Mapping[PodMove, Outcome]) -> list[Outcome]:
         """Untried moves get the outcome of the step."""
         last = list(known.values())[-1]
         if last.fate == "skipped":
             return not_made(step, "skipped", f"pod {last.move.pod}: {last.reason}", known)
         return not_made(step, "left", "the run ended before", known)
 
-    def _rehearse(self, step: Step) -> dict[Move, Outcome]:
+    def _rehearse(self, step: Step) -> dict[PodMove, Outcome]:
         """The first infeasible move, if any; all are checked, none is begun.
 
         The API checks each eviction alone, so budgets are counted here for all of them together.
@@ -150,16 +113,16 @@ class Mover:
                 self._prospect.move(move, pods[-1])
                 if len(pods) > 1:
                     self._count_budgets(pods)
-                self._evict(move, pods[-1], dry_run=True)
-            except (_NotMade, ApiError, LeaseLost) as error:
+                self._evictions.evict(move, pods[-1], dry_run=True)
+            except (NotMade, ApiError, LeaseLost) as error:
                 return {move: self._failed(step, move, error)}
         return {}
 
-    def _failed(self, step: Step, move: Move, error: _NotMade | ApiError | LeaseLost) -> Outcome:
+    def _failed(self, step: Step, move: PodMove, error: NotMade | ApiError | LeaseLost) -> Outcome:
         """Outcome of a move after an error; raised again if no pod was evicted yet."""
-        if isinstance(error, _NotMade):
+        if isinstance(error, NotMade):
             return Outcome(step.number, move, error.fate, str(error))
-        if not self._leaving:
+        if not self._evictions.have_begun:
             raise error
         return Outcome(step.number, move, "stopped", str(error))
 
@@ -170,93 +133,51 @@ class Mover:
         try:
             budgets = Budgets(self._kube.list(path))
         except ApiError as error:
-            raise _NotMade("refused", f"the budgets were not read: {error}") from error
+            raise NotMade("refused", f"the budgets were not read: {error}") from error
         same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
         reason = budgets.refusal(same)
         if reason is not None:
-            raise _NotMade("refused", f"{_FORBIDDEN}{reason}")
+            raise NotMade("refused", f"{FORBIDDEN}{reason}")
 
-    def _make(self, step: Step, move: Move, begun: bool) -> Outcome:
-        """Move one pod. An infeasible move ends a begun step and the run."""
+    def _make(self, step: Step, move: PodMove, begun: bool) -> Outcome:
+        """PodMove one pod. An infeasible move ends a begun step and the run."""
         try:
             pod = self._look(move)
             self._wait_for_room(move, pod)
             siblings = {item["metadata"]["uid"] for item in self._waiting(move, pod)}
-            self._evict(move, pod)
+            self._evictions.evict(move, pod)
             replacement = self._replacement(move, pod, siblings)
             self._bind(move, replacement)
-        except (_NotMade, ApiError, LeaseLost) as error:
+        except (NotMade, ApiError, LeaseLost) as error:
             failed = self._failed(step, move, error)
             ends = begun and failed.fate == "skipped"
             return replace(failed, fate="stopped") if ends else failed
         name = str(replacement["metadata"]["name"])
         return Outcome(step.number, move, "moved", replacement=name)
 
-    def _look(self, move: Move) -> MutableObject:
+    def _look(self, move: PodMove) -> MutableObject:
         """The pod, if it is still the planned one."""
         pod = self._kube.find(move.path)
         if pod is None:
-            raise _NotMade("skipped", "the pod is gone")
+            raise NotMade("skipped", "the pod is gone")
         if move.uid not in (None, "", pod["metadata"]["uid"]):
-            raise _NotMade("skipped", "the pod was replaced by another of the same name")
+            raise NotMade("skipped", "the pod was replaced by another of the same name")
         if pod["spec"].get("nodeName") != move.source:
-            raise _NotMade("skipped", f"the pod is no longer on node {move.source}")
+            raise NotMade("skipped", f"the pod is no longer on node {move.source}")
         if not surely_movable(pod, self._options["scheduler_name"]):
             reason = "the pod would not come back to this scheduler, or must not be evicted"
-            raise _NotMade("skipped", reason)
+            raise NotMade("skipped", reason)
         return pod
 
-    def _wait_for_room(self, move: Move, pod: MutableObject) -> None:
+    def _wait_for_room(self, move: PodMove, pod: MutableObject) -> None:
         """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
         deadline = time.monotonic() + self._options["timeout"]
         while (reason := _Prospect(self._kube).refusal(move, pod)) is not None:
-            if not self._are_leaving(move.target) or time.monotonic() >= deadline:
-                raise _NotMade("skipped", reason)
+            if not self._evictions.are_leaving(move.target) or time.monotonic() >= deadline:
+                raise NotMade("skipped", reason)
             time.sleep(_PAUSE_SECONDS)
 
-    def _are_leaving(self, node: str) -> bool:
-        """Whether a pod evicted from the node is still there."""
-        found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
-        return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
-
-    def _evict(self, move: Move, pod: MutableObject, dry_run: bool = False) -> None:
-        options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
-        if dry_run:
-            options["dryRun"] = ["All"]
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": move.namespace, "name": move.pod},
-            "deleteOptions": options,
-        }
-        try:
-            # A dry run is no write, and needs no Lease.
-            kube = self._once.guarded(None) if dry_run else self._once
-            kube.request("POST", f"{move.path}/eviction", body)
-        except ApiError as error:
-            if not dry_run and self._has_gone(move, pod, error):
-                return
-            refused = error.status == _TOO_MANY_REQUESTS
-            words = _FORBIDDEN if refused else "the eviction failed: "
-            raise _NotMade("refused", f"{words}{error}") from error
-        if not dry_run:
-            self._note_leaving(move, pod)
-
-    def _note_leaving(self, move: Move, pod: MutableObject) -> None:
-        self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
-
-    def _has_gone(self, move: Move, pod: MutableObject, error: ApiError) -> bool:
-        """Whether the eviction took effect despite its lost answer. Raises ApiError."""
-        if error.status and error.status < 500:
-            return False
-        found = self._kube.find(move.path)
-        stays = found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"]
-        if stays and not (found or {})["metadata"].get("deletionTimestamp"):
-            return False
-        self._note_leaving(move, pod)
-        return True
-
-    def _waiting(self, move: Move, pod: MutableObject) -> list[MutableObject]:
+    def _waiting(self, move: PodMove, pod: MutableObject) -> list[MutableObject]:
         """Pods of the same controller that wait for this scheduler."""
         controller = pod_facts(pod).controller
         listed = self._kube.list(
@@ -278,33 +199,33 @@ class Mover:
             if guarded(subject_of(item, "Pod"), functools.partial(is_wanted, item)) is True
         ]
 
-    def _replacement(self, move: Move, pod: MutableObject, before: set[str]) -> MutableObject:
+    def _replacement(self, move: PodMove, pod: MutableObject, before: set[str]) -> MutableObject:
         deadline = time.monotonic() + self._options["timeout"]
         while True:
             try:
                 waiting = self._waiting(move, pod)
             except ApiError as error:
-                raise _NotMade("evicted", f"the replacement was not found: {error}") from error
+                raise NotMade("evicted", f"the replacement was not found: {error}") from error
             new = [item for item in waiting if item["metadata"]["uid"] not in before]
             if new:
                 return min(new, key=lambda item: str(item["metadata"]["name"]))
             if time.monotonic() >= deadline:
                 seconds = self._options["timeout"]
                 reason = f"the pod was evicted, but no replacement appeared in {seconds} s"
-                raise _NotMade("evicted", reason)
+                raise NotMade("evicted", reason)
             time.sleep(_PAUSE_SECONDS)
 
-    def _bind(self, move: Move, replacement: MutableObject) -> None:
+    def _bind(self, move: PodMove, replacement: MutableObject) -> None:
         """Bind the new pod; if that fails, the pod waits for the next plan."""
         metadata = replacement["metadata"]
         name, uid = metadata["name"], metadata["uid"]
         placement = Placement(move.namespace, name, move.target, uid)
         [outcome] = bind_all(self._kube, Context(), [placement])
         if outcome.fate == "failed":
-            raise _NotMade("evicted", f"the pod was evicted, but: {outcome.reason}")
+            raise NotMade("evicted", f"the pod was evicted, but: {outcome.reason}")
         if outcome.fate == "skipped":
             reason = f"the pod was evicted, and {name} waits: {outcome.reason}"
-            raise _NotMade("evicted", reason)
+            raise NotMade("evicted", reason)
 
 
 class _Prospect:
@@ -316,7 +237,7 @@ class _Prospect:
         self._arrived: dict[str, list[MutableObject]] = {}
         self._nominated: list[NominatedPod] | None = None
 
-    def refusal(self, move: Move, pod: MutableObject) -> str | None:
+    def refusal(self, move: PodMove, pod: MutableObject) -> str | None:
         """Why the target does not accept the pod; None if it does. Raises ApiError."""
         subject = Subject("Pod", move.pod, move.namespace)
         read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
@@ -324,7 +245,7 @@ class _Prospect:
             raise read
         return str(read) if isinstance(read, Finding) else read
 
-    def _refusal(self, move: Move, pod: MutableObject) -> str | None:
+    def _refusal(self, move: PodMove, pod: MutableObject) -> str | None:
         if self._nominated is None:
             self._nominated = nominated_pods(self._kube)
         node = OpenNode.read(self._kube, move.target, self._nominated, without=self._gone)
@@ -334,10 +255,10 @@ class _Prospect:
             node.take(arrived)
         return node.refusal(pod)
 
-    def move(self, move: Move, pod: MutableObject) -> None:
+    def move(self, move: PodMove, pod: MutableObject) -> None:
         """Simulate the move if the target accepts the pod."""
         reason = self.refusal(move, pod)
         if reason is not None:
-            raise _NotMade("skipped", reason)
+            raise NotMade("skipped", reason)
         self._gone.add(pod["metadata"]["uid"])
         self._arrived.setdefault(move.target, []).append(pod)

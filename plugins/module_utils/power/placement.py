@@ -25,7 +25,7 @@ from .model.repair import can_be_bound
 from .rebalance import propose
 from .results import describe_answer, describe_comparison
 from .search import greedy
-from .sources import Given, instance_of, read_given, source_of
+from .sources import Source, instance_of, read_source
 from .strategies import STRATEGIES, assignments_of, solve
 
 # Parameters that a snapshot or a file supplies, in addition to the nodes.
@@ -108,21 +108,20 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     parameters = SPEC.complete(parameters)
     check_options(parameters)
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
-    result = place_pods(read_given(parameters), parameters, context)
+    limits = Limits.of(parameters)
+    result = place_pods(read_source(parameters), parameters, limits, context)
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result, made_from)
         result.update(path=parameters["path"], sha256=digest)
     return {"changed": False, **result}
 
 
-def place_pods(given: Given, parameters: Parameters, context: Context) -> Result:
-    """The plan for the given parts of a cluster; ``parameters`` are completed and checked.
+def place_pods(source: Source, parameters: Parameters, limits: Limits, context: Context) -> Result:
+    """The plan for the readable parts of a cluster; ``parameters`` are completed and checked.
 
-    With ``textfile`` the predicted watts of nodes are written there. Raises InvalidInput and
-    MissingLibrary.
+    ``limits`` are those of the parameters, begun before the parts were read. With ``textfile`` the
+    predicted watts of nodes are written there. Raises InvalidInput and MissingLibrary.
     """
-    limits = Limits.of(parameters)
-    source = source_of(given)
     instance = instance_of(source, parameters, limits)
     findings = [*source.findings, *instance.findings]
     warn_of(findings, context)
@@ -138,7 +137,7 @@ def place_pods(given: Given, parameters: Parameters, context: Context) -> Result
     }
     if parameters["rebalance"]:
         steps = propose(source, parameters, answer.assignment)
-        result["steps"] = [step.as_dict() for step in steps]
+        result["steps"] = [step.as_document() for step in steps]
     if parameters["compare"]:
         result["comparison"] = describe_comparison(
             assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))

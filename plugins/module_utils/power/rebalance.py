@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..base.boundary import guarded, subject_of
 from ..base.fields.lenient import objects
@@ -23,7 +23,6 @@ from ..base.json_types import Object
 from ..base.libraries import numpy
 from ..rmd.pods import asks_for_ways
 from ..scheduling.budgets import Budgets
-from ..scheduling.model import Pod
 from ..scheduling.pod_fields import POD_GROUP_LABEL
 from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
@@ -35,6 +34,7 @@ from .model.assignment import Assignment
 from .model.problem import build_problem, hopeless
 from .results import bound_pods
 from .sources import Parameters, Source, instance_of
+from .steps import PodMove, Step
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Integers
@@ -46,43 +46,6 @@ _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DECIMALS = 6
 
 Key = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class PodMove:
-    """A running pod to move to another node, and the watts that this saves by itself."""
-
-    pod: Pod
-    source: str
-    target: str
-    watts: float
-
-    def as_dict(self) -> dict[str, t.Any]:
-        return {
-            "namespace": self.pod.namespace,
-            "pod": self.pod.name,
-            "uid": self.pod.uid,
-            "from_node": self.source,
-            "to_node": self.target,
-            "gain_watts": round(self.watts, _DECIMALS),
-        }
-
-
-@dataclass(frozen=True)
-class Step:
-    """Moves that pay together, in their order, and nodes that may sleep only after them."""
-
-    moves: tuple[PodMove, ...]
-    asleep: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, t.Any]:
-        saved = list(itertools.accumulate(move.watts for move in self.moves))
-        return {
-            "gain_watts": round(saved[-1], _DECIMALS),
-            "cost_if_stopped_watts": round(max(0.0, -min([0.0, *saved[:-1]])), _DECIMALS),
-            "asleep": list(self.asleep),
-            "moves": [move.as_dict() for move in self.moves],
-        }
 
 
 def is_movable(pod: Object, scheduler_name: str) -> bool:
@@ -148,7 +111,7 @@ def _best_steps(task: Migration) -> list[Step]:
 
 
 def _value(steps: t.Sequence[Step], least_gain: float) -> float:
-    watts = [move.watts for step in steps for move in step.moves]
+    watts = [move.gain_watts or 0.0 for step in steps for move in step.moves]
     return round(sum(watts) - least_gain * len(watts), _DECIMALS)
 
 
@@ -231,7 +194,7 @@ def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Ste
     leaving = task.leaving(counts) or {}
     now = Assignment(task.problem, task.home)
     found: list[Step] = []
-    for step in steps:
+    for number, step in enumerate(steps, 1):
         before, moves = now, list[PodMove]()
         for move in step:
             reached = now.counts.copy()
@@ -239,9 +202,10 @@ def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Ste
             after = Assignment(task.problem, reached)
             pod = leaving[move.group, move.source].pop(0)
             ends = nodes[move.source].name, nodes[move.target].name
-            moves.append(PodMove(pod, *ends, now.watts() - after.watts()))
+            gain = now.watts() - after.watts()
+            moves.append(PodMove(pod.namespace, pod.name, *ends, pod.uid, gain))
             now = after
-        found.append(Step(tuple(moves), _fallen_asleep(before, now)))
+        found.append(Step(number, tuple(moves), _fallen_asleep(before, now)))
     return found
 
 

@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from types import MappingProxyType
 
 from ..base import documents
 from ..base.boundary import Finding, guarded, subject_of
@@ -41,37 +42,13 @@ from .measured_use import PodUse, measured_shares
 from .waiting_pods import WaitingPods
 
 Parameters = t.Mapping[str, t.Any]
+T = t.TypeVar("T")
 
 _LISTS = (
     *("device_objects", "namespaces", "node_metrics", "nodes", "pod_disruption_budgets", "pods"),
     *("replica_sets", "rmd_node_states", "running", "volume_objects"),
 )
 _FILE_KEYS = ("curves", *_LISTS)
-
-
-@dataclass(frozen=True)
-class Given:
-    """The given parts of the cluster, unchecked.
-
-    ``namespaces`` None: their labels are unknown. ``scope`` None: every node may be used, and every
-    pod placed. ``cores_by_uid`` are CPUs in use by running pods. ``volume_objects`` None: claims
-    and volumes are unknown.
-    """
-
-    nodes: t.Sequence[t.Any]
-    pods: t.Sequence[t.Any]
-    running: t.Sequence[t.Any]
-    curves: t.Mapping[str, t.Any] = field(default_factory=dict)
-    node_metrics: t.Sequence[t.Any] = ()
-    namespaces: t.Sequence[t.Any] | None = None
-    replica_sets: t.Sequence[t.Any] = ()
-    budgets: t.Sequence[t.Any] = ()
-    rmd_node_states: t.Sequence[t.Any] = ()
-    device_objects: t.Sequence[t.Any] = ()
-    volume_objects: t.Sequence[t.Any] | None = None
-    previous: t.Sequence[t.Any] = ()
-    scope: Scope | None = None
-    cores_by_uid: t.Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,7 @@ class Source:
 
 def read_instance(parameters: Parameters) -> Instance:
     """The task that the completed parameters describe. Raises InvalidInput."""
-    return instance_of(source_of(read_given(parameters)), parameters)
+    return instance_of(read_source(parameters), parameters)
 
 
 def instance_of(source: Source, parameters: Parameters, limits: Limits | None = None) -> Instance:
@@ -170,56 +147,78 @@ def _rules(parameters: Parameters) -> Rules:
     )
 
 
-def source_of(given: Given) -> Source:
-    """The readable parts of the cluster, and the findings of the others."""
+@dataclass(frozen=True)
+class _Parts:
+    """Unchecked lists of the cluster, named as in a snapshot, and the intake of their objects."""
+
+    lists: Object
+    intake: Intake
+
+    def each(self, part: str, kind: str, read: t.Callable[[Object], T]) -> list[T]:
+        return self.intake.each(self.lists.get(part, ()), kind, part, read)
+
+    def namespaces(self) -> Namespaces:
+        if self.lists.get("namespaces") is None:
+            return Namespaces()
+        return Namespaces(dict(self.each("namespaces", "Namespace", read_namespace)))
+
+    def volume_objects(self) -> VolumeObjects | None:
+        if self.lists.get("volume_objects") is None:
+            return None
+        volumes = VolumeObjects.read(self.lists["volume_objects"])
+        self.intake.findings += volumes.findings
+        return volumes
+
+
+def source_of(
+    lists: Object,
+    curves: t.Mapping[str, t.Any],
+    previous: t.Sequence[t.Any],
+    scope: Scope | None = None,
+    cores_by_uid: t.Mapping[str, float] = MappingProxyType({}),
+) -> Source:
+    """The readable parts of the cluster, and the findings of the others.
+
+    ``lists`` are named as in a snapshot, with the pods to place in ``pods``, and those with a node
+    or nominated for one in ``running``. Without ``namespaces`` their labels are unknown, without
+    ``volume_objects`` claims and volumes. ``scope`` None: every node may be used, and every pod
+    placed. ``cores_by_uid`` are CPUs in use by running pods.
+    """
     intake = Intake()
-    nodes = intake.nodes(given.nodes)
-    namespaces = Namespaces()
-    if given.namespaces is not None:
-        listed = intake.each(given.namespaces, "Namespace", "namespaces", read_namespace)
-        namespaces = Namespaces(dict(listed))
-    there = intake.pods(given.running, "running")
-    running = intake.running(
-        [pod for pod in there if not has_nomination(pod)],
-        {name: node.allocatable for name, node in nodes.items()},
-    )
-    measured = intake.each(given.node_metrics, "NodeMetrics", "node_metrics", measured_use)
-    states = intake.each(given.rmd_node_states, "RmdNodeState", "rmd_node_states", read_caches)
-    sets = intake.each(given.replica_sets, "ReplicaSet", "replica_sets", _read_replica_set)
-    previous = intake.each(given.previous, "placement", "previous_placements", _read_previous)
-    budgets = Budgets(given.budgets)
-    volumes = None
-    if given.volume_objects is not None:
-        volumes = VolumeObjects.read(given.volume_objects)
-        intake.findings += volumes.findings
+    parts = _Parts(lists, intake)
+    nodes, namespaces = intake.nodes(lists.get("nodes", ())), parts.namespaces()
+    there = intake.pods(lists.get("running", ()), "running")
+    allocatable = {name: node.allocatable for name, node in nodes.items()}
+    running = intake.running([pod for pod in there if not has_nomination(pod)], allocatable)
+    budgets = Budgets(lists.get("pod_disruption_budgets", ()))
     return Source(
         nodes=nodes,
-        pods=intake.pods(given.pods, "pods"),
-        running=running,
-        nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
-        curves=intake.curves(given.curves),
-        measured=dict(measured),
         namespaces=namespaces,
-        replica_sets=dict(sets),
+        running=running,
+        measured=dict(parts.each("node_metrics", "NodeMetrics", measured_use)),
+        caches=list(filter(None, parts.each("rmd_node_states", "RmdNodeState", read_caches))),
+        replica_sets=dict(parts.each("replica_sets", "ReplicaSet", _read_replica_set)),
+        previous=dict(intake.each(previous, "placement", "previous_placements", _read_previous)),
+        volume_objects=parts.volume_objects(),
+        pods=intake.pods(lists.get("pods", ()), "pods"),
+        nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
+        curves=intake.curves(curves),
         budgets=budgets,
-        caches=[state for state in states if state is not None],
-        device_objects=given.device_objects,
-        volume_objects=volumes,
-        previous=dict(previous),
-        scope=given.scope,
-        shares=measured_shares(running, given.cores_by_uid),
+        device_objects=lists.get("device_objects", ()),
+        scope=scope,
+        shares=measured_shares(running, cores_by_uid),
         findings=(*intake.findings, *budgets.findings),
     )
 
 
-def read_given(parameters: Parameters) -> Given:
+def read_source(parameters: Parameters) -> Source:
     """Content of the completed parameters and of the files that they name. Raises InvalidInput."""
     curves: Object = {}
     if parameters["curves"]:
         curves = documents.load(parameters["curves"], "curves")["curves"]
     if parameters["snapshot"]:
         snapshot = documents.load(parameters["snapshot"], "snapshot")
-        return given_of(snapshot, curves, _previous_placements(parameters), parameters)
+        return source_of_snapshot(snapshot, curves, _previous_placements(parameters), parameters)
     files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"] or ()]
     lists: dict[str, list[t.Any]] = {}
     for where, content in (("", parameters), *files):
@@ -228,29 +227,17 @@ def read_given(parameters: Parameters) -> Given:
                 lists.setdefault(part, []).extend(sequence(content[part], f"{where}{part}"))
     for where, content in files:
         curves = {**mapping(content.get("curves"), f"{where}curves"), **curves}
-    return Given(
-        nodes=lists.get("nodes", []),
-        pods=lists.get("pods", []),
-        running=lists.get("running", []),
-        curves=curves,
-        node_metrics=lists.get("node_metrics", []),
-        namespaces=lists.get("namespaces"),
-        replica_sets=lists.get("replica_sets", []),
-        budgets=lists.get("pod_disruption_budgets", []),
-        rmd_node_states=lists.get("rmd_node_states", []),
-        device_objects=lists.get("device_objects", []),
-        volume_objects=lists.get("volume_objects"),
-        previous=_previous_placements(parameters),
-    )
+    return source_of(lists, curves, _previous_placements(parameters))
 
 
-def given_of(
+def source_of_snapshot(
     snapshot: Object,
     curves: Object,
     previous: t.Sequence[t.Any],
     parameters: Parameters,
     scope: Scope | None = None,
-) -> Given:
+    cores_by_uid: t.Mapping[str, float] = MappingProxyType({}),
+) -> Source:
     """The cluster of a snapshot, with the curves by node and the placements of the last plan.
 
     Raises InvalidInput if the snapshot lacks parts that the completed parameters need.
@@ -261,21 +248,8 @@ def given_of(
             "include them in fleet_snapshot_info"
         )
     waiting, there = _divided(snapshot.get("pods", []), parameters, scope)
-    return Given(
-        nodes=snapshot["nodes"],
-        pods=waiting,
-        running=there,
-        curves=curves,
-        node_metrics=snapshot.get("node_metrics", []),
-        namespaces=snapshot.get("namespaces"),
-        replica_sets=snapshot.get("replica_sets", []),
-        budgets=snapshot.get("pod_disruption_budgets", []),
-        rmd_node_states=snapshot.get("rmd_node_states", []),
-        device_objects=snapshot.get("device_objects", []),
-        volume_objects=snapshot.get("volume_objects"),
-        previous=previous,
-        scope=scope,
-    )
+    lists = {**snapshot, "pods": waiting, "running": there}
+    return source_of(lists, curves, previous, scope, cores_by_uid)
 
 
 def _divided(

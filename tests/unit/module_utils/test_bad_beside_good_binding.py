@@ -10,8 +10,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
 from support.binding_api import Cluster, Json, node, pod
+from support.carried_out_plans import bind
 from support.examples import each_seed
 from support.odd_fleets import full_pod
 from support.odd_values import TEXTS, bounded, spoilt

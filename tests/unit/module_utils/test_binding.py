@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Effects of pod_binding on an API over a real socket."""
+"""Effects of step ``bind`` on an API over a real socket."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind, still_waiting
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import still_waiting
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    reconcile_fleet,
+)
 from support.binding_api import Cluster, Json, node, pod
+from support.carried_out_plans import bind
 from support.scripted_api import Asked, Reply, status_reply
 
 NOW = datetime.datetime(2026, 1, 31, 12, 0, 0, 5000, tzinfo=datetime.UTC)
@@ -34,6 +38,14 @@ def to(node_name: str, *names: str, **more: t.Any) -> list[Json]:
 def run(cluster: Cluster, context: Context = CONTEXT, **parameters: t.Any) -> Json:
     with cluster.serve() as api:
         return bind({"host": api.url, **parameters}, context)
+
+
+def carried_out(cluster: Cluster, folder: Path, context: Context = CONTEXT) -> Json:
+    """A run that binds the plan in the folder."""
+    with cluster.serve() as api:
+        return reconcile_fleet(
+            {"host": api.url, "steps": ["bind"], "run_dir": str(folder)}, context
+        )
 
 
 def reason(result: Json) -> str:
@@ -400,10 +412,9 @@ def test_what_was_bound_is_recorded_with_its_time_and_documents(tmp_path: Path) 
     readings = tmp_path / "readings.json"
     documents.write(str(readings), "readings", {"readings": {}})
     path = tmp_path / "bound" / "bindings.json"
-    record: Json = {"plan": plan, "path": str(path), "keep": [str(readings)]}
-    run(cluster, CHECK, **record)
+    carried_out(cluster, tmp_path, CHECK)
     assert not path.parent.exists()
-    run(cluster, **record)
+    carried_out(cluster, tmp_path)
     written = documents.load(str(path), "bindings")
     assert written["time"] == "2026-01-31T12:00:00Z"
     assert written["plan_time"] == documents.load(plan, "plan")["time"]
@@ -413,11 +424,11 @@ def test_what_was_bound_is_recorded_with_its_time_and_documents(tmp_path: Path) 
     assert kept["plan.json"] == Path(plan).read_bytes()
     assert kept["readings.json"] == readings.read_bytes()
     before = path.stat()
-    assert run(cluster, **record)["bound"] == []
+    assert carried_out(cluster, tmp_path)["summary"]["bound"] == 0
     assert path.stat() == before, "a run that binds nothing leaves the record of the last one"
     path.unlink()
     cluster.add(pod("late"))
-    run(cluster, **record)
+    carried_out(cluster, tmp_path)
     written = documents.load(str(path), "bindings")
     assert [entry["pod"] for entry in written["bound"]] == ["a"], "the run before was killed"
 
@@ -438,16 +449,9 @@ def test_a_plan_that_another_run_replaced_is_not_recorded_as_what_was_bound(
     cluster.hook = replace
     path = tmp_path / "bound" / "bindings.json"
     with pytest.raises(InvalidInput, match=r"Another run has replaced .*plan\.json") as failure:
-        run(cluster, plan=plan, path=str(path))
+        carried_out(cluster, tmp_path)
     assert [entry["pod"] for entry in failure.value.fields["bound"]] == ["a"]
     assert not path.exists()
-
-
-def test_literal_placements_are_recorded_too(tmp_path: Path) -> None:
-    cluster = Cluster().add(node("n1"), pod("a"))
-    path = tmp_path / "bound" / "bindings.json"
-    run(cluster, placements=to("n1", "a"), path=str(path))
-    assert "plan_time" not in documents.load(str(path), "bindings")
 
 
 def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -455,10 +459,10 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path) -> None:
         run(Cluster(), placements=to("n1", "a") + to("n2", "a"))
     with pytest.raises(InvalidInput, match="unplaced: message is missing"):
         run(Cluster(), placements=[], unplaced=[{"pod": "a"}])
-    wrong = tmp_path / "wrong.json"
+    wrong = tmp_path / "plan.json"
     wrong.write_text(json.dumps({"document": "wattwise.kube/curves/v1"}))
     with pytest.raises(InvalidInput, match="is not a plan document"):
-        run(Cluster(), plan=str(wrong))
+        carried_out(Cluster(), tmp_path)
 
 
 def nominated(priority: int, **spec: t.Any) -> Json:

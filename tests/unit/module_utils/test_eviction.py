@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Behaviour of pod_eviction under errors, on an API over a real socket."""
+"""Behaviour of step ``evict`` under errors, on an API over a real socket."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.eviction.eviction import move_pods
 from support.binding_api import Cluster, Json, node, pod
+from support.carried_out_plans import move_pods
 from support.scripted_api import Asked, Reply, status_reply
 
 OWNER = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}

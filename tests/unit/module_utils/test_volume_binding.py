@@ -11,16 +11,16 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import bind
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import (
-    Asked,
-    VolumeBinding,
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import VolumeBinding
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_requests import (
+    VolumeRequest,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.volumes.objects import (
     read_claim,
 )
 from support.binding_api import Cluster, Json, node, pod
+from support.carried_out_plans import bind
 from support.scripted_api import Asked as Request
 from support.scripted_api import Reply
 from support.storage_api import SELECTED, Storage, ask_for_another_node, never
@@ -198,18 +198,18 @@ def test_a_claim_that_changed_since_it_was_read_is_left_alone() -> None:
 )
 def test_a_claim_that_is_not_what_it_was_ends_the_wait_for_it(given: Json, text: str) -> None:
     storage = Storage().put(given)
-    asked = Asked(read_claim(unbound("data")), "n1", "v")
+    request = VolumeRequest(read_claim(unbound("data")), "n1", "v")
     with cluster_of(storage).serve() as api:
-        found = VolumeBinding(Kube.connect({"host": api.url}), list, 0).wait({"a": [asked]})
+        found = VolumeBinding(Kube.connect({"host": api.url}), list, 0).wait({"a": [request]})
     assert found == {"a": f"binding volumes: {text}"}
 
 
 def test_a_claim_that_is_gone_ends_the_wait_for_it() -> None:
     storage = Storage()
-    asked = Asked(read_claim(unbound("data")), "n1")
+    request = VolumeRequest(read_claim(unbound("data")), "n1")
     with cluster_of(storage).serve() as api:
         binding = VolumeBinding(Kube.connect({"host": api.url}), lambda: [], 0)
-        found = binding.wait({"a": [asked]})
+        found = binding.wait({"a": [request]})
     assert found == {"a": "binding volumes: claim shop/data is gone"}
 
 

@@ -15,6 +15,7 @@ from ...bind import binding, record
 from ...devices import reconciliation as devices
 from ...eviction import eviction
 from ...kube import unschedulable
+from ...power.steps import steps_of
 from ...scheduling.scope import Scope
 from .. import last_binding
 from ..options import of_module
@@ -28,10 +29,10 @@ def bind_pods(run: Run, plan: Object, pods: t.Sequence[t.Any]) -> Unbound:
     """The pods of the plan that were not bound; ``pods`` are those of the snapshot."""
     with run.log.step("bind") as (step, context):
         options = of_module(binding.SPEC, run.options, "bind")
-        planned = binding.planned_bindings(plan, options["mark_unplaced"], plan["time"])
+        planned = binding.planned_bindings(plan, options["mark_unplaced"])
         planned = replace(planned, unplaced=_without_marked(planned.unplaced, pods))
         keep = functools.partial(_record, run, plan["time"])
-        result = binding.bind_planned(run.kube, planned, options, context, keep)
+        result = binding.bind(run.kube, planned, options, context, keep)
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {
@@ -101,10 +102,10 @@ def evict_pods(run: Run, plan: Object) -> None:
     with run.log.step("evict") as (step, context):
         scheduler = run.options["place"]["scheduler_name"]
         options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
-        steps = eviction.steps_of(plan.get("steps") or ())
+        steps = steps_of(plan)
         if not steps:
             return
-        result = eviction.make_moves(run.kube, steps, options, context)
+        result = eviction.move_pods(run.kube, steps, options, context)
         names = ("moves", "gain_watts", "stopped")
         run.log.results["evict"] = {name: result[name] for name in names}
         step.changed = result["changed"]

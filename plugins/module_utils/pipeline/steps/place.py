@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...base.errors import ApiError, InvalidInput
 from ...base.json_types import Object
 from ...base.units import format_time
 from ...extender.publication import publication_of
 from ...observe.metering.metering import Metering
 from ...power import placement
-from ...power.sources import given_of
+from ...power.sources import source_of_snapshot
+from ...solving.limits import Limits
 from .. import extender_record
 from ..options import of_module
 from ..run import Run
@@ -25,10 +24,12 @@ def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | N
     with run.log.step("place") as (step, context):
         options = of_module(placement.SPEC, run.options, "place")
         previous = (run.folder.last("plan") or {}).get("placements") or ()
-        given = given_of(cluster.snapshot, curves, previous, options, cluster.scope)
-        if metered is not None:
-            given = replace(given, cores_by_uid=metered.cores_by_uid)
-        plan = placement.place_pods(given, options, context)
+        limits = Limits.of(options)
+        cores = {} if metered is None else metered.cores_by_uid
+        source = source_of_snapshot(
+            cluster.snapshot, curves, previous, options, cluster.scope, cores
+        )
+        plan = placement.place_pods(source, options, limits, context)
         step.counts = {
             "placed": len(plan["placements"]),
             "unplaced": len(plan["unplaced"]),

@@ -177,12 +177,12 @@ class _Builder:
     def _members(self, peers: int) -> Booleans:
         return self._mask(self._groups_of.get(peers, []))
 
-    def _with(self, preferred: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
+    def _with(self, terms: t.Callable[[Shape], t.Iterable[t.Any]]) -> dict[t.Any, list[int]]:
         """Groups by each term that they have."""
         found: dict[t.Any, list[int]] = {}
         for group, shape in enumerate(self._shapes):
-            for preferred_term in dict.fromkeys(preferred(shape)):
-                found.setdefault(preferred_term, []).append(group)
+            for term in dict.fromkeys(terms(shape)):
+                found.setdefault(term, []).append(group)
         return found
 
     def add_rules(self) -> None:
@@ -291,11 +291,11 @@ class _Builder:
             self.rules.append(AffinityRule(self.book.topology_counts, groups, tuple(keys)))
 
     def _spreads(
-        self, preferred: t.Callable[[Shape], t.Iterable[Spreading]]
+        self, spreadings: t.Callable[[Shape], t.Iterable[Spreading]]
     ) -> dict[_Spread, list[int]]:
         found: dict[_Spread, list[int]] = {}
         for group, shape in enumerate(self._shapes):
-            for spreading in dict.fromkeys(preferred(shape)):
+            for spreading in dict.fromkeys(spreadings(shape)):
                 counted = self._counted_nodes(spreading, shape.constraints)
                 found.setdefault(_Spread(spreading, counted.tobytes()), []).append(group)
         return found

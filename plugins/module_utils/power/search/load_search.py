@@ -30,19 +30,19 @@ _STEPS_FOR_A_NODE = 100
 _ENOUGH_WATTS = PROOF_TOLERANCE_WATTS / 2
 
 
-class Found(t.NamedTuple):
+class LoadSearchResult(t.NamedTuple):
     """An assignment of the same pods, and the lower bound on its cost."""
 
     best: Assignment
     bound: float
 
 
-def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
+def search_by_loads(start: Assignment, bound: float, limits: Limits) -> LoadSearchResult:
     """The best result of walks from a start, and the better of two bounds."""
     problem = start.problem
     loads = loads_of(problem)
     if loads is None:
-        return Found(start, bound)
+        return LoadSearchResult(start, bound)
     walk = TwoNodeReoptimization(loads, start, limits)
     steps = _STEPS + _STEPS_FOR_A_NODE * len(problem.instance.nodes)
     best, at = start, cost_of(start)
@@ -57,7 +57,7 @@ def search_by_loads(start: Assignment, bound: float, limits: Limits) -> Found:
             break
         walk.approach(wanted, steps)
         at = cost_of(Assignment(problem, walk.counts()))
-    return Found(best, bound)
+    return LoadSearchResult(best, bound)
 
 
 def _bound(best: Assignment, loads: Loads, known: float) -> tuple[float, tuple[int, ...]]:

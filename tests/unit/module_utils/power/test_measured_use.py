@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import replace
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import (
-    given_of,
     instance_of,
-    source_of,
+    source_of_snapshot,
 )
 
 Json = dict[str, t.Any]
@@ -53,9 +51,9 @@ RUNNING = [
 def used_cores(waiting: Json, running: list[Json], cores: t.Mapping[str, float]) -> float:
     """The assumed use of the pending pod."""
     options = placement.SPEC.complete({"nodes": [], "pod_usage_assumption": 0.8})
-    given = given_of({"nodes": [NODE], "pods": [*running, waiting]}, {}, (), options)
-    given = replace(given, cores_by_uid=cores)
-    [read] = [one for one in instance_of(source_of(given), options).pods if one.name == "new"]
+    snapshot = {"nodes": [NODE], "pods": [*running, waiting]}
+    source = source_of_snapshot(snapshot, {}, (), options, cores_by_uid=cores)
+    [read] = [one for one in instance_of(source, options).pods if one.name == "new"]
     return read.shape.use_microcores / 1e6
 
 

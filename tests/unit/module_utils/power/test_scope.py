@@ -12,9 +12,10 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place_pods
-from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import given_of
+from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.binding_api import node, pod
 
 Json = dict[str, t.Any]
@@ -36,7 +37,12 @@ def place(
     options = SPEC.complete({"nodes": [], **parameters})
     # A run reads no machines of other nodes, so these have no curve.
     curves = {"mine": DEAR} if curves is None else curves
-    return place_pods(given_of(snapshot, curves, (), options, scope), options, Context())
+    return place_pods(
+        source_of_snapshot(snapshot, curves, (), options, scope),
+        options,
+        Limits.of(options),
+        Context(),
+    )
 
 
 def places(plan: Json) -> dict[str, str]:

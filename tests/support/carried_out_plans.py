@@ -1,0 +1,42 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The library functions of steps ``bind`` and ``evict`` for a plan document or literal entries."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
+from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.power.steps import steps_of
+
+Json = dict[str, t.Any]
+
+
+def bind(parameters: Json, context: Context = Context()) -> Json:
+    """Bind ``placements`` and mark ``unplaced``, or those of the document ``plan``."""
+    options = _of(binding.SPEC, parameters)
+    planned = binding.planned_bindings(_plan(parameters), options["mark_unplaced"])
+    kube = Kube.connect(options)
+    return binding.bind(kube, planned, options, context, lambda _result: None)
+
+
+def move_pods(parameters: Json, context: Context = Context()) -> Json:
+    """Make the moves of ``steps``, or those of the document ``plan``."""
+    options = _of(eviction.SPEC, parameters)
+    steps = steps_of(_plan(parameters))
+    return eviction.move_pods(Kube.connect(options), steps, options, context)
+
+
+def _of(spec: ArgumentSpec, parameters: Json) -> Json:
+    return spec.complete({key: value for key, value in parameters.items() if key in spec.options})
+
+
+def _plan(parameters: Json) -> t.Mapping[str, t.Any]:
+    path = parameters.get("plan")
+    return documents.load(path, "plan") if path else parameters
