@@ -468,7 +468,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Run Kepler without rights in the cluster
+- name: Run Kepler without permissions in the cluster
   wattwise.kube.kepler_reconciliation:
     spec:
       image:

@@ -26,7 +26,7 @@ from ..kube.client import Kube
 from ..redfish.hardware import facts, pci
 from ..redfish.hardware.facts import Facts
 from .host import Disk, Hardware, Host, NetworkInterface, Processors
-from .host_hardware import HostsTold, Told, completed
+from .host_hardware import BmcHardware, HostsTold, completed
 from .labels import RACK_LABELS, rack_of, with_labels
 
 KIND = "BareMetalHost"
@@ -130,7 +130,9 @@ def host_of(
     return _with_access(host, spec, found)
 
 
-def _by_bmc(told: Told | None, uid: str, address: str | None, found: Facts) -> Told | None:
+def _by_bmc(
+    told: BmcHardware | None, uid: str, address: str | None, found: Facts
+) -> BmcHardware | None:
     """The facts of the host's own BMC; facts of another BMC are a finding."""
     other = told.why_not_about(uid, address) if told is not None else ""
     if other:

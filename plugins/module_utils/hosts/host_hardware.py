@@ -47,7 +47,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 @dataclass(frozen=True)
-class Told:
+class BmcHardware:
     """Hardware from a BMC; ``uid`` and ``bmc_address`` identify BareMetalHost and BMC.
 
     ``read_at`` is the time of reading, None for an unreadable one.
@@ -71,7 +71,7 @@ class Told:
         return f"{KIND} of the same name does not count, because it is of another {whose}"
 
 
-HostsTold = t.Mapping[tuple[str, str], Told]
+HostsTold = t.Mapping[tuple[str, str], BmcHardware]
 
 
 def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableObject]:
@@ -92,9 +92,11 @@ def _trimmed(obj: MutableObject) -> MutableObject:
     return {"kind": KIND, "metadata": metadata, "spec": obj.get("spec")}
 
 
-def read_told(objects: t.Sequence[t.Any]) -> tuple[dict[tuple[str, str], Told], list[Finding]]:
+def read_told(
+    objects: t.Sequence[t.Any],
+) -> tuple[dict[tuple[str, str], BmcHardware], list[Finding]]:
     """The objects by namespace and name. A defective one is a finding and is not used."""
-    found: dict[tuple[str, str], Told] = {}
+    found: dict[tuple[str, str], BmcHardware] = {}
     findings: list[Finding] = []
     for index, obj in enumerate(objects):
         subject = subject_of(obj, KIND, f"{KIND}[{index}]")
@@ -108,7 +110,7 @@ def read_told(objects: t.Sequence[t.Any]) -> tuple[dict[tuple[str, str], Told], 
     return found, findings
 
 
-def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
+def _told(obj: t.Any) -> tuple[tuple[str, str], BmcHardware, t.Sequence[str]]:
     """Raises InvalidField for an object without a usable name."""
     name, namespace = (text(member(obj, "metadata", key)) for key in ("name", "namespace"))
     spec = strict.mapping(obj.get("spec"), "spec")
@@ -117,7 +119,7 @@ def _told(obj: t.Any) -> tuple[tuple[str, str], Told, t.Sequence[str]]:
     uid, bmc_address = text(spec.get("hostUid")), text(spec.get("bmcAddress"), 2048)
     found = Facts()
     read_at = found.read(spec.get("readTime"), "spec.readTime", parse_time)
-    told = Told(uid, bmc_address, host.hardware, host.rack, read_at)
+    told = BmcHardware(uid, bmc_address, host.hardware, host.rack, read_at)
     return (namespace, name), told, (*host.findings, *found.findings)
 
 
@@ -183,7 +185,7 @@ def manifest(host: Host, spec: MutableObject) -> MutableObject:
 
 
 def completed(
-    inspected: Hardware, by_bmc: Told, inspected_at: datetime.datetime | None
+    inspected: Hardware, by_bmc: BmcHardware, inspected_at: datetime.datetime | None
 ) -> Hardware:
     """The inspected hardware with the facts of the BMC; later facts replace inspected ones.
 

@@ -45,7 +45,7 @@ Texts = t.Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Told:
+class LabelledHardware:
     """Facts of labels and annotations; None or empty if there are none."""
 
     sriov: bool | None = None
@@ -80,11 +80,11 @@ def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Fa
     )
 
 
-def _told(labels: Texts, annotations: Texts, found: Facts) -> Told:
+def _told(labels: Texts, annotations: Texts, found: Facts) -> LabelledHardware:
     def given(name: str) -> str | None:
         return labels.get(name) or annotations.get(name)
 
-    return Told(
+    return LabelledHardware(
         sriov=found.read(given(SRIOV), SRIOV, facts.boolean_text),
         has_qat=found.read(given(QUICK_ASSIST), QUICK_ASSIST, facts.boolean_text),
         gpus=found.read(given(GPUS), GPUS, facts.whole_text(0, facts.MAX_GPUS)),

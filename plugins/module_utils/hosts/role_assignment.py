@@ -77,7 +77,7 @@ _VIRTLET = "virtlet-vm"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AssignmentRequest:
     """A Provisioning or only its spec, as input of the module.
 
     ``findings`` are defects of other Provisionings.
@@ -123,7 +123,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     return result
 
 
-def read_wanted(options: Parameters) -> Wanted:
+def read_wanted(options: Parameters) -> AssignmentRequest:
     """The request of the options. Raises InvalidInput."""
     given = options["request"]
     whole = given if "spec" in given else {"spec": given}
@@ -142,7 +142,7 @@ def read_wanted(options: Parameters) -> Wanted:
         former = mapping(whole.get("status"), "request.status").get("assignments")
     reserved, findings = reservations(options["provisionings"], metadata)
     owner = Owner(name, namespace, cluster, reserved)
-    return Wanted(
+    return AssignmentRequest(
         read_request(whole["spec"]),
         owner,
         cluster,
@@ -338,7 +338,7 @@ def describe(answer: Answer) -> Result:
 
 
 def outputs(
-    wanted: Wanted,
+    wanted: AssignmentRequest,
     assignments: t.Sequence[Assigned],
     options: Parameters,
     context: Context,

@@ -44,7 +44,7 @@ def check_place(namespace: str, name: str) -> None:
     dns_label(name, "name", _MAX_NAME_LENGTH)
     if namespace in _SHARED_NAMESPACES:
         problem = (
-            f"pods with rights on hosts must not run in {namespace}; give them a namespace of "
+            f"pods with permissions on hosts must not run in {namespace}; give them a namespace of "
             "their own"
         )
         raise InvalidField("namespace", problem)

@@ -97,7 +97,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Grounds:
+class Evidence:
     """Evidence of verdicts in addition to the Node: results of probes by node, and BMCs."""
 
     version: KeplerVersion
@@ -151,7 +151,7 @@ def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
     if options["state"] == "absent":
         return _taken_back(kube, nodes, options, context)
     configured, hosts, findings = _bmcs(kube)
-    grounds = Grounds(
+    grounds = Evidence(
         version, options["fake_cpu_meter"], options["probes"], configured, bmcs_of(hosts)
     )
     judged, found = _judged(nodes, grounds)
@@ -164,7 +164,7 @@ def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
 
 
 def _judged(
-    nodes: t.Iterable[MutableObject], grounds: Grounds
+    nodes: t.Iterable[MutableObject], grounds: Evidence
 ) -> tuple[list[tuple[Judged, MutableObject]], list[Finding]]:
     judged: list[tuple[Judged, MutableObject]] = []
     findings: list[Finding] = []

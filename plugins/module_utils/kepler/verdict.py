@@ -161,7 +161,7 @@ def judge(
     return Verdict(False, "redfish" if bmc is not None and bmc.redfish else "none", tuple(misses))
 
 
-class _Found(t.NamedTuple):
+class _Meter(t.NamedTuple):
     """Whether one meter works with Kepler, and the reason as a sentence."""
 
     works: bool
@@ -203,63 +203,63 @@ def _ebpf_blocks(facts: NodeFacts, version: KeplerVersion) -> str:
     )
 
 
-def _rapl(facts: NodeFacts) -> _Found:
+def _rapl(facts: NodeFacts) -> _Meter:
     zones = facts.rapl_zones
     if zones is None:
         return _rapl_unseen(facts)
     if not zones:
         if facts.is_virtual:
             machine = f"a virtual machine ({facts.virtualization})"
-            return _Found(False, f"the node is {machine} without RAPL zones")
+            return _Meter(False, f"the node is {machine} without RAPL zones")
         if facts.architecture != "amd64":
-            return _Found(False, f"{facts.architecture} processors have no RAPL zones")
-        return _Found(False, "the node has no RAPL zones; load the kernel module intel_rapl_msr")
+            return _Meter(False, f"{facts.architecture} processors have no RAPL zones")
+        return _Meter(False, "the node has no RAPL zones; load the kernel module intel_rapl_msr")
     bad = [f"{zone.path} ({zone.problem})" for zone in zones if not zone.readable]
     if bad:
-        return _Found(False, f"RAPL zones {_some(bad)} cannot be read; run the probe as root")
-    return _Found(True, f"RAPL zones {_some([zone.name for zone in zones])} can be read")
+        return _Meter(False, f"RAPL zones {_some(bad)} cannot be read; run the probe as root")
+    return _Meter(True, f"RAPL zones {_some([zone.name for zone in zones])} can be read")
 
 
-def _rapl_unseen(facts: NodeFacts) -> _Found:
+def _rapl_unseen(facts: NodeFacts) -> _Meter:
     if facts.source == "host":
-        return _Found(False, "/sys/class/powercap is not visible; mount the host's /sys")
+        return _Meter(False, "/sys/class/powercap is not visible; mount the host's /sys")
     if facts.is_virtual:
         machine = f"a virtual machine ({facts.virtualization})"
-        return _Found(False, f"the node is {machine}, which has no RAPL zones as a rule")
+        return _Meter(False, f"the node is {machine}, which has no RAPL zones as a rule")
     if facts.architecture != "amd64":
-        return _Found(False, f"{facts.architecture} processors have no RAPL zones")
+        return _Meter(False, f"{facts.architecture} processors have no RAPL zones")
     if facts.is_bare_metal:
-        return _Found(True, "the node is bare metal with RAPL zones as a rule; not probed")
-    return _Found(False, "whether the node is bare metal is unknown; probe the host")
+        return _Meter(True, "the node is bare metal with RAPL zones as a rule; not probed")
+    return _Meter(False, "whether the node is bare metal is unknown; probe the host")
 
 
-def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Found:
+def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Meter:
     sensors = facts.hwmon_sensors
     if sensors is None:
         if facts.source == "host":
-            return _Found(False, "/sys/class/hwmon is not visible; mount the host's /sys")
-        return _Found(False, "hwmon sensors are not visible in the Node; probe the host")
+            return _Meter(False, "/sys/class/hwmon is not visible; mount the host's /sys")
+        return _Meter(False, "hwmon sensors are not visible in the Node; probe the host")
     usable = [sensor for sensor in sensors if sensor.chip not in _GPU_CHIPS]
     if not usable:
         owner = "only GPUs have" if sensors else "the node has no"
-        return _Found(False, f"{owner} hwmon power sensors")
+        return _Meter(False, f"{owner} hwmon power sensors")
     if not version.sensor_types:
-        return _Found(False, f"Kepler {version} reads no hwmon sensors; 0.11.4 and later do")
+        return _Meter(False, f"Kepler {version} reads no hwmon sensors; 0.11.4 and later do")
     metered = _metered(usable, version.sensor_types)
     if not metered:
         names = _some([_name(each) for each in usable])
         types = " and ".join(_SENSORS[kind] for kind in version.sensor_types)
-        return _Found(
+        return _Meter(
             False, f"hwmon sensors {names} do not meter, as Kepler {version} reads only {types}"
         )
     bad = [f"{each.path} ({each.problem})" for each in metered if not each.readable]
     if bad:
-        return _Found(
+        return _Meter(
             False,
             f"hwmon sensors {_some(bad)} cannot be used; run the probe as root, and check the "
             "sensors' driver",
         )
-    return _Found(True, f"hwmon sensors {_some([_name(each) for each in metered])} can be read")
+    return _Meter(True, f"hwmon sensors {_some([_name(each) for each in metered])} can be read")
 
 
 def _metered(sensors: t.Iterable[HwmonSensor], types: t.Sequence[str]) -> list[HwmonSensor]:
@@ -281,28 +281,28 @@ def _name(sensor: HwmonSensor) -> str:
     return f"{sensor.chip} {sensor.label or sensor.path}"
 
 
-def _redfish(bmc: Bmc | None, version: KeplerVersion, fake_cpu_meter: bool) -> _Found:
+def _redfish(bmc: Bmc | None, version: KeplerVersion, fake_cpu_meter: bool) -> _Meter:
     if bmc is None:
-        return _Found(False, "")
+        return _Meter(False, "")
     if not bmc.redfish:
-        return _Found(False, f"{bmc} is not a Redfish service")
+        return _Meter(False, f"{bmc} is not a Redfish service")
     if version.uses_ebpf:
-        return _Found(True, f"{bmc} meters the machine")
+        return _Meter(True, f"{bmc} meters the machine")
     if not version.reads_redfish:
-        return _Found(False, f"Kepler {version} reads no BMC; 0.11.0 and later do")
+        return _Meter(False, f"Kepler {version} reads no BMC; 0.11.0 and later do")
     if not fake_cpu_meter:
-        return _Found(
+        return _Meter(
             False,
             f"{bmc} meters the machine, but Kepler {version} exits without a CPU meter;"
             " its fake one (fake_cpu_meter) lets it start",
         )
-    return _Found(True, f"{bmc} meters the machine, and the fake CPU meter lets Kepler start")
+    return _Meter(True, f"{bmc} meters the machine, and the fake CPU meter lets Kepler start")
 
 
-def _model(version: KeplerVersion) -> _Found:
+def _model(version: KeplerVersion) -> _Meter:
     if version.uses_ebpf:
-        return _Found(True, f"Kepler {version} estimates the power of the node by a model")
-    return _Found(False, f"Kepler {version} has no model that estimates power")
+        return _Meter(True, f"Kepler {version} estimates the power of the node by a model")
+    return _Meter(False, f"Kepler {version} has no model that estimates power")
 
 
 def _some(names: t.Sequence[str]) -> str:

@@ -190,7 +190,7 @@ class Polled(t.Generic[T]):
     authentication: list[Result]
 
 
-class _Asked(t.NamedTuple):
+class _Request(t.NamedTuple):
     position: int
     job: Job[t.Any]
     target: Target
@@ -216,7 +216,7 @@ def poll(
     memory = Memory(_remembered([job.target for job in jobs], options))
     credentials = _credentials(jobs, options, context, secrets)
     results: dict[int, t.Any] = {}
-    asked: list[_Asked] = []
+    asked: list[_Request] = []
     for index, job in enumerate(jobs):
         try:
             if _is_fake(job):
@@ -268,7 +268,7 @@ def _prepare(
     memory: Memory,
     options: Parameters,
     context: Context,
-) -> _Asked:
+) -> _Request:
     """The HTTP target. Raises TargetFailure if the endpoint must not be asked now."""
     found = job.target
     # The entry `default` is the account of BMCs and must not be sent to other servers.
@@ -276,7 +276,7 @@ def _prepare(
     access = credentials.resolve(found.named) if is_bmc or not found.named.is_silent else Access()
     if access.credential is not None:
         memory.require_patience(found.name, access.version, access.source, context.now())
-    return _Asked(index, job, _target(job, access, options), access)
+    return _Request(index, job, _target(job, access, options), access)
 
 
 def conclude(
@@ -385,7 +385,7 @@ def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -
     return shared
 
 
-def _note(memory: Memory, answers: t.Sequence[tuple[_Asked, t.Any]], context: Context) -> None:
+def _note(memory: Memory, answers: t.Sequence[tuple[_Request, t.Any]], context: Context) -> None:
     """Record the results of the accounts; several refusals of a node in one round count once."""
     refused: set[tuple[str, str]] = set()
     for item, answer in answers:
@@ -401,7 +401,7 @@ def _note(memory: Memory, answers: t.Sequence[tuple[_Asked, t.Any]], context: Co
             memory.note(name, False, version, context.now())
 
 
-def _with_withheld(item: _Asked, answer: T | TargetError) -> T | TargetError:
+def _with_withheld(item: _Request, answer: T | TargetError) -> T | TargetError:
     """The answer; if the server requires an account, the reason why none was sent."""
     refused = isinstance(answer, TargetError) and answer.reason in ("unauthorized", "forbidden")
     if not refused or not item.access.withheld:

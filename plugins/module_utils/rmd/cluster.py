@@ -17,9 +17,9 @@ from ..base.json_types import Object
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
-from .daemon.run import Outcome, Wanted
+from .daemon.run import DesiredState, Outcome
 from .daemon.targets import daemon_targets, wire_of
-from .daemon.workload import Desired, Known, uuid_of
+from .daemon.workload import Desired, FormerWorkload, uuid_of
 from .inventory import inventory
 from .manifests import (
     STATE_PREFIX,
@@ -117,7 +117,7 @@ class _State:
 
     manifest: Object | None = None
     managed: t.Sequence[str] = ()
-    known: t.Sequence[Known] = ()
+    known: t.Sequence[FormerWorkload] = ()
 
 
 def _read_node(node: Object) -> str:
@@ -203,7 +203,7 @@ class _Cluster:
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
-    def wanted(self, node: str, options: Parameters, context: Context) -> Wanted:
+    def wanted(self, node: str, options: Parameters, context: Context) -> DesiredState:
         """Wanted workloads of the node's daemon, and our workloads to delete there.
 
         An unreadable one stays unchanged.
@@ -217,7 +217,7 @@ class _Cluster:
         }
         state = self.states.get(node, _State())
         absent = sorted(self.uuids.union(state.managed) - here - kept)
-        return Wanted(
+        return DesiredState(
             desired,
             absent,
             known=state.known,

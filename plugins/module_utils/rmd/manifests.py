@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import member, number, objects
 from ..base.json_types import Object
-from .daemon.workload import DEFAULT_NAMESPACE, Desired, Known, desired_of
+from .daemon.workload import DEFAULT_NAMESPACE, Desired, FormerWorkload, desired_of
 
 API_VERSION = "intel.com/v1alpha1"
 TLS_PORT = 8443
@@ -174,16 +174,16 @@ def managed_of(state: Object | None) -> list[str]:
     return managed
 
 
-def known_of(state: Object | None) -> list[Known]:
+def known_of(state: Object | None) -> list[FormerWorkload]:
     """Our workloads on a node's daemon at its last answer."""
     shown = member(state, "status", "workloads") or {}
-    found: list[Known] = []
+    found: list[FormerWorkload] = []
     for uuid in managed_of(state):
         entry = shown.get(uuid) or {}
         most, least = number(entry.get("Cache Max")), number(entry.get("Cache Min"))
         core_ids = tuple(filter(None, (entry.get("Core IDs") or "").split(",")))
         if core_ids and most is not None and least is not None:
-            found.append(Known(uuid, core_ids, (int(most), int(least))))
+            found.append(FormerWorkload(uuid, core_ids, (int(most), int(least))))
     return found
 
 

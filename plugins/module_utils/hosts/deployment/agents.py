@@ -66,7 +66,7 @@ class AgentPods:
 
 
 def deployment(name: str, namespace: str, wanted: AgentPods) -> MutableObject:
-    """The Deployment of the agents, without rights on their nodes."""
+    """The Deployment of the agents, without permissions on their nodes."""
     labels, account = selector(name), wanted.account
     names = {
         NAME_VARIABLE: name,

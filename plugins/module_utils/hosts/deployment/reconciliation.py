@@ -26,7 +26,7 @@ from .. import bare_metal_host, host_hardware, role_assignment
 from ..host import Host
 from ..outputs import cluster_objects
 from ..provisioning import API_VERSION, KIND
-from ..role_assignment import Wanted
+from ..role_assignment import AssignmentRequest
 from ..roles.assignment import Answer, Question, assign
 from ..roles.availability import HostKey, Owner, key_of
 from . import agents, reservation
@@ -38,7 +38,7 @@ from .installation import (
     installation_of,
     stored_installation,
 )
-from .status import Agents, Seen, reserving_status, status_of
+from .status import Agents, RunResults, reserving_status, status_of
 
 FIELD_MANAGER = "wattwise-provisioning"
 _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
@@ -136,7 +136,7 @@ class _Run:
     given: Parameters
     context: Context
     resource: Object
-    wanted: Wanted | None = None
+    wanted: AssignmentRequest | None = None
     answer: Answer | None = None
     hosts: list[Host] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -154,7 +154,7 @@ class _Run:
     def steps(self) -> None:
         """Read, keep the agents, reserve, write the outputs, install."""
         self._read()
-        wanted = t.cast("Wanted", self.wanted)
+        wanted = t.cast("AssignmentRequest", self.wanted)
         # Their readings may be what lets a host fit.
         self._keep_agents(wanted)
         self._reserve(wanted)
@@ -185,7 +185,7 @@ class _Run:
                 "one another label cluster, or delete one of the two",
             )
 
-    def _reserve(self, wanted: Wanted) -> None:
+    def _reserve(self, wanted: AssignmentRequest) -> None:
         """Assign and mark the hosts; a host that another client changed leads to a new choice."""
         for _attempt in range(_ATTEMPTS):
             self._read_hosts()
@@ -224,7 +224,7 @@ class _Run:
         message = f"its reservation was refused: {problem}"
         return replace(host, operational_status="error", error_message=message)
 
-    def _assigned(self, wanted: Wanted) -> Answer:
+    def _assigned(self, wanted: AssignmentRequest) -> Answer:
         """The answer. Raises Failed, after the hosts of earlier attempts were released."""
         given = self.given
         curves, of_curves = role_assignment.curves_of(given["curves"])
@@ -291,7 +291,7 @@ class _Run:
             self._release((), owner)
             raise Gone("The Provisioning was deleted during the run")
 
-    def _render(self, wanted: Wanted) -> None:
+    def _render(self, wanted: AssignmentRequest) -> None:
         answer = t.cast("Answer", self.answer)
         for sentence in answer.warnings:
             self.context.warn(sentence)
@@ -306,14 +306,14 @@ class _Run:
         )
         self._apply([self.outputs["config_map"]], owner=self._owner(), foreign="refuse")
 
-    def _document(self, wanted: Wanted) -> None:
+    def _document(self, wanted: AssignmentRequest) -> None:
         """Write the hosts document, which like all documents is no change of the cluster."""
         path, answer = self.given["document"], t.cast("Answer", self.answer)
         if path is not None and not self.context.check_mode:
             body = {"time": format_time(self.context.now())}
             documents.write(path, "hosts", {**hosts_document(answer, wanted.cluster), **body})
 
-    def _ssh_secret(self, wanted: Wanted) -> Object | None:
+    def _ssh_secret(self, wanted: AssignmentRequest) -> Object | None:
         name = wanted.request.ssh.secret_name
         if not name:
             return None
@@ -352,7 +352,7 @@ class _Run:
         how = {name: value for name, value in how.items() if value is not None}
         self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
 
-    def _install(self, wanted: Wanted) -> None:
+    def _install(self, wanted: AssignmentRequest) -> None:
         """Start the installer once for equal inputs, and track it."""
         image, unknown = self.given["installer_image"], self.outputs["hosts_without_key"]
         if not image:
@@ -379,7 +379,7 @@ class _Run:
             found = Installation(inputs, "Running")
         self.installation = found
 
-    def _start(self, wanted: Wanted, files: Parameters, inputs: str) -> None:
+    def _start(self, wanted: AssignmentRequest, files: Parameters, inputs: str) -> None:
         place = (wanted.cluster, self.given["namespace"])
         job = cluster_objects.installer_job(wanted.request, *place, self.given["installer_image"])
         job["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
@@ -393,7 +393,7 @@ class _Run:
         path = f"/api/v1/namespaces/{self.given['namespace']}/pods"
         return self.kube.list(path, {"labelSelector": selector}, _pod)
 
-    def _keep_agents(self, wanted: Wanted) -> None:
+    def _keep_agents(self, wanted: AssignmentRequest) -> None:
         given, replicas = self.given, wanted.request.replicas
         name, namespace, image = given["name"], given["namespace"], given["agent_image"]
         command, account = given["agent_command"], given["agent_service_account"]
@@ -403,7 +403,7 @@ class _Run:
             if command == [agents.PROGRAM] and not account:
                 self.context.warn(
                     f"agent_service_account: {agents.PROGRAM} cannot read the cluster without an "
-                    "account; give one with the rights of operator/config/host-agents"
+                    "account; give one with the permissions of operator/config/host-agents"
                 )
             self._apply([made], owner=self._owner(), foreign="refuse")
         elif self.kube.find(_DEPLOYMENTS.format(namespace) + agents.deployment_name(name)):
@@ -413,7 +413,7 @@ class _Run:
 
     def result(self, failure: Failure | None) -> Result:
         """The findings and writes so far, and the status."""
-        seen = Seen(self.answer, self.installation, self.obstacle, self.agents, failure)
+        seen = RunResults(self.answer, self.installation, self.obstacle, self.agents, failure)
         status = status_of(seen, generation_of(self.resource), stored_status(self.resource))
         found = role_assignment.describe(self.answer) if self.answer is not None else {}
         findings = [finding.as_dict() for finding in self.findings]

@@ -39,7 +39,7 @@ class Agents:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RunResults:
     """Results of a run.
 
     ``answer`` is None if the run ended before the hosts. ``installation`` is None without an
@@ -53,7 +53,7 @@ class Seen:
     failure: Failure | None = None
 
 
-def status_of(seen: Seen, generation: int, stored: Object) -> Status:
+def status_of(seen: RunResults, generation: int, stored: Object) -> Status:
     """The status after a run. Hosts and pods that it did not reach are unchanged."""
     status: Status = {name: stored[name] for name in _KEPT if stored.get(name)}
     status["observedGeneration"] = generation
@@ -112,14 +112,14 @@ def _identity(entry: Object) -> tuple[t.Any, ...]:
     return tuple(str(entry.get(name) or "") for name in _SAME)
 
 
-def _assigned(seen: Seen, status: Status) -> Condition:
+def _assigned(seen: RunResults, status: Status) -> Condition:
     if seen.failure is not None and seen.answer is None:
         return condition("Assigned", "False", seen.failure.reason, seen.failure.sentence)
     told = f"Hosts are reserved for {status['masters']} masters and {status['workers']} workers."
     return condition("Assigned", "True", "HostsReserved", told)
 
 
-def _installed(seen: Seen) -> Condition | None:
+def _installed(seen: RunResults) -> Condition | None:
     if seen.obstacle is not None:
         return condition("Installed", "False", seen.obstacle.reason, seen.obstacle.sentence)
     if seen.installation is None:
@@ -133,7 +133,7 @@ def _installed(seen: Seen) -> Condition | None:
     return condition("Installed", "Unknown", outcome, message or "The installer is running.")
 
 
-def _agents(seen: Seen) -> Condition | None:
+def _agents(seen: RunResults) -> Condition | None:
     agents = seen.agents
     if agents is None:
         return None

@@ -111,7 +111,7 @@ def installer_files(
 def installer_job(
     request: Request, cluster: str, namespace: str, image: str, owner: MutableObject | None = None
 ) -> MutableObject:
-    """The Job ``kud-<cluster>``: without rights on its node or in the cluster.
+    """The Job ``kud-<cluster>``: without permissions on its node or in the cluster.
 
     The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
     subnet is in the inventory. It finds inventory and key in the folders of the original. ``owner``

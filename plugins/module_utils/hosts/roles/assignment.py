@@ -34,7 +34,7 @@ from .availability import (
 )
 from .idle_power import idle_watts
 from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of
-from .named_hosts import Named, named_hosts
+from .named_hosts import NamedHost, named_hosts
 from .requirements import Judge, is_met
 from .shortage import Explanation, explain
 
@@ -146,7 +146,7 @@ class _Fleet:
 
     hosts: t.Sequence[Host]
     judge: Judge
-    named: t.Sequence[Named]
+    named: t.Sequence[NamedHost]
     addresses: t.Sequence[Addresses]
     refusals: t.Sequence[Refusal | None]
     former: Former
@@ -245,7 +245,7 @@ def _instance(
     return instance, sources
 
 
-def _doubts(named: t.Sequence[Named], instance: Instance) -> t.Iterator[str]:
+def _doubts(named: t.Sequence[NamedHost], instance: Instance) -> t.Iterator[str]:
     for each in named:
         for verdict in instance.judge.verdicts(each.item.requirements)[each.host]:
             if verdict.answer is None:
@@ -410,13 +410,13 @@ def _why(instance: Instance, choice: _Choice, source: str) -> str:
     return f"fits {choice.group.where}: {'; '.join(parts)}"[:1000]
 
 
-def _unknown(instance: Instance, named: t.Sequence[Named], warnings: tuple[str, ...]) -> Answer:
+def _unknown(instance: Instance, named: t.Sequence[NamedHost], warnings: tuple[str, ...]) -> Answer:
     unassigned = _all_unassigned(instance, named, "the time was over")
     return Answer("unknown", unassigned=unassigned, is_proven=False, warnings=warnings)
 
 
 def _all_unassigned(
-    instance: Instance, named: t.Sequence[Named], why: str
+    instance: Instance, named: t.Sequence[NamedHost], why: str
 ) -> tuple[Unassigned, ...]:
     """All hosts, for an answer without roles."""
     taken = {each.host for each in named}

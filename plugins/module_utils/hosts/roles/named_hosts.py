@@ -26,7 +26,7 @@ from .requirements import Judge
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedHost:
     """The position of the host that an item names, and the addresses of the port with its MAC."""
 
     item: Item
@@ -43,10 +43,10 @@ def named_hosts(
     needs_address: bool,
     selector: LabelSelector,
     former: t.Container[HostKey] = frozenset(),
-) -> list[Named]:
+) -> list[NamedHost]:
     """The hosts of all items with a MAC address. Raises InvalidField for an unavailable one."""
     by_mac, excluded = _owners_of_macs(hosts, owner, selector, former)
-    found: dict[int, Named] = {}
+    found: dict[int, NamedHost] = {}
     for item in items:
         if item.mac is None:
             continue
@@ -92,7 +92,7 @@ def _owners_of_macs(
 
 def _named(
     item: Item, mac: str, owners: t.Sequence[int], hosts: t.Sequence[Host], needs_address: bool
-) -> Named:
+) -> NamedHost:
     path = f"{item.where}.mac-address"
     if not owners:
         raise InvalidField(path, f"Host with MAC Address {mac} not found")
@@ -103,10 +103,12 @@ def _named(
     addresses = {version: each for version, each in of_host.items() if each.mac == mac}
     if needs_address and not addresses:
         raise InvalidField(path, f"IP address not found for host with MAC address {mac}")
-    return Named(item, owners[0], mac, addresses)
+    return NamedHost(item, owners[0], mac, addresses)
 
 
-def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge) -> None:
+def _check(
+    named: NamedHost, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge
+) -> None:
     """Raise InvalidField if the host belongs to others or certainly does not meet the item."""
     host = hosts[named.host]
     if refusal is not None:
@@ -120,8 +122,8 @@ def _check(named: Named, hosts: t.Sequence[Host], refusal: Refusal | None, judge
             )
 
 
-def _refuse_equal_addresses(found: t.Sequence[Named]) -> None:
-    known: dict[str, Named] = {}
+def _refuse_equal_addresses(found: t.Sequence[NamedHost]) -> None:
+    known: dict[str, NamedHost] = {}
     for named in found:
         for address in named.addresses.values():
             first = known.setdefault(address.ip, named)

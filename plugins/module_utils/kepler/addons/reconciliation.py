@@ -217,12 +217,12 @@ class _Run:
         )
         return {**self.applying.result, "found": True, "status": told}
 
-    def _seen(self, failure: Failure | None) -> status.Seen:
+    def _seen(self, failure: Failure | None) -> status.Observation:
         if self.addons is None or not self.parts:
-            return status.Seen(failure=failure)
+            return status.Observation(failure=failure)
         results = self.applying.result["results"]
         try:
-            return status.Seen(
+            return status.Observation(
                 self.parts,
                 {_key(each) for each in results if each["action"] != "failed"},
                 {_key(each): each["error"] for each in results if each["action"] == "failed"},
@@ -241,7 +241,7 @@ class _Run:
             )
         except ApiError as error:
             self.context.warn(f"The state of the add-ons could not be read: {error}")
-            return status.Seen(failure=failure)
+            return status.Observation(failure=failure)
 
     def _missing_secrets(self, addons: Addons) -> dict[str, str]:
         found: dict[str, str] = {}

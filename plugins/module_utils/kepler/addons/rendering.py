@@ -64,14 +64,14 @@ def render(addons: Addons, served: kinds.Served, files: Files) -> list[Part]:
     ]  # fmt: skip
 
 
-Wanted = t.TypeVar("Wanted")
+Options = t.TypeVar("Options")
 
 
 def _part(
     condition: str,
-    wanted: Wanted | None,
+    wanted: Options | None,
     secrets: tuple[NeededSecret, ...],
-    manifests: t.Callable[[Wanted], t.Iterator[Manifest]],
+    manifests: t.Callable[[Options], t.Iterator[Manifest]],
 ) -> Part:
     if wanted is None:
         return Part(condition, False)

@@ -30,7 +30,7 @@ _NO_TRACES = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """The cluster after a run; ``parts`` are empty if it ended before.
 
     ``errors`` and ``applied`` have kind and name of objects. ``missing_secrets`` and ``unready``
@@ -53,7 +53,7 @@ class Seen:
     is_unissued: bool = False
 
 
-def status_of(seen: Seen, generation: int, stored: Object) -> dict[str, t.Any]:
+def status_of(seen: Observation, generation: int, stored: Object) -> dict[str, t.Any]:
     """The status after a run; parts that it did not reach are unchanged."""
     status: dict[str, t.Any] = {"observedGeneration": generation}
     if seen.failure is None:
@@ -95,11 +95,11 @@ def certificate_problem(certificates: t.Sequence[t.Any], wanted: t.Collection[st
 
 
 def identity(manifest: Object) -> tuple[str, str]:
-    """Kind and name, in the form of ``Seen``."""
+    """Kind and name, in the form of ``Observation``."""
     return manifest["kind"], manifest["metadata"]["name"]
 
 
-def _is_applied(seen: Seen, part: Part) -> bool:
+def _is_applied(seen: Observation, part: Part) -> bool:
     if part.missing or part.condition in seen.failures:
         return False
     if part.condition == "Certificates" and seen.is_unissued:
@@ -107,7 +107,7 @@ def _is_applied(seen: Seen, part: Part) -> bool:
     return all(identity(each) in seen.applied for each in part.manifests)
 
 
-def _judged(seen: Seen, part: Part, stored: Object) -> Condition:
+def _judged(seen: Observation, part: Part, stored: Object) -> Condition:
     """The condition of an add-on, with its first obstacle."""
     name = part.condition
     if not part.wanted:

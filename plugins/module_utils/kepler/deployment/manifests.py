@@ -55,14 +55,14 @@ def in_namespace(system: System, groups: t.Sequence[Group]) -> list[Manifest]:
 
 def of_cluster(system: System, is_openshift: bool) -> list[Manifest]:
     """The wanted objects outside of the namespace, without the policy."""
-    found = _rights(system) if system.is_cluster_wide else []
+    found = _permissions(system) if system.is_cluster_wide else []
     if is_openshift:
         found.append(_security_context_constraints(system))
     return found
 
 
-def unwanted_rights(system: System) -> list[Manifest]:
-    """The obsolete rights of another scope; none if the scope needs them."""
+def obsolete_permissions(system: System) -> list[Manifest]:
+    """The obsolete permissions of another scope; none if the scope needs them."""
     if system.is_cluster_wide:
         return []
     return [
@@ -125,7 +125,7 @@ def _network_policy(system: System) -> Manifest:
     return names.manifest(system, "networking.k8s.io/v1", "NetworkPolicy", system.name, spec=spec)
 
 
-def _rights(system: System) -> list[Manifest]:
+def _permissions(system: System) -> list[Manifest]:
     """The right to read the names of pods.
 
     The other informer looks up the kubelet's address in the Node. The right to get nodes/proxy,

@@ -135,7 +135,7 @@ class _Run:
         nodes = self.kube.list("/api/v1/nodes", trim=_node)
         self.nodes, self.findings = judge_all(wanted, nodes)
         warn_of(self.findings, self.context)
-        for remark in status.remarks(status.Seen(wanted, self.nodes)):
+        for remark in status.remarks(status.Observation(wanted, self.nodes)):
             self.context.warn(remark)
         self.groups = group(wanted, self.nodes)
         if not self.groups and self.context.check_mode:
@@ -160,7 +160,7 @@ class _Run:
         if has_policies:
             of_cluster += policy.manifests(wanted)
         self._write([namespace, *of_cluster])
-        self._take_back_rights(wanted)
+        self._revoke_permissions(wanted)
         owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
         kinds = [
             {"api_version": version, "kind": kind, "namespace": wanted.namespace}
@@ -178,8 +178,10 @@ class _Run:
         if given:
             self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
 
-    def _take_back_rights(self, wanted: System) -> None:
-        unwanted = [each for each in manifests.unwanted_rights(wanted) if _exists(self.kube, each)]
+    def _revoke_permissions(self, wanted: System) -> None:
+        unwanted = [
+            each for each in manifests.obsolete_permissions(wanted) if _exists(self.kube, each)
+        ]
         self._write(unwanted, state="absent")
 
     def result(self, failure: Failure | None) -> Result:
@@ -197,7 +199,7 @@ class _Run:
             "findings": [finding.as_dict() for finding in self.findings],
         }
 
-    def _seen(self, failure: Failure | None) -> status.Seen:
+    def _seen(self, failure: Failure | None) -> status.Observation:
         daemon_sets: t.Sequence[Object] = ()
         pods: t.Sequence[Object] = ()
         if self.system is not None and self.groups:
@@ -212,7 +214,7 @@ class _Run:
                 )
             except ApiError as error:
                 self.context.warn(f"The state of the collectors could not be read: {error}")
-        return status.Seen(self.system, self.nodes, self.groups, daemon_sets, pods, failure)
+        return status.Observation(self.system, self.nodes, self.groups, daemon_sets, pods, failure)
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:

@@ -35,7 +35,7 @@ _COUNTS = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """The cluster after a run. ``system`` is None for an invalid spec."""
 
     system: System | None
@@ -56,7 +56,7 @@ class _Judgement:
     message: str
 
 
-def status_of(seen: Seen, generation: int, stored: Object) -> Status:
+def status_of(seen: Observation, generation: int, stored: Object) -> Status:
     """The status after a run; parts that it did not reach are unchanged."""
     failing = pods.troubles(seen.pods)
     status: Status = {"observedGeneration": generation}
@@ -81,7 +81,7 @@ def status_of(seen: Seen, generation: int, stored: Object) -> Status:
     return status
 
 
-def remarks(seen: Seen) -> list[str]:
+def remarks(seen: Observation) -> list[str]:
     """Sentences on settings without an effect, in the spec and on nodes."""
     if seen.system is None:
         return []
@@ -94,7 +94,7 @@ def remarks(seen: Seen) -> list[str]:
     return found
 
 
-def _counts(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
+def _counts(seen: Observation, failing: t.Sequence[Trouble]) -> Status:
     groups = [_group_counts(seen, group) for group in seen.groups]
     left_out = [node for node in seen.nodes if node.reason]
     crashing = [each for each in failing if each.kind == pods.CRASHING]
@@ -119,7 +119,7 @@ def _counts(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
     return {name: part for name, part in found.items() if part}
 
 
-def _group_counts(seen: Seen, group: Group) -> Status:
+def _group_counts(seen: Observation, group: Group) -> Status:
     system = t.cast("System", seen.system)
     found = _daemon_set(seen, group)
     return {
@@ -133,7 +133,7 @@ def _group_counts(seen: Seen, group: Group) -> Status:
     }
 
 
-def _pools(seen: Seen, groups: t.Sequence[Status]) -> list[Status]:
+def _pools(seen: Observation, groups: t.Sequence[Status]) -> list[Status]:
     """Counts of each pool; empty without pools."""
     system = t.cast("System", seen.system)
     if not system.pools:
@@ -152,7 +152,7 @@ def _pools(seen: Seen, groups: t.Sequence[Status]) -> list[Status]:
     return found
 
 
-def _daemon_set(seen: Seen, group: Group) -> t.Any:
+def _daemon_set(seen: Observation, group: Group) -> t.Any:
     wanted = names.daemon_set_name(t.cast("System", seen.system), group)
     for each in seen.daemon_sets:
         if member(each, "metadata", "name") == wanted:
@@ -164,7 +164,7 @@ def _count(daemon_set: t.Any, key: str) -> int:
     return max(0, whole(member(daemon_set, "status", key)) or 0)
 
 
-def _available(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
+def _available(seen: Observation, failing: t.Sequence[Trouble]) -> Status:
     judged = [_judge(seen, group, failing) for group in seen.groups]
     if not judged:
         sentence = "No node can be metered, so that no collector runs."
@@ -185,7 +185,7 @@ def _available(seen: Seen, failing: t.Sequence[Trouble]) -> Status:
 _READY = 8
 
 
-def _judge(seen: Seen, group: Group, failing: t.Sequence[Trouble]) -> _Judgement:
+def _judge(seen: Observation, group: Group, failing: t.Sequence[Trouble]) -> _Judgement:
     """The decision about one DaemonSet, in upstream's order, with crashes before rollouts."""
     name = names.daemon_set_name(t.cast("System", seen.system), group)
     found = _daemon_set(seen, group)
@@ -234,7 +234,7 @@ def _by_counts(name: str, desired: int, updated: int, ready: int, available: int
     return _Judgement(_READY, "True", "DaemonSetReady", "")
 
 
-def _metered(seen: Seen) -> Status:
+def _metered(seen: Observation) -> Status:
     left_out = [node for node in seen.nodes if node.reason]
     if not left_out:
         text = f"All {len(seen.nodes)} nodes can be metered."

@@ -21,7 +21,7 @@ from ...base.errors import InvalidInput, TargetError
 from ...fleet.visits import Client, FleetOptions, Target, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd
-from .run import Outcome, Run, Wanted
+from .run import DesiredState, Outcome, Run
 from .targets import daemon_spec, daemon_targets, target_error, wire_of
 from .workload import Desired, Stored, desired_of, uuid_of
 
@@ -87,7 +87,7 @@ class Visit:
 
 def reconcile_daemons(
     targets: t.Sequence[Target],
-    wanted: t.Sequence[Wanted],
+    wanted: t.Sequence[DesiredState],
     options: FleetOptions,
     progress: ProgressCallback = ignore_progress,
 ) -> list[Visit]:
@@ -127,7 +127,7 @@ def apply_workloads(parameters: Parameters, context: Context = Context()) -> Res
     )
 
 
-def _wanted(options: Parameters, target: Target, context: Context) -> Wanted:
+def _wanted(options: Parameters, target: Target, context: Context) -> DesiredState:
     own = target.extra["workloads"]
     shared = options["workloads"]
     if shared is None and options["workload"] is not None:
@@ -143,7 +143,7 @@ def _wanted(options: Parameters, target: Target, context: Context) -> Wanted:
         raise InvalidInput(f"{target.name}: two workloads have one name; give each its own")
     absent = options["state"] == "absent"
     desired: list[Desired] = [] if absent else [desired_of(item, item["name"]) for item in given]
-    return Wanted(
+    return DesiredState(
         desired,
         uuids if absent else (),
         wire=wire_of(options),

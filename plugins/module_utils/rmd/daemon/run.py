@@ -15,7 +15,7 @@ from .cache import Cache, machine_cpus
 from .client import Refused, Rmd
 from .explain import explained
 from .plan import Step, plan
-from .workload import Desired, JsonObject, Known, Stored, Wire, body_of, with_all_bandwidth
+from .workload import Desired, FormerWorkload, JsonObject, Stored, Wire, body_of, with_all_bandwidth
 
 _WRITING = ("create", "change", "replace", "delete")
 _LOST = (
@@ -33,7 +33,7 @@ FAILED_RESPONSE = "Failed: "
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """Wanted workloads of one daemon, and uuids to delete.
 
     ``known`` are our former workloads there; ``shows_caches`` requests its caches afterwards.
@@ -41,7 +41,7 @@ class Wanted:
 
     desired: t.Sequence[Desired] = ()
     absent: t.Collection[str] = ()
-    known: t.Sequence[Known] = ()
+    known: t.Sequence[FormerWorkload] = ()
     shows_caches: bool = False
     wire: Wire | None = None
     require_capacity: bool = False
@@ -69,12 +69,12 @@ class Run:
     """One daemon's state during the execution of its plan."""
 
     rmd: Rmd
-    wanted: Wanted
+    wanted: DesiredState
     stored: list[Stored] = field(default_factory=list)
     caches: list[Cache] = field(default_factory=list)
     wire: Wire = "0.2"
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    forgotten: t.Sequence[Known] = ()
+    forgotten: t.Sequence[FormerWorkload] = ()
     unreclaimed: bool = False
     _writes_at_reading: int = 0
 
@@ -131,7 +131,7 @@ class Run:
         for item in self.forgotten:
             await self._free_group(item)
 
-    async def _free_group(self, item: Known) -> None:
+    async def _free_group(self, item: FormerWorkload) -> None:
         try:
             body = body_of(item.uuid, item.core_ids, item.smallest, self.wire)
             await self.rmd.delete((await self.rmd.create(body)).id)
@@ -226,7 +226,9 @@ class Run:
         if not was_there and stored.settings.cache is not None:
             # It existed a moment ago, so the daemon lost its database meanwhile.
             self.wire = self.wanted.wire or await self.rmd.wire(self.stored)
-            await self._free_group(Known(stored.uuid, stored.core_ids, stored.settings.cache))
+            await self._free_group(
+                FormerWorkload(stored.uuid, stored.core_ids, stored.settings.cache)
+            )
         outcome = self.outcomes[step.uuid]
         outcome.changed, outcome.stored, outcome.response = True, None, "Success: 200"
         self.stored.remove(stored)

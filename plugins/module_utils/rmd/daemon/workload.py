@@ -100,7 +100,7 @@ class Desired:
 
 
 @dataclass(frozen=True)
-class Known:
+class FormerWorkload:
     """A workload of ours, as last shown by the daemon."""
 
     uuid: str

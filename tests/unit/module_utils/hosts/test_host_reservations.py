@@ -265,7 +265,7 @@ def test_the_status_of_a_second_run_is_that_of_the_first() -> None:
     hosts = [host(number) for number in range(4)]
     spec = {"master": {"count": 1}, "worker": {"count": 2}}
     answer = answer_of(spec, hosts)
-    seen = status.Seen(answer, agents=status.Agents(0, False))
+    seen = status.RunResults(answer, agents=status.Agents(0, False))
     first = status.status_of(seen, 3, {})
     assert conditions(first) == {
         "Assigned": ("True", "HostsReserved"),
@@ -283,11 +283,11 @@ def test_the_status_of_a_second_run_is_that_of_the_first() -> None:
 def test_a_failed_run_keeps_hosts_pods_and_conditions() -> None:
     answer = answer_of({"master": {}}, [host(1)])
     running = installation.Installation("a", "Running")
-    seen = status.Seen(answer, running, agents=status.Agents(1, True, ["p"]))
+    seen = status.RunResults(answer, running, agents=status.Agents(1, True, ["p"]))
     first = status.status_of(seen, 1, {})
     assert conditions(first)["Ready"] == ("False", "NotInstalled")
     failure = Failure("NotEnoughHosts", "no host")
-    found = status.status_of(status.Seen(failure=failure), 2, first)
+    found = status.status_of(status.RunResults(failure=failure), 2, first)
     assert conditions(found) == {
         "Assigned": ("False", "NotEnoughHosts"),
         "Installed": ("Unknown", "Running"),
@@ -309,7 +309,7 @@ def test_a_failed_run_keeps_hosts_pods_and_conditions() -> None:
 )
 def test_agents_are_told_by_their_number(given: status.Agents, expected: tuple[str, str]) -> None:
     answer = answer_of({"master": {}}, [host(1)])
-    found = status.status_of(status.Seen(answer, agents=given), 1, {})
+    found = status.status_of(status.RunResults(answer, agents=given), 1, {})
     assert conditions(found)["Agents"] == expected
     # Agents do not decide whether the cluster is ready.
     assert conditions(found)["Ready"] == ("True", "Reserved")
@@ -328,11 +328,11 @@ def test_the_installer_decides_whether_the_cluster_is_ready(
 ) -> None:
     answer = answer_of({"master": {}}, [host(1)])
     run = installation.Installation("a", outcome, "fatal")
-    found = status.status_of(status.Seen(answer, run), 1, {})
+    found = status.status_of(status.RunResults(answer, run), 1, {})
     assert conditions(found)["Installed"] == expected
     assert conditions(found)["Ready"] == ready
     obstacle = Failure("NoHostKeys", "none")
-    found = status.status_of(status.Seen(answer, obstacle=obstacle), 1, found)
+    found = status.status_of(status.RunResults(answer, obstacle=obstacle), 1, found)
     assert conditions(found)["Installed"] == ("False", "NoHostKeys")
     # Otherwise the installer would run again as soon as the keys are known.
     assert found["installation"] == run.as_dict()

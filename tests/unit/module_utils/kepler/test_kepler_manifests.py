@@ -184,10 +184,10 @@ def test_a_change_of_a_pool_restarts_its_collectors_alone() -> None:
     assert hash_of(before, "kepler-arm64-hwmon-arm") != hash_of(after, "kepler-arm64-hwmon-arm")
 
 
-def test_the_minimum_scope_has_no_rights_and_no_way_out() -> None:
+def test_the_minimum_scope_has_no_permissions_and_no_way_out() -> None:
     wanted = system(scrape_namespaces=["monitoring"])
     assert manifests.of_cluster(wanted, is_openshift=False) == []
-    assert {each["kind"] for each in manifests.unwanted_rights(wanted)} == {
+    assert {each["kind"] for each in manifests.obsolete_permissions(wanted)} == {
         "ClusterRole",
         "ClusterRoleBinding",
     }
@@ -234,7 +234,7 @@ def test_durations_are_written_as_they_were_read(given: str, written: str) -> No
         ("kubelet", ["nodes", "nodes/proxy"], ["get"]),
     ],
 )
-def test_the_cluster_scope_has_the_rights_of_its_informer(
+def test_the_cluster_scope_has_the_permissions_of_its_informer(
     informer: str, resources: list[str], verbs: list[str]
 ) -> None:
     wanted = system(scope="cluster", collector={"pod_informer": informer})
@@ -244,7 +244,7 @@ def test_the_cluster_scope_has_the_rights_of_its_informer(
         {"kind": "ServiceAccount", "name": "kepler", "namespace": "kepler"}
     ]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert manifests.unwanted_rights(wanted) == []
+    assert manifests.obsolete_permissions(wanted) == []
     assert "Egress" not in installed(wanted)["NetworkPolicy", "kepler"]["spec"]["policyTypes"]
     assert pod_of(wanted)["automountServiceAccountToken"]
 

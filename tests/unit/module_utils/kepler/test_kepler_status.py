@@ -14,7 +14,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment import names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.status import (
-    Seen,
+    Observation,
     status_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.deployment.system import (
@@ -71,7 +71,7 @@ def told(
     """A status, which must follow the definition."""
     wanted = system(**spec)
     found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
-    status = status_of(Seen(wanted, found, groups, daemon_sets, pods), 7, {})
+    status = status_of(Observation(wanted, found, groups, daemon_sets, pods), 7, {})
     check(status)
     return status
 
@@ -215,7 +215,7 @@ def test_a_condition_says_whether_pods_have_names(scope: str, status: str) -> No
 
 def test_a_run_that_ended_early_keeps_what_is_known() -> None:
     before = told([daemon_set()], [])
-    failed = Seen(None, failure=Failure("AnotherKepler", "Kepler runs here already."))
+    failed = Observation(None, failure=Failure("AnotherKepler", "Kepler runs here already."))
     after = status_of(failed, 8, before)
     check(after)
     assert condition(after, "Reconciled") == ("False", "AnotherKepler", "Kepler runs here already.")
@@ -256,7 +256,9 @@ def test_remarks_on_spec_and_nodes_are_in_the_status_of_a_run_that_applied_it() 
         )
     )
     found, groups = judged(wanted, [node(name, annotations=probed) for name in "ab"])
-    status, reason, message = condition(status_of(Seen(wanted, found, groups), 7, {}), "Reconciled")
+    status, reason, message = condition(
+        status_of(Observation(wanted, found, groups), 7, {}), "Reconciled"
+    )
     assert (status, reason) == ("True", "ReconcileSuccess")
     for remark in (
         "image.tag: 'latest' is not the tag of Kepler 0.11.4",

@@ -19,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import 
     NodeFacts,
     RaplZone,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import Grounds
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import Evidence
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     bmcs_of,
     bmcs_of_node_configs,
@@ -229,7 +229,7 @@ def test_facts_that_break_the_schema_are_refused(change: Json, field: str) -> No
 
 def test_a_host_that_was_not_reached_is_judged_by_its_node() -> None:
     probes = {"a": {"unreachable": True, "msg": "no route to host"}}
-    grounds = Grounds(NEW, False, probes, {}, bmcs_of([]))
+    grounds = Evidence(NEW, False, probes, {}, bmcs_of([]))
     judged, findings = grounds.judge(node(FEATURES))
     assert (judged.facts.source, judged.verdict.meter, findings) == ("node", "rapl", [])
 
@@ -238,7 +238,7 @@ def test_a_host_that_was_not_reached_is_judged_by_its_node() -> None:
 def test_odd_facts_are_the_finding_of_their_node_alone(seed: int) -> None:
     source = random.Random(seed)
     odd = odd_value(source, finite=False) if seed % 3 == 0 else spoilt(source, FACTS, finite=False)
-    grounds = Grounds(NEW, False, {"a": odd, "b": FACTS}, {}, bmcs_of([odd]))
+    grounds = Evidence(NEW, False, {"a": odd, "b": FACTS}, {}, bmcs_of([odd]))
     good = copy.deepcopy(node())
     good["metadata"]["name"] = "b"
     with bounded():
