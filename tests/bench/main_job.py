@@ -52,7 +52,7 @@ def _whole_job(
     return Row(
         title=f"The main job on {nodes:,} nodes with {job.pods:,} pods",
         work=(
-            "Playbook `site` on an empty cluster, then with pods that wait, then `site` and "
+            "The `site` playbook on an empty cluster, then with pods that wait, then `site` and "
             "`place` with nothing left to do. BMCs take 50 ms for an answer. The API server, the "
             "machines and the power models run on the same processors."
         ),
@@ -111,7 +111,7 @@ def costs(stage: Stage) -> Row:
     return Row(
         title=f"Cost of a steady run at {nodes:,} nodes and {job.pods:,} pods",
         work=(
-            "Playbook `place` with nothing to place, a minute after the previous run: the readings "
+            "The `place` playbook with nothing to place, a minute after the previous run: the readings "
             "have moved a little. [Scale](scale.md) extrapolates from these figures."
         ),
         command="ansible-playbook wattwise.kube.place",

@@ -109,8 +109,8 @@ def _row(stage: Stage, size: Size, seconds: float) -> Row:
     return Row(
         title=f"The operator on {nodes:,} nodes with {job.pods:,} pods",
         work=(
-            "ansible-operator, watcher and metrics endpoint with the rights of overlay `default`, "
-            "on one PowerFleet. A steady run reads all machines, each of which takes 50 ms for an "
+            "ansible-operator, watcher and metrics endpoint with the permissions of the `default` "
+            "overlay, on one PowerFleet. A steady run reads all machines, each of which takes 50 ms for an "
             "answer, and finds nothing to do. Pods come one at a time, at any moment of a run."
         ),
         command="ansible-operator run --max-concurrent-reconciles=1",

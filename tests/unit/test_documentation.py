@@ -221,7 +221,7 @@ def test_every_page_is_in_the_index() -> None:
     assert not [name for name in names if f"({name})" not in text]
 
 
-_ROLE_OF_RIGHTS = {
+_ROLE_OF_PERMISSIONS = {
     "rmd_agent_installation": "rmd",
     "rmd_node_agent": "rmd",
     "devices_reconciliation": "devices",
@@ -232,12 +232,12 @@ _ROLE_OF_RIGHTS = {
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs" / "rbac").glob("*.yaml")), ids=lambda p: p.stem
 )
-def test_the_readme_of_a_role_names_the_rights_that_its_manifest_gives(path: Path) -> None:
-    role = _ROLE_OF_RIGHTS.get(path.stem, path.stem)
+def test_the_readme_of_a_role_names_the_permissions_that_its_manifest_gives(path: Path) -> None:
+    role = _ROLE_OF_PERMISSIONS.get(path.stem, path.stem)
     if role not in ROLES:
         assert role in ("account", "teardown")
         return
-    table = rows(section(f"roles/{role}/README.md", "## Rights")) + core_rows(role)
+    table = rows(section(f"roles/{role}/README.md", "## Permissions")) + core_rows(role)
     for manifest in yaml.safe_load(path.read_text(encoding="utf-8"))["items"]:
         for rule in manifest.get("rules") or []:
             for resource in rule["resources"]:
@@ -247,8 +247,8 @@ def test_the_readme_of_a_role_names_the_rights_that_its_manifest_gives(path: Pat
 
 
 def core_rows(role: str) -> list[list[str]]:
-    """Rows about rights whose first cell is the word core, which is not code."""
-    lines = section(f"roles/{role}/README.md", "## Rights").splitlines()
+    """Rows about permissions whose first cell is the word core, which is not code."""
+    lines = section(f"roles/{role}/README.md", "## Permissions").splitlines()
     core = [line for line in lines if line.startswith(("| core", "| the groups"))]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in core]
 

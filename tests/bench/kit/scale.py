@@ -53,15 +53,15 @@ by side, because a run needs no nodes of another fleet. This page computes their
 """
 
 BUSY = """
-The tables omit times and processors: the measuring machine was busy with other work, so its times
-are not meaningful. `make bench ARGS=costs` on a quiet machine fills them in.
+Times and processors are missing, because other work ran on the measuring machine.
+`make bench ARGS=costs` on a quiet machine adds them.
 """
 
 END = """
 ## Consequences
 
 - **The API server gets few requests.** Lists are read page by page. A status is written at most
-  once a run: when a reading moved by 0.5 °C, 1 Pa or 2 % of the watts since it was written, or when
+  once a run: when a reading moved by 0.5 °C, 1 Pa or 2 % of the power since it was written, or when
   the written one is old. That age is 2.5 to 5 minutes, by the node's name. A run every five minutes
   therefore writes each status, whether readings move or not. A run a minute writes about a quarter
   of them where no reading moves, and never the whole fleet at once.

@@ -93,6 +93,40 @@ def test_the_page_shows_the_weakest_first_and_says_what_is_missed(tmp_path: Path
     assert "| [Hard](#hard) | time | 9 s | ≤ 10 s | met, 90% of it used |" in page
 
 
+def test_the_targets_show_the_weakest_figure_of_a_row_and_each_that_is_missed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "results.json"
+    used = {"easy": 1.0, "hard": 9.0, "lost": 11.0, "lost too": 12.0}
+    figures = [metric(name, "s", [value], at_most(10.0)) for name, value in used.items()]
+    store.merge(path, "a", row("Met", *figures[:2]), 0.0)
+    store.merge(path, "b", row("Missed", *figures), 0.0)
+    targets = render(store.read(path)).split("## ")[1]
+    shown = re.findall(r"^\| \[(\w+)\]\S+ \| ([\w ]+) \|", targets, re.MULTILINE)
+    assert shown == [("Missed", "lost too"), ("Missed", "lost"), ("Met", "hard")]
+
+
+def test_figures_of_several_subjects_are_a_line_for_each(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    figures = [
+        metric("moves: lost", "%", [0.0, 1.0, 3.0]),
+        metric("moves: lines", "", [40.0]),
+        metric("cuts: lost", "%", [2.0, 2.0]),
+    ]
+    store.merge(path, "a", row("Stages", *figures), 0.0)
+    page = render(store.read(path))
+    assert "| moves | 1 % (0 to 3 %) | 40 |" in page
+    assert "| cuts | 2 % |  |" in page
+
+
+def test_machines_that_differ_in_the_build_of_their_kernel_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    for name in ("a", "b"):
+        results = store.merge(path, name, row(name, metric("time", "s", [1.0])), 0.0)
+        results[name]["machine"]["system"] = f"Linux 6.18.44-{name}1 x86_64"
+    assert render(results).count("| system | Linux 6.18.44 x86_64 |") == 1
+
+
 def test_memory_is_that_of_the_program_and_not_of_whoever_starts_it(tmp_path: Path) -> None:
     """The kernel passes the high-water mark of the starting process on to a program."""
     ballast = bytearray(200 * MIB)
