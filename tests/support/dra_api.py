@@ -52,8 +52,8 @@ class DraApi:
         kinds["deviceclasses"] = "DeviceClass"
         if parts[-1] == "devicetaintrules":
             return status_reply(404, "the server could not find the requested resource")
-        if parts[-2] == "pods":
-            found = self.objects.get(("Pod", parts[-1]))
+        if parts[-2] in ("pods", "nodes"):
+            found = self.objects.get(("Pod" if parts[-2] == "pods" else "Node", parts[-1]))
             return Reply(found) if found else status_reply(404, "not found")
         wanted = kinds.get(parts[-1])
         items = [one for (kind, _name), one in self.objects.items() if kind == wanted]

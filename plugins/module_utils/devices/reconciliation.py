@@ -15,7 +15,7 @@ from ..base import documents
 from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result, difference
-from ..base.json_types import MutableObject, Object
+from ..base.json_types import MutableObject
 from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
 from ..kube.client import Guard, Kube
 from ..kube.common_sources import trim_node
@@ -39,41 +39,16 @@ from .solve.allocator import STRATEGIES
 
 
 class Api(t.NamedTuple):
-    """Reader and adapter of the objects of an API group.
-
-    With ``releases_for_missing_pods`` pods must be listed after the claims: a claim names its pods
-    before these are looked up, so a missing pod is gone.
-    """
+    """Reader and adapter of the objects of an API group."""
 
     read_task: t.Callable[[t.Sequence[ApiObject], Options], Task]
     adapter: Adapter
-    releases_for_missing_pods: bool
 
-
-class SnapshotParts(t.NamedTuple):
-    """Nodes and pods that the run has just read; None: the attempt lists them.
-
-    They are fresh enough to choose devices by. Each binding reads its pod, its node and the pods
-    there again, and each write to a claim or pool carries the version that the attempt has read.
-    """
-
-    nodes: t.Sequence[MutableObject] | None = None
-    pods: t.Sequence[MutableObject] | None = None
-
-    @classmethod
-    def of(cls, snapshot: Object, *, has_bound: bool) -> SnapshotParts:
-        """Parts from which no unreadable object was left out; no pods after bindings of the run."""
-        left_out = {finding["kind"] for finding in snapshot["findings"]}
-        nodes = None if "Node" in left_out else snapshot["nodes"]
-        return cls(nodes, None if has_bound or "Pod" in left_out else snapshot["pods"])
-
-
-NOTHING_KNOWN = SnapshotParts()
 
 # By API group.
 APIS: t.Mapping[str, Api] = {
-    dra.GROUP: Api(dra.read, DraView, releases_for_missing_pods=False),
-    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read, releases_for_missing_pods=True),
+    dra.GROUP: Api(dra.read, DraView),
+    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
 }
 
 SPEC = KUBERNETES.merge(
@@ -118,21 +93,18 @@ def give_devices(
     scope: Scope | None = None,
     *,
     is_approved: bool = False,
-    known: SnapshotParts = NOTHING_KNOWN,
 ) -> Result:
     """Like ``reconcile``, with the plan as a value; an empty plan restricts no node.
 
     Pods and nodes outside of ``scope`` are not touched. If the plan ``is_approved``, only its pods
-    get devices, each on its planned node. ``known`` parts are not listed again, except after a
-    conflict.
+    get devices, each on its planned node.
     """
     Limits.of(options)
     volume_timeout_of(options)
 
     def work(guard: Guard | None) -> Result:
         guarded_kube = kube.guarded(guard)
-        run = _Reconciliation(guarded_kube, plan, options, context, scope, is_approved, known)
-        return run.run()
+        return _Reconciliation(guarded_kube, plan, options, context, scope, is_approved).run()
 
     return alone(kube, options, context, work)
 
@@ -165,7 +137,6 @@ class _Reconciliation:
     context: Context
     scope: Scope | None = None
     is_approved: bool = False
-    known: SnapshotParts = NOTHING_KNOWN
     changes: list[Change] = field(default_factory=list)
     problems: list[Refusal] = field(default_factory=list)
     contended: set[str] = field(default_factory=set)
@@ -183,7 +154,6 @@ class _Reconciliation:
             if attempt:
                 # Random, because two runs with equal waits would conflict again.
                 time.sleep(random.uniform(0, _MAX_PAUSE_SECONDS))
-                self.known = NOTHING_KNOWN
             answer = self._attempt()
             if not self.contended:
                 break
@@ -195,12 +165,14 @@ class _Reconciliation:
     def _attempt(self) -> Result:
         self.problems = []
         view = self._api.adapter(self.kube, self.context)
-        nodes, pods = self._nodes(), self._pods()
-        room = Room(nodes, pods)
-        view.settle(room)
+        pods = self._read_pods()
+        # The nodes are listed once for each attempt, when they are needed first.
+        room_now = functools.lru_cache(lambda: self._read_room(pods))
+        view.settle(pods, room_now)
         self._reasons = {}
         self._send(view, pods, view.placed())
-        task, allocation = self._solve(self._task(view, nodes, room), pods)
+        room = room_now()
+        task, allocation = self._solve(self._task(view, room), pods)
         why_not = functools.partial(self._why_not, room, pods.planned)
         answer = describe(task, allocation, Limits.of(self.options), why_not)
         written = view.give(allocations_of(task, allocation))
@@ -271,16 +243,13 @@ class _Reconciliation:
             for key, reason in reasons.items()
         }
 
-    def _nodes(self) -> t.Sequence[MutableObject]:
-        if self.known.nodes is not None:
-            return self.known.nodes
-        return self.kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
+    def _read_room(self, pods: Pods) -> Room:
+        nodes = self.kube.list("/api/v1/nodes", trim=lambda node: trimmed(node, "Node", trim_node))
+        return Room(nodes, pods)
 
-    def _pods(self) -> Pods:
-        found = self.known.pods
-        if found is None or self._api.releases_for_missing_pods:
-            query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-            found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
+    def _read_pods(self) -> Pods:
+        query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+        found = self.kube.list("/api/v1/pods", query, lambda pod: trimmed(pod, "Pod", trim_pod))
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         options = self.options
         pods = Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
@@ -291,8 +260,8 @@ class _Reconciliation:
             scope = Scope(frozenset(planned.values()), frozenset(planned))
         return replace(pods, scope=scope, planned=planned)
 
-    def _task(self, view: View, nodes: t.Sequence[MutableObject], room: Room) -> Task:
-        objects = [*map(ApiObject, nodes), *view.objects()]
+    def _task(self, view: View, room: Room) -> Task:
+        objects = [*map(ApiObject, room.manifests), *view.objects()]
         task = room.restrict(self._api.read_task(objects, _OPTIONS))
         return replace(
             task, instance=with_watts(task.instance, self.options["device_power"], {}, objects)

@@ -12,7 +12,6 @@ from ..base.json_types import MutableObject
 from ..kube.client import Kube
 from ..power.steps import PodMove
 
-FORBIDDEN = "a PodDisruptionBudget forbids the eviction: "
 _TOO_MANY_REQUESTS = 429
 
 # ``evicted``: the pod is gone, but its replacement is not on the target.
@@ -25,6 +24,11 @@ class NotMade(Exception):
     def __init__(self, fate: Fate, reason: str) -> None:
         super().__init__(reason)
         self.fate: Fate = fate
+
+
+def forbidden(reason: str) -> str:
+    """The detail of an eviction that a budget forbids."""
+    return f"a PodDisruptionBudget forbids the eviction: {reason}"
 
 
 class Evictions:
@@ -65,8 +69,8 @@ class Evictions:
             if not dry_run and self._has_gone(move, pod, error):
                 return
             refused = error.status == _TOO_MANY_REQUESTS
-            words = FORBIDDEN if refused else "the eviction failed: "
-            raise NotMade("refused", f"{words}{error}") from error
+            detail = forbidden(str(error)) if refused else f"the eviction failed: {error}"
+            raise NotMade("refused", detail) from error
         if not dry_run:
             self._note_leaving(move, pod)
 

@@ -25,7 +25,7 @@ from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
 from ..scheduling.pod_reader import is_pending
-from .evictions import FORBIDDEN, Evictions, Fate, NotMade
+from .evictions import Evictions, Fate, NotMade, forbidden
 
 _PAUSE_SECONDS = 0.5
 
@@ -137,7 +137,7 @@ class Mover:
         same = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
         reason = budgets.refusal(same)
         if reason is not None:
-            raise NotMade("refused", f"{FORBIDDEN}{reason}")
+            raise NotMade("refused", forbidden(reason))
 
     def _make(self, step: Step, move: PodMove, begun: bool) -> Outcome:
         """PodMove one pod. An infeasible move ends a begun step and the run."""

@@ -12,7 +12,6 @@ from ..base import documents
 from ..base.context import Context, Parameters, Result
 from ..base.errors import WattwiseError
 from ..base.json_types import Object
-from ..devices.reconciliation import NOTHING_KNOWN, SnapshotParts
 from ..inference.curves import PowerCurve
 from ..inference.samples import Samples
 from ..kube.source import NOTHING, Parts
@@ -169,15 +168,7 @@ class FleetRun:
 
     def _give_devices(self) -> None:
         scope = None if self.run.scope_of is None else self.cluster.scope
-        plan, known = self._plan_for_devices(), self._known_to_devices()
-        self.unbound = give_devices(self.run, plan, scope, self.unbound, known)
-
-    def _known_to_devices(self) -> SnapshotParts:
-        """Nodes and pods that this process has read in this run, and no pods after bindings."""
-        cluster: Cluster | None = vars(self).get("cluster")
-        if cluster is None or not self.run.has("snapshot"):
-            return NOTHING_KNOWN
-        return SnapshotParts.of(cluster.snapshot, has_bound=bool(self.run.log.summary.get("bound")))
+        self.unbound = give_devices(self.run, self._plan_for_devices(), scope, self.unbound)
 
     def _plan_for_devices(self) -> Object:
         """The plan of this run, else of the option, else of the last run, if any."""

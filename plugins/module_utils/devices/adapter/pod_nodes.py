@@ -109,7 +109,7 @@ class Room:
     """
 
     def __init__(self, nodes: t.Sequence[MutableObject], pods: Pods) -> None:
-        self.manifests, self.pods = nodes, pods
+        self.manifests = nodes
         intake = Intake()
         sound = intake.nodes(nodes)
         allocatable = {name: node.allocatable for name, node in sound.items()}
@@ -117,6 +117,7 @@ class Room:
         running = intake.running(on_nodes, allocatable)
         occupied = occupancies(running)
         self.findings = [Defect(one.subject, one.field, one.problem) for one in intake.findings]
+        self._pods = pods
         self._nodes = [
             replace(
                 read_node(node.given, occupied.get(name, Occupancy()), CURRENT_LOADS, None),
@@ -148,20 +149,20 @@ class Room:
         return found
 
     def _guarded(self, key: Key, read: t.Callable[[Key], T]) -> T | Defect:
-        found = ApiObject(self.pods.by_key[key]).attempt(lambda _pod: read(key))
+        found = ApiObject(self._pods.by_key[key]).attempt(lambda _pod: read(key))
         if isinstance(found, Defect) and found not in self.findings:
             self.findings.append(found)
         return found
 
     def _why_not(self, key: Key) -> t.Mapping[str, str]:
-        pod = self.pods.by_key[key]
+        pod = self._pods.by_key[key]
         closed = self._anti_affinity.nodes_closed_to(pod)
         shape = read_pod(pod, CURRENT_LOADS.assumption, closed).shape
         if shape not in self._by_shape:
             reasons = {node.name: _reason(shape, node) for node in self._nodes}
             self._by_shape[shape] = {name: reason for name, reason in reasons.items() if reason}
         found = self._by_shape[shape]
-        planned = self.pods.planned.get(key)
+        planned = self._pods.planned.get(key)
         if planned is None or VOLUME_FIELDS.isdisjoint(shape.unsupported):
             return found
         others = {name: NOT_PLANNED for name in self.names if name != planned}
@@ -169,7 +170,7 @@ class Room:
 
     def nodes_for(self, key: Key) -> frozenset[str] | None:
         """The names of the nodes; None for a pod that has its node. Raises InvalidInput."""
-        if self.pods.by_key[key]["spec"].get("nodeName"):
+        if self._pods.by_key[key]["spec"].get("nodeName"):
             return None
         return frozenset(self.names).difference(self._why_not(key))
 

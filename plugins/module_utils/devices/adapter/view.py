@@ -7,17 +7,17 @@ An adapter (k8srm/cluster.py, dra/cluster.py) is a function ``(Kube, Context) ->
 in reconciliation.APIS under the name of its API group. A View is the API's objects as read at one
 moment, and is discarded after one attempt. The steps of an attempt are:
 
-1. The adapter reads its objects, then nodes and pods are read, if they are not those of the run's
-   snapshot (reconciliation.SnapshotParts).
-2. ``View.settle(room)`` repairs the leftovers of an interrupted run, releases the devices of ended
-   pods, and adds the claims that a pod brings itself. It writes, and the View shows the written
-   state.
+1. The adapter reads its objects. Nodes and pods are read after that. A claim names its pods before
+   these are looked up, so a missing pod is gone.
+2. ``View.settle(pods, room)`` repairs the leftovers of an interrupted run, releases the devices of
+   ended pods, and adds the claims that a pod brings itself. It writes, and the View shows the
+   written state. ``room()`` lists the nodes, once for each attempt.
 3. ``View.objects()`` is the input of the API's reader (Api.read_task), without Nodes. It has the
    pods, each with the claims that it waits for in the API's own field.
 4. reconciliation.py solves, on the nodes that have room for each pod (pod_nodes.py).
 5. ``View.give(allocations)`` writes the allocations of the claims, for each unit all or none.
-6. Pods are bound or pinned to the node. ``View.take_back(pods)`` releases the devices of
-   pods that their node refused.
+6. Pods are bound or pinned to the node. ``View.take_back(pods)`` releases the devices of pods
+   that their node refused.
 
 Each write of a View carries the resource version that it read. If the API server refuses it (409),
 or the object is gone (404), the View notes the object in ``Report.contended`` and writes nothing
@@ -32,7 +32,7 @@ import typing as t
 from ...base.context import Context
 from ...kube.client import Kube
 from ..model.findings import ApiObject, Key
-from .cluster import Report, UnitAllocation
+from .cluster import Pods, Report, UnitAllocation
 from .pod_nodes import Room
 
 
@@ -41,7 +41,7 @@ class View(t.Protocol):
 
     report: Report
 
-    def settle(self, room: Room) -> None:
+    def settle(self, pods: Pods, room: t.Callable[[], Room]) -> None:
         """Repair and release. Raises ApiError if the server is lost or forbids it."""
 
     def objects(self) -> list[ApiObject]:

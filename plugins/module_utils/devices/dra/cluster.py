@@ -18,7 +18,7 @@ import typing as t
 
 from ...base.context import Context
 from ...kube.client import Kube
-from ..adapter.cluster import Report, UnitAllocation
+from ..adapter.cluster import Pods, Report, UnitAllocation
 from ..adapter.pod_nodes import Room
 from ..model.findings import ApiObject, Defect, Key
 from ..model.model import Node
@@ -45,16 +45,16 @@ class DraView:
         self._context = context
         self._placed: dict[Key, str] = {}
 
-    def settle(self, room: Room) -> None:
+    def settle(self, pods: Pods, room: t.Callable[[], Room]) -> None:
         """Read, give contested or failed devices back, and find nodes of existing allocations."""
         self._objects = DraObjects(self._kube, self._context, self.report)
         self._waiting = WaitingPods(self._objects, self._context, self.report)
-        self._waiting.read(room)
+        self._waiting.read(pods, room)
         self._give_contested_back()
         for key in self._waiting.open():
             self._heed_conditions(key)
         for key in [key for key in self._waiting.open() if not self._waiting.lacking(key)]:
-            self._place(key, room)
+            self._place(key, room())
 
     def _give_contested_back(self) -> None:
         """Resolve claims of an interrupted run whose devices another claim has as well.

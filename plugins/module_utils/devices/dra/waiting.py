@@ -39,19 +39,20 @@ class WaitingPods:
         self.reasons: dict[Key, str] = {}
         self.awaiting: set[Key] = set()
 
-    def read(self, room: Room) -> None:
+    def read(self, pods: Pods, room: t.Callable[[], Room]) -> None:
         """Find the pods that wait for this run, and their claims."""
         ours = [
             pod
-            for pod in map(ApiObject, room.pods.by_key.values())
-            if self._report.read(pod, _is_ours, room.pods) is True
+            for pod in map(ApiObject, pods.by_key.values())
+            if self._report.read(pod, _is_ours, pods) is True
         ]
+        waiting = self._await_claims(ours)
         classes = [one.manifest for one in self._objects.others if one.kind == "DeviceClass"]
-        extended = ExtendedResources(classes, offered_by(room.manifests) if ours else ())
-        for pod, found in self._await_claims(ours):
+        extended = ExtendedResources(classes, offered_by(room().manifests) if waiting else ())
+        for pod, found in waiting:
             self.pods[pod.key] = pod
             self.claims[pod.key] = tuple(claim.key for claim in found.claims)
-            reason = found.problem or str(self._report.read(pod, _obstacle, extended, room.pods))
+            reason = found.problem or str(self._report.read(pod, _obstacle, extended, pods))
             if reason:
                 self.refuse(pod.key, reason, waits=found.awaited)
 

@@ -44,16 +44,16 @@ class PrototypeView:
         self._pods = Pods({}, "", "")
         self._claims_of: dict[Key, list[str]] = {}
 
-    def settle(self, room: Room) -> None:
+    def settle(self, pods: Pods, room: t.Callable[[], Room]) -> None:
         """Find the claims of each pod, finish or undo interrupted allocations, and release."""
-        self._pods = room.pods
-        for key, pod in self._pods.by_key.items():
+        self._pods = pods
+        for key, pod in pods.by_key.items():
             items = self.report.read(ApiObject(pod), self._items)
             if isinstance(items, Defect):
                 self.report.refuse("Pod", key, str(items))
             elif items is not None:
                 self._read_pod(key, pod, items)
-        Recovery(self._store, self._pods, self._claims_of).run()
+        Recovery(self._store, pods, self._claims_of).run()
 
     def _items(self, obj: ApiObject) -> list[MutableObject] | str | None:
         """The claims of the pod; a sentence if it must get nothing, None if it has none.

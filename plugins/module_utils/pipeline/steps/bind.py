@@ -73,7 +73,6 @@ def give_devices(
     plan: Object,
     scope: Scope | None,
     unbound: Unbound | None,
-    known: devices.SnapshotParts,
 ) -> Unbound | None:
     """Allocate devices and bind their pods; the planned pods that are still without a node."""
     with run.log.step("devices") as (step, context):
@@ -86,7 +85,6 @@ def give_devices(
             scope,
             # A person approved only the stored plan.
             is_approved=run.has("restore"),
-            known=known,
         )
         names = ("outcome", "changes", "pods", "errors", "conflict")
         run.log.results["devices"] = {name: result[name] for name in names}

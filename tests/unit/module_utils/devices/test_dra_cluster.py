@@ -95,9 +95,10 @@ def settled(api: DraApi, server: ScriptedApi, *pods: Json, scope: Scope | None =
     """A View of these pods, which are also objects of the API."""
     api.add(*pods)
     by_key = {("default", one["metadata"]["name"]): one for one in pods}
-    view = DraView(Kube.connect({"host": server.url}), Context(now=lambda: NOON))
-    nodes = [one for (kind, _name), one in api.objects.items() if kind == "Node"]
-    view.settle(Room(nodes, Pods(by_key, "ours", "gate", scope)))
+    kube = Kube.connect({"host": server.url})
+    view = DraView(kube, Context(now=lambda: NOON))
+    read = Pods(by_key, "ours", "gate", scope)
+    view.settle(read, lambda: Room(kube.list("/api/v1/nodes"), read))
     return view
 
 
@@ -173,6 +174,36 @@ def test_devices_by_an_extended_resource_are_refused_by_name(
     ]
     api.objects["Node", "n1"]["status"]["allocatable"]["example.com/gpu"] = "1"
     assert details(settled(api, server, asking)) == []
+
+
+def test_a_run_lists_nodes_and_pods_once(
+    api: DraApi, server: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for several pods with extended resources, and one whose claim has its device."""
+    monkeypatch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
+    api.hook = lambda asked: (
+        None if asked.method == "GET" or "/resourceclaims/" in asked.path else Reply({})
+    )
+    held = claim("held")
+    held["status"] = {"allocation": allocation("d0")}
+    api.add(held, claim("one"), dra_class("gpu", extendedResourceName="example.com/gpu"))
+    asking = [pod(name, "one") for name in "abc"]
+    for each in asking:
+        each["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "1"}}
+    api.add(*asking, pod("d", "held"))
+    options = reconciliation.SPEC.complete({"scheduler_name": "ours", "strategy": "first_fit"})
+    result = reconciliation.give_devices(
+        Kube.connect({"host": server.url}), {}, options, Context(now=lambda: NOON)
+    )
+    assert [one["name"] for one in result["changes"] if one["action"] == "bound"] == ["d"]
+    refused = [one["name"] for one in result["errors"] if "extended resource" in one["detail"]]
+    assert refused == ["a", "b", "c"]
+    paths = [asked.path for asked in server.asked]
+    assert len([path for path in paths if path.startswith("/api/v1/nodes?")]) == 1
+    # Binding reads the pods of one node again.
+    assert (
+        len([path for path in paths if path.startswith("/api/v1/pods?fieldSelector=status")]) == 1
+    )
 
 
 def test_a_claim_has_256_users_at_the_most(api: DraApi, server: ScriptedApi) -> None:
@@ -253,52 +284,3 @@ def test_devices_of_some_claims_are_given_back_where_the_others_find_none(
     view.explain({("default", "a"): "0/1 nodes are available: 1 two: no available devices."})
     assert api.claim("one")["status"] == {}
     assert view.report.contended == {"Pod default/a"}
-
-
-def lists(server: ScriptedApi, plural: str) -> int:
-    """Lists of the whole cluster; the binding reads only the pods of its node."""
-    return sum(
-        asked.method == "GET"
-        and asked.path.partition("?")[0] == f"/api/v1/{plural}"
-        and "spec.nodeName" not in asked.path
-        for asked in server.asked
-    )
-
-
-@pytest.mark.parametrize(
-    ("has_bound", "left_out", "expected"),
-    [(None, "", (1, 1)), (False, "", (0, 0)), (True, "", (0, 1)), (False, "Node", (1, 0))],
-)
-def test_nodes_and_pods_are_listed_once_and_not_again_after_the_snapshot_of_the_run(
-    api: DraApi,
-    server: ScriptedApi,
-    monkeypatch: pytest.MonkeyPatch,
-    has_bound: bool | None,
-    left_out: str,
-    expected: tuple[int, int],
-) -> None:
-    """Three pods have an extended resource, and a fourth has its devices already."""
-    held = claim("held")
-    held["status"] = {"allocation": allocation("d0"), "reservedFor": consumers("d")}
-    api.add(held, dra_class("gpu", extendedResourceName="example.com/gpu"))
-    pods = [pod(name, name) for name in "abc"]
-    for one in pods:
-        api.add(claim(one["metadata"]["name"]))
-        requests = {"requests": {"example.com/gpu": "1"}}
-        one["spec"]["containers"][0]["resources"] = requests
-    api.add(*pods, pod("d", "held"))
-    known = reconciliation.NOTHING_KNOWN
-    if has_bound is not None:
-        snapshot = {
-            "nodes": [copy.deepcopy(NODE)],
-            "pods": copy.deepcopy([*pods, api.objects["Pod", "d"]]),
-            "findings": [{"kind": left_out}] if left_out else [],
-        }
-        known = reconciliation.SnapshotParts.of(snapshot, has_bound=has_bound)
-    monkeypatch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
-    options = reconciliation.SPEC.complete({"host": server.url, "scheduler_name": "ours"})
-    check = Context(check_mode=True, now=lambda: NOON)
-    kube = Kube.connect({"host": server.url})
-    found = reconciliation.give_devices(kube, {}, options, check, known=known)
-    assert {one["name"] for one in found["errors"]} >= set("abc")
-    assert (lists(server, "nodes"), lists(server, "pods")) == expected
