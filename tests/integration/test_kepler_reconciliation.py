@@ -144,7 +144,8 @@ def site(kube: Kube, lab: RunningLab, namespace: str, definition: None) -> Itera
     for each in made:
         stored = kube.request("POST", NODES, each)
         info = {**stored["status"]["nodeInfo"], **each["status"]["nodeInfo"]}
-        room = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        # Each kubelet reports its disk, of which the pods request a part.
+        room = {"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
         body = {"status": {"nodeInfo": info, "capacity": room, "allocatable": room}}
         path = f"{NODES}/{each['metadata']['name']}/status"
         kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
