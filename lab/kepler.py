@@ -5,10 +5,10 @@
 
     GET /metrics       at the address of the machine's BMC
 
-Names, labels and arithmetic are those of Kepler with RAPL, as of August 2026 after 0.11.4. The joules follow the
-physics of the room: package and memory draw fixed shares of the machine's watts. Power is divided
-as Kepler does: the part of the CPU that is busy is active, and a pod gets its share of that. If
-there is a program `kepler`, a real one also runs for the first machine.
+Names, labels and arithmetic follow Kepler with RAPL after 0.11.4. The joules follow the physics of
+the room: package and memory draw fixed shares of the machine's power. Power is divided as Kepler
+does: the busy part of the CPU is active, and a pod gets its share of that. If there is a program
+`kepler`, a real one also runs for the first machine.
 """
 
 from __future__ import annotations

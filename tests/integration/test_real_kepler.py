@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import threading
-import time
 import typing as t
 import urllib.request
 from collections.abc import Iterator
@@ -37,15 +35,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering import metering
-from lab import kepler_program
 from lab.kepler_program import CONTAINER, Host
 from lab.process import free_port, wait_until
 from support.certificates import self_signed
 from support.kepler_systems import IMAGE, labels_of, node, started
 from support.lab import RunningLab
 from support.promtool import promtool
+from support.real_kepler import host, program
 
 Json = dict[str, t.Any]
+
+__all__ = ["host", "program"]
 
 VERSION = "0.11.4"
 NODE = "real-kepler"
@@ -134,34 +134,6 @@ def test_an_account_may_read_what_its_informer_reads(
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         assert own.kube.request("POST", path, review)["status"]["allowed"] == proxy
-
-
-@pytest.fixture
-def program() -> Path:
-    found = kepler_program.find()
-    if found is None:
-        # docs/kepler.md, "A real Kepler": the collection neither contains nor builds the program.
-        pytest.skip("no program `kepler` is on PATH")
-    return found
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    found, ended = Host(tmp_path / "host", cores=4), threading.Event()
-    found.create()
-
-    def feed() -> None:
-        before = time.monotonic()
-        while not ended.wait(0.02):
-            now = time.monotonic()
-            found.feed({"package": 50.0, "dram": 8.0}, 1.6, now - before)
-            before = now
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    yield found
-    ended.set()
-    feeder.join()
 
 
 class Running(t.NamedTuple):

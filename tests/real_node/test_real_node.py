@@ -246,7 +246,7 @@ def test_collectors_of_kepler_get_ready_roll_and_leave(cluster: Cluster, tmp_pat
     texts = {"tls.crt": files.certificate.read_text(), "tls.key": files.key.read_text()}
     secret = {"metadata": {"name": "kepler-server"}, "stringData": texts}
     cluster.kube.request("POST", "/api/v1/namespaces/kepler/secrets", secret)
-    # This machine may have no meter, so its labels are those of another one.
+    # This machine may have no meter, so it gets the labels of a machine that has one.
     labels: Json = {METER_LABEL: "rapl", SUPPORTED_LABEL: "true"}
     node = f"/api/v1/nodes/{NAME}"
     cluster.kube.request("PATCH", node, {"metadata": {"labels": labels}}, MERGE_CONTENT_TYPE)

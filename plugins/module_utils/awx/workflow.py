@@ -86,7 +86,7 @@ class WorkflowObjects:
         return nodes
 
     def schedule(self, given: MutableObject, names: Sequence[str]) -> MutableObject:
-        """One schedule; ``names`` are those of all templates and workflows. Raises InvalidInput."""
+        """One schedule; ``names`` has all templates and workflows. Raises InvalidInput."""
         is_workflow = given["playbook"] == WORKFLOW
         template = (
             self._naming.workflow if is_workflow else self._naming.template(given["playbook"])

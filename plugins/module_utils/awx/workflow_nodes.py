@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Differences between the wanted nodes of our workflow and those of an AWX."""
+"""Differences between a desired workflow's nodes and the nodes that an AWX has."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def bind(
 ) -> Result:
     """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
 
-    ``options`` are those of SPEC. The Lease excludes other runs, so no other run invalidates the
+    ``options`` follow SPEC. The Lease excludes other runs, so no other run invalidates the
     nodes and pods that were read. Raises WattwiseError if all attempted bindings failed.
     """
     volume_timeout = volume_timeout_of(options)

@@ -32,7 +32,7 @@ SPEC = KUBERNETES.merge(
 def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context) -> Result:
     """Execute the steps of a plan, while no other run binds or moves pods.
 
-    ``options`` are those of SPEC. Raises InvalidInput and ApiError if nothing was begun.
+    ``options`` follow SPEC. Raises InvalidInput and ApiError if nothing was begun.
     """
     # A refusal is an answer and is not repeated.
     once = kube.unrepeating()

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
-import copy
-import time
 import typing as t
 
 from ..base.argspec import KUBERNETES
@@ -20,7 +18,7 @@ from ..base.errors import ApiError
 from ..base.json_types import MutableObject, Object
 from . import reading
 from .connection.pool import access_of, pool_of
-from .connection.transport import Answer, Guard, Query, Transport
+from .connection.transport import Guard, Query, Transport
 from .discovery import Discovery, Resource, UnknownKind
 from .lists import Page, Refuse, read_pages
 
@@ -50,24 +48,17 @@ def _whole(item: MutableObject) -> MutableObject:
     return item
 
 
-class Kube:
-    """Client of one API server. Thread-safe.
-
-    ``patience_seconds`` are the waits between attempts of a request while a server that answered
-    before is silent, because a restart takes seconds.
-    """
+class Kube(Transport):
+    """Client of one API server: its objects, lists and kinds. Thread-safe."""
 
     def __init__(
         self,
         pool: t.Any,
         host: str,
         headers: t.Callable[[], t.Sequence[tuple[str, str]]],
-        timeout: float = 30.0,
-        patience_seconds: float = 60.0,
-        sleep: t.Callable[[float], None] = time.sleep,
+        **options: t.Any,
     ) -> None:
-        self._transport = Transport(pool, host, headers, timeout, patience_seconds, sleep)
-        self.host = self._transport.host
+        super().__init__(pool, host, headers, **options)
         self._discovery = Discovery()
 
     @classmethod
@@ -86,38 +77,25 @@ class Kube:
 
     def metadata_only(self) -> Kube:
         """The same server, with lists of metadata only."""
-        return self._altered(
+        return self.altered(
             accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
         )
 
     def guarded(self, guard: Guard | None) -> Kube:
         """The same server; ``guard`` is called before each attempt of a write."""
-        return self._altered(guard=guard)
+        return self.altered(guard=guard)
 
     def impatient(self, timeout: float) -> Kube:
         """The same server without repetitions, for requests that would then be too late."""
-        return self._altered(timeout=timeout, patience_seconds=0.0)
+        return self.altered(timeout=timeout, patience_seconds=0.0)
 
     def unrepeating(self) -> Kube:
         """The same server without repetitions, for requests with a meaningful refusal."""
-        return self._altered(patience_seconds=0.0)
-
-    def _altered(self, **attributes: t.Any) -> Kube:
-        altered = copy.copy(self)
-        altered._transport = self._transport.altered(**attributes)
-        return altered
-
-    def is_starting(self, error: ApiError) -> bool:
-        """Whether the error may be one of a server that has just started; see ``authorizer``."""
-        return self._transport.is_starting(error)
+        return self.altered(patience_seconds=0.0)
 
     def get(self, path: str, query: Query | None = None) -> MutableObject:
         """The object or list at ``path``. Raises ApiError."""
         return self.request("GET", path, query=query)
-
-    def find(self, path: str, query: Query | None = None) -> MutableObject | None:
-        """Like ``get``, but None if there is nothing at ``path``."""
-        return self._transport.find(path, query)
 
     def request(
         self,
@@ -130,27 +108,12 @@ class Kube:
         """Send one request and return the decoded answer. Raises ApiError."""
         return self.send(method, path, body, content_type, query).body
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        body: t.Any = None,
-        content_type: str | None = None,
-        query: Query | None = None,
-    ) -> Answer:
-        """Like ``request``, with the status code and the body.
-
-        All methods except POST are repeated while the server is unreachable or asks to wait. The
-        caller must read the state to find out whether a POST took effect.
-        """
-        return self._transport.send(method, path, body, content_type, query)
-
     def events(self, path: str, query: Query, timeout: float) -> t.Iterator[t.Any]:
         """The events of a watch as they arrive, an Unusable for some. Raises ApiError.
 
         ``timeout`` is the longest silence. Nothing is repeated.
         """
-        with self._transport.opened("GET", path, query, timeout) as response:
+        with self.opened("GET", path, query, timeout) as response:
             parts = response.stream(reading.PART_SIZE, decode_content=False)
             yield from reading.read_events(reading.plain_parts(response, parts))
 
@@ -196,11 +159,11 @@ class Kube:
         refuse: Refuse | None = None,
     ) -> t.Iterator[Page[Item]]:
         """The pages of a collection, like ``list``. May raise ApiError midway, including 410."""
-        return read_pages(self._transport, path, query, trim, refuse)
+        return read_pages(self, path, query, trim, refuse)
 
     def resource(self, api_version: str, kind: str) -> Resource:
         """Address of a kind. Raises UnknownKind if the cluster does not serve it."""
-        return self._discovery.resource(self._transport, api_version, kind)
+        return self._discovery.resource(self, api_version, kind)
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the cluster serves a kind."""

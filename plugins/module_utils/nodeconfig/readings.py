@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readings of machines as values: those of one poll, and those of one observation.
+"""Readings of machines as values: of one poll, and of one observation.
 
 Values pass from step to step. Their documents are the readings document and the results of modules
 that poll machines.

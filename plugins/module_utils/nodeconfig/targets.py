@@ -304,10 +304,6 @@ def _endpoint_as_dict(endpoint: Endpoint) -> dict[str, t.Any]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _read_endpoint(entry: Object) -> Endpoint:
-    return Endpoint(**{**entry, "tls_fingerprints": tuple(entry.get("tls_fingerprints", ()))})
-
-
 def _fallbacks(config: Object, annotations: Object, findings: list[Finding]) -> dict[str, float]:
     """All usable fallbacks; defects become findings even if the fallback is not needed."""
     usable: dict[str, float] = {}

@@ -119,7 +119,7 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
 def place_pods(source: Source, parameters: Parameters, limits: Limits, context: Context) -> Result:
     """The plan for the readable parts of a cluster; ``parameters`` are completed and checked.
 
-    ``limits`` are those of the parameters, begun before the parts were read. With ``textfile`` the
+    ``limits`` come from the parameters, and began before the parts were read. With ``textfile`` the
     predicted watts of nodes are written there. Raises InvalidInput and MissingLibrary.
     """
     instance = instance_of(source, parameters, limits)

@@ -47,7 +47,7 @@ class Reconciled:
 
     ``document`` is the body of the document ``rmd``: ``node_states`` and ``statuses``, manifests
     for kube_apply, under ``daemons`` the present content of each, and ``errors``. ``failure`` is
-    the error if too few daemons answered; its fields are those of ``result``.
+    the error if too few daemons answered, with the fields of ``result``.
     """
 
     result: Result
@@ -60,8 +60,8 @@ def reconcile_objects(
 ) -> Reconciled:
     """Reconcile every daemon with the RmdWorkloads, and return each outcome.
 
-    ``objects`` are those of reconciliation.SOURCES by name, ``options`` those of its SPEC. Raises
-    InvalidInput before any request.
+    ``objects`` has the lists of reconciliation.SOURCES by name, and ``options`` follows its SPEC.
+    Raises InvalidInput before any request.
     """
     client = options["daemons"]
     fleet = fleet_options(client)

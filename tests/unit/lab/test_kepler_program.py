@@ -11,8 +11,6 @@ import os
 import shutil
 import stat
 import subprocess
-import threading
-import time
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +29,12 @@ from lab.serving import answers
 from support.kepler_systems import system
 from support.kepler_trees import TREES, grow
 from support.promtool import samples
+from support.real_kepler import WATTS, host, program
+
+__all__ = ["host", "program"]
 
 # The newest release's configuration; a Kepler that does not know a key warns.
 VERSION = "0.11.4"
-WATTS = {"package": 50.0, "dram": 8.0}
 
 
 def test_the_files_of_a_machine_are_those_that_kepler_reads(tmp_path: Path) -> None:
@@ -65,35 +65,6 @@ def test_the_lab_runs_a_kepler_that_is_on_path_and_none_otherwise(
     program.touch()
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     assert kepler_program.find() == program
-
-
-@pytest.fixture
-def program() -> Path:
-    found = kepler_program.find()
-    if found is None:
-        # docs/kepler.md, "A real Kepler": the collection neither contains nor builds the program.
-        pytest.skip("no program `kepler` is on PATH")
-    return found
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    """A machine whose package draws 50 W and memory 8 W, at 40 % of its CPUs."""
-    found, ended = Host(tmp_path / "host", cores=4), threading.Event()
-    found.create()
-
-    def feed() -> None:
-        before = time.monotonic()
-        while not ended.wait(0.02):
-            now = time.monotonic()
-            found.feed(WATTS, 1.6, now - before)
-            before = now
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    yield found
-    ended.set()
-    feeder.join()
 
 
 @contextlib.contextmanager

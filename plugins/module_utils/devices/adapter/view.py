@@ -51,7 +51,7 @@ class View(t.Protocol):
         """Nodes of pods whose claims all have devices, and that wait to be bound there."""
 
     def give(self, allocations: t.Sequence[UnitAllocation]) -> list[UnitAllocation]:
-        """Write the allocations; return those that were written completely."""
+        """Write the allocations; return the completely written ones."""
 
     def take_back(self, pods: t.Sequence[Key]) -> None:
         """Release the claims of pods that did not get their node, unless others use them."""

@@ -28,8 +28,8 @@ _PATIENCE_SECONDS, _PAUSE_SECONDS = 5.0, 0.1
 class WaitingPods:
     """Pods and the keys of their claims, both by the key of the pod, and writes for the pods.
 
-    ``reasons`` has the pods that get nothing in this attempt. ``awaiting`` are those of them that
-    need only time, so they are not marked as unschedulable.
+    ``reasons`` has the pods that get nothing in this attempt. ``awaiting`` has the pods among them
+    that need only time; these are not marked as unschedulable.
     """
 
     def __init__(self, objects: DraObjects, context: Context, report: Report) -> None:

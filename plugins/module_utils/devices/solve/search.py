@@ -127,7 +127,7 @@ class _Trail:
         return capacities[capacity].amount if capacity in capacities else 0
 
     def is_below_ceilings(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
-        """Whether the request may have the device beside those that it has."""
+        """Whether the request may have the device beside its present devices."""
         capacities = self.instance.devices[device].capacities
         return all(
             name not in capacities

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import time
 import typing as t
 import urllib.parse
 
@@ -23,6 +24,7 @@ Query = t.Mapping[str, t.Union[str, int]]
 # Called before each attempt of a write; returns its seconds, or raises to prevent it.
 Guard = t.Callable[[], float]
 Result = t.TypeVar("Result")
+Altered = t.TypeVar("Altered", bound="Transport")
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _MAX_PAUSE_SECONDS = 2.0
@@ -37,16 +39,20 @@ class Answer(t.NamedTuple):
 
 
 class Transport:
-    """Sends requests, and repeats them where that is safe. Thread-safe."""
+    """Sends requests, and repeats them where that is safe. Thread-safe.
+
+    ``patience_seconds`` are the waits between attempts of a request while a server that answered
+    before is silent, because a restart takes seconds.
+    """
 
     def __init__(
         self,
         pool: t.Any,
         host: str,
         headers: t.Callable[[], t.Sequence[tuple[str, str]]],
-        timeout: float,
-        patience_seconds: float,
-        sleep: t.Callable[[float], None],
+        timeout: float = 30.0,
+        patience_seconds: float = 60.0,
+        sleep: t.Callable[[float], None] = time.sleep,
     ) -> None:
         self._pool = pool
         self.host = host.rstrip("/")
@@ -59,7 +65,7 @@ class Transport:
         self._authorizer = Authorizer()
         self._guard: Guard | None = None
 
-    def altered(self, **attributes: t.Any) -> Transport:
+    def altered(self: Altered, **attributes: t.Any) -> Altered:
         """The same server with other values of these private attributes."""
         altered = copy.copy(self)
         vars(altered).update({f"_{name}": value for name, value in attributes.items()})
@@ -86,7 +92,11 @@ class Transport:
         content_type: str | None = None,
         query: Query | None = None,
     ) -> Answer:
-        """Send one request. Raises ApiError."""
+        """Send one request; the status code, and the decoded body. Raises ApiError.
+
+        All methods except POST are repeated while the server is unreachable or asks to wait. The
+        caller must read the state to find out whether a POST took effect.
+        """
         guard = None if method == "GET" else self._guard
 
         def attempt() -> Answer:

@@ -26,7 +26,7 @@ Unbound = t.Mapping[tuple[str, str], str]
 
 
 def bind_pods(run: Run, plan: Object, pods: t.Sequence[t.Any]) -> Unbound:
-    """The pods of the plan that were not bound; ``pods`` are those of the snapshot."""
+    """The pods of the plan that were not bound; ``pods`` come from the snapshot."""
     with run.log.step("bind") as (step, context):
         options = of_module(binding.SPEC, run.options, "bind")
         planned = binding.planned_bindings(plan, options["mark_unplaced"])
