@@ -294,6 +294,10 @@ def check_pip(words: list[str]) -> None:
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
     required += f"\nansible-core{runtime['requires_ansible']}"
     assert words[1] == "install"
+    if "-r" in words:
+        file = words.pop(words.index("-r") + 1)
+        assert file == "requirements.txt"
+        words.remove("-r")
     assert all(f"\n{word}" in required for word in words[2:])
 
 

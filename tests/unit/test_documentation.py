@@ -199,14 +199,14 @@ def words(text: str) -> list[str]:
     return [word for word in text.split() if not re.search(r"[\d/]", word)]
 
 
-def test_every_part_of_the_collection_is_in_the_readme() -> None:
-    text = text_of("README.md")
+def test_every_part_of_the_collection_is_in_the_contents() -> None:
+    text = text_of("docs/contents.md")
     parts = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
     parts += [path.stem for path in (ROOT / "playbooks").glob("*.yml")]
     parts += [path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml")]
     parts += [path.stem for path in (ROOT / "plugins" / "inventory").glob("*.py")]
     assert not [name for name in parts if f"`wattwise.kube.{name}`" not in text]
-    assert not [role for role in ROLES if f"[`{role}`](roles/{role}/README.md)" not in text]
+    assert not [role for role in ROLES if f"[`{role}`](../roles/{role}/README.md)" not in text]
 
 
 def test_every_module_has_its_place_in_the_picture() -> None:
