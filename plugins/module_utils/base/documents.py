@@ -59,7 +59,7 @@ def load(
     and the field.
     """
     try:
-        body = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
+        body: dict[str, t.Any] = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
     except OSError as error:
         raise InvalidInput(
             f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"
@@ -69,7 +69,7 @@ def load(
             f"The {kind} document {path} is not JSON ({error}); run the step that writes it again"
         ) from error
     check(body, kind, path)
-    return t.cast("dict[str, t.Any]", body)
+    return body
 
 
 def check(body: t.Any, kind: DocumentKind, where: str) -> None:
@@ -93,7 +93,8 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
 @functools.cache
 def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
     """Compile the schema once, because this takes longer than checking a small document."""
-    return t.cast("t.Callable[[t.Any], t.Any]", fastjsonschema.compile(SCHEMAS[kind]))
+    validate: t.Callable[[t.Any], t.Any] = fastjsonschema.compile(SCHEMAS[kind])
+    return validate
 
 
 @dataclass(frozen=True)

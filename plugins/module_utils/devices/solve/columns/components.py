@@ -187,15 +187,12 @@ class _DisjointSets:
         return device
 
     def components(self, node_of: t.Sequence[str | None]) -> list[Component]:
-        members: dict[int, list[int]] = {}
+        # All devices of a component are on the node of the first one.
+        found: dict[int, tuple[str, list[int]]] = {}
         for device, node in enumerate(node_of):
             if node is not None:
-                members.setdefault(self._root(device), []).append(device)
-        # A root is the first device of its component; all devices of the component are on its node.
-        return [
-            Component(t.cast(str, node_of[root]), tuple(devices))
-            for root, devices in members.items()
-        ]
+                found.setdefault(self._root(device), (node, []))[1].append(device)
+        return [Component(node, tuple(devices)) for node, devices in found.values()]
 
 
 @dataclass
