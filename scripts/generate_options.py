@@ -63,13 +63,18 @@ def scalar(value: t.Any) -> str:
     return json.dumps(value, ensure_ascii=False) if text.startswith("'") else text
 
 
-def block(value: t.Any, indent: int) -> t.Iterator[str]:
-    """Lines of a container that is not empty, in YAML's block style."""
+def block(value: t.Any, indent: int, *, short_lists: bool = False) -> t.Iterator[str]:
+    """Lines of a container that is not empty, in YAML's block style.
+
+    With ``short_lists`` a list of scalars is on one line if it fits.
+    """
     margin = " " * indent
     for key, member in value.items() if isinstance(value, dict) else enumerate(value):
         start = f"{margin}{scalar(key)}:" if isinstance(value, dict) else f"{margin}-"
-        if isinstance(member, (dict, list)) and member:
-            inner = list(block(member, indent + 2))
+        on_one_line = f"{start} {scalar(member)}"
+        is_short = short_lists and is_flat(member) and len(on_one_line) <= WIDTH
+        if isinstance(member, (dict, list)) and member and not is_short:
+            inner = list(block(member, indent + 2, short_lists=short_lists))
             if isinstance(value, list):
                 inner[0] = f"{start} {inner[0].lstrip()}"
                 yield from inner
@@ -77,12 +82,17 @@ def block(value: t.Any, indent: int) -> t.Iterator[str]:
                 yield from (start, *inner)
         else:
             yield from textwrap.wrap(
-                f"{start} {scalar(member)}",
+                on_one_line,
                 WIDTH,
                 subsequent_indent=f"{margin}  ",
                 break_long_words=False,
                 break_on_hyphens=False,
             )
+
+
+def is_flat(value: t.Any) -> bool:
+    """Whether a value is a list of scalars."""
+    return isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value)
 
 
 def selected(of: Table, wanted: list[str], surface: str) -> list[Option]:
@@ -153,7 +163,7 @@ def part(path: Path, match: re.Match[str]) -> str:
     options = selected(of, wanted, surface)
     is_whole = not wanted
     if surface == "module":
-        lines = block(of_module(path.stem, of, options), indent)
+        lines = block(of_module(path.stem, of, options), indent, short_lists=True)
     elif path.name == "argument_specs.yml":
         lines = block(of_role(of, options, is_whole), indent)
     elif path.name == "limits.yml":

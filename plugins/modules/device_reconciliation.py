@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: device_reconciliation
 short_description: Give the devices of a cluster to the claims of its pods
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Releases the devices of ended pods, allocates devices to the claims of waiting pods, writes the
     allocations into the cluster, and binds or releases each pod to the node of its devices.
@@ -32,40 +31,30 @@ description:
 options:
   # begin generated: devices -time_limit -seed
   api_group:
-    description:
-      - API group of the claims in the cluster.
+    description: API group of the claims in the cluster.
     type: str
     default: resource.k8s.io
-    choices:
-      - resource.k8s.io
-      - devmgmtproto.k8s.io
+    choices: [resource.k8s.io, devmgmtproto.k8s.io]
   scheduler_name:
-    description:
-      - C(schedulerName) of the pods to bind. No scheduler may run under this name.
+    description: C(schedulerName) of the pods to bind. No scheduler may run under this name.
     type: str
     default: wattwise
   gate:
-    description:
-      - Scheduling gate that is removed from a pod as soon as it has its devices.
+    description: Scheduling gate that is removed from a pod as soon as it has its devices.
     type: str
     default: wattwise.github.io/devices
   plan:
-    description:
-      - Path of the plan document. A pod gets its planned node while the planned devices are free
-        there. A pod without a node gets the reason of the plan in its condition.
+    description: Path of the plan document. A pod gets its planned node while the planned devices
+      are free there. A pod without a node gets the reason of the plan in its condition.
     type: path
   strategy:
-    description:
-      - Allocation strategy; see M(wattwise.kube.device_allocation).
+    description: Allocation strategy; see M(wattwise.kube.device_allocation).
     type: str
     default: optimal
-    choices:
-      - optimal
-      - first_fit
+    choices: [optimal, first_fit]
   device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use; see
-        M(wattwise.kube.device_allocation).
+    description: Name of the attribute or capacity with the watts that a device draws in use; see
+      M(wattwise.kube.device_allocation).
     type: str
   volume_timeout:
     description:
@@ -121,11 +110,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description:
-    - Writes, or the planned ones in check mode. C(action) is V(created) (a claim of a pod),
-      V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired) (after an
-      interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod without
-      devices gets the condition C(PodScheduled=False) and an event).
+  description: Writes, or the planned ones in check mode. C(action) is V(created) (a claim of a
+    pod), V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired) (after
+    an interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod without
+    devices gets the condition C(PodScheduled=False) and an event).
   returned: always
   type: list
   elements: dict
@@ -151,15 +139,14 @@ errors:
       name: training-1
       namespace: default
 outcome:
-  description:
-    - Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns it.
+  description: Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns
+    it.
   returned: always
   type: str
   sample: allocated
 pods:
-  description:
-    - Node of each waiting pod; null for a pod without devices, with a C(message) that counts the
-      nodes for each reason.
+  description: Node of each waiting pod; null for a pod without devices, with a C(message) that
+    counts the nodes for each reason.
   returned: always
   type: list
   elements: dict

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: host_role_assignment
 short_description: Give bare-metal hosts their roles in a cluster by what they can do
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Finds a host for each master and worker that a Provisioning of the BPA operator asks for, and
     returns the inventory of the cluster.
@@ -41,8 +40,8 @@ options:
     elements: dict
     default: []
   hardware:
-    description:
-      - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
+    description: Hosts without a BareMetalHost, as
+      RV(wattwise.kube.redfish_hardware_info#module:hardware).
     type: list
     elements: dict
   request:
@@ -58,9 +57,8 @@ options:
     type: dict
     required: true
   cluster:
-    description:
-      - Name of the cluster. By default the label C(cluster) of the Provisioning, its name, or
-        V(cluster).
+    description: Name of the cluster. By default the label C(cluster) of the Provisioning, its name,
+      or V(cluster).
     type: str
   former:
     description:
@@ -72,32 +70,27 @@ options:
     type: list
     elements: dict
   provisionings:
-    description:
-      - Provisionings that exist. Hosts in the C(status.assignments) of others are reserved.
+    description: Provisionings that exist. Hosts in the C(status.assignments) of others are
+      reserved.
     type: list
     elements: dict
     default: []
   ssh_secret:
-    description:
-      - Secret that C(spec.ssh.secretName) names. Keys C(user), C(port) and C(known_hosts) are used;
-        the private key is not read.
+    description: Secret that C(spec.ssh.secretName) names. Keys C(user), C(port) and C(known_hosts)
+      are used; the private key is not read.
     type: dict
   user_data:
-    description:
-      - User data of hosts by C(namespace/name) of their Secrets, as text. The user and the host
-        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
-        used.
+    description: User data of hosts by C(namespace/name) of their Secrets, as text. The user and the
+      host keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
+      used.
     type: dict
     default: {}
   on_error:
-    description:
-      - Effect of roles that stay without a host. V(fail) fails the task; V(report) returns
-        RV(outcome), RV(shortages) and RV(changes). An invalid O(request) always fails.
+    description: Effect of roles that stay without a host. V(fail) fails the task; V(report) returns
+      RV(outcome), RV(shortages) and RV(changes). An invalid O(request) always fails.
     type: str
     default: fail
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
 extends_documentation_fragment:
   - wattwise.kube.host_roles
   - wattwise.kube.solver
@@ -167,9 +160,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcome:
-  description:
-    - V(assigned), V(infeasible) if there are certainly not enough hosts, or V(unknown) if
-      O(time_limit) ended the search first.
+  description: V(assigned), V(infeasible) if there are certainly not enough hosts, or V(unknown) if
+    O(time_limit) ended the search first.
   returned: success
   type: str
   sample: assigned
@@ -226,9 +218,8 @@ proven:
   type: bool
   sample: true
 shortages:
-  description:
-    - Items without enough hosts. C(failing) has the requirements, each with the number of free
-      hosts that do not meet it, and the number for which it is C(unknown).
+  description: Items without enough hosts. C(failing) has the requirements, each with the number of
+    free hosts that do not meet it, and the number for which it is C(unknown).
   returned: success
   type: list
   elements: dict
@@ -247,8 +238,7 @@ changes:
   returned: success
   type: list
   elements: str
-  sample:
-    - lower cpu of spec.worker to 16
+  sample: [lower cpu of spec.worker to 16]
 inventory:
   description: Inventory for kubespray in the form of YAML inventories.
   returned: when RV(outcome) is V(assigned)
@@ -270,9 +260,8 @@ hosts_ini:
     [all]
     test-master  ansible_ssh_host=192.168.50.63 ansible_ssh_port=22
 known_hosts:
-  description:
-    - Host keys of the chosen hosts as the text of a known_hosts file, with the C(@revoked) lines
-      of all sources.
+  description: Host keys of the chosen hosts as the text of a known_hosts file, with the C(@revoked)
+    lines of all sources.
   returned: when RV(outcome) is V(assigned)
   type: str
   sample: ""
@@ -281,8 +270,7 @@ hosts_without_key:
   returned: when RV(outcome) is V(assigned)
   type: list
   elements: str
-  sample:
-    - test-master
+  sample: [test-master]
 config_map:
   description: The ConfigMap with addresses by role and label, as the BPA operator writes it.
   returned: when RV(outcome) is V(assigned)

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: power_placement
 short_description: Place waiting pods on the nodes where they cost the fewest watts
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Finds nodes for all waiting pods together that minimise the watts of the fleet, by the power
     curves of the nodes, and returns a bound on the distance from the optimum.
@@ -91,52 +90,45 @@ options:
     type: list
     elements: dict
   running:
-    description:
-      - Running pods on O(nodes), in either form. The short form requires C(node_name).
+    description: Running pods on O(nodes), in either form. The short form requires C(node_name).
     type: list
     elements: dict
   namespaces:
-    description:
-      - Namespaces with their labels, with O(nodes), in the form of the Kubernetes API. They are
-        required for a C(namespaceSelector) with other labels than C(kubernetes.io/metadata.name);
-        without them its pod is C(unsupported).
+    description: Namespaces with their labels, with O(nodes), in the form of the Kubernetes API.
+      They are required for a C(namespaceSelector) with other labels than
+      C(kubernetes.io/metadata.name); without them its pod is C(unsupported).
     type: list
     elements: dict
   replica_sets:
-    description:
-      - ReplicaSets, with O(nodes), in the form of the Kubernetes API. Their annotation
-        C(podspread-rate) counts; pods find their ReplicaSet by uid.
+    description: ReplicaSets, with O(nodes), in the form of the Kubernetes API. Their annotation
+      C(podspread-rate) counts; pods find their ReplicaSet by uid.
     type: list
     elements: dict
   pod_disruption_budgets:
-    description:
-      - PodDisruptionBudgets with their status, with O(nodes), in the form of the Kubernetes API.
+    description: PodDisruptionBudgets with their status, with O(nodes), in the form of the
+      Kubernetes API.
     type: list
     elements: dict
   rmd_node_states:
-    description:
-      - RmdNodeStates with their status, with O(nodes), in the form of the Kubernetes API. The pod
-        annotation C(<container>_cache_min) makes a container take ways of the best-effort pool, at
-        least as many.
+    description: RmdNodeStates with their status, with O(nodes), in the form of the Kubernetes API.
+      The pod annotation C(<container>_cache_min) makes a container take ways of the best-effort
+      pool, at least as many.
     type: list
     elements: dict
   device_objects:
-    description:
-      - Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without any, a pod
-        with claims is C(unsupported).
+    description: Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without
+      any, a pod with claims is C(unsupported).
     type: list
     elements: dict
   volume_objects:
-    description:
-      - PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers,
-        CSIStorageCapacities and VolumeAttachments, with O(nodes), in the form of the Kubernetes
-        API. Without the option a pod with volume claims is C(unsupported).
+    description: PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers,
+      CSIStorageCapacities and VolumeAttachments, with O(nodes), in the form of the Kubernetes API.
+      Without the option a pod with volume claims is C(unsupported).
     type: list
     elements: dict
   # begin generated: place -time_limit -seed
   scheduler_name:
-    description:
-      - C(schedulerName) of the pods to place.
+    description: C(schedulerName) of the pods to place.
     type: str
     default: wattwise
   strategy:
@@ -156,12 +148,7 @@ options:
         BalancedAllocation.
     type: str
     default: optimal
-    choices:
-      - optimal
-      - greedy
-      - minimize_power
-      - peaks
-      - spread
+    choices: [optimal, greedy, minimize_power, peaks, spread]
   compare:
     description:
       - Strategies to run on the same input for the comparison in the plan. Their placements are not
@@ -171,12 +158,7 @@ options:
     type: list
     elements: str
     default: []
-    choices:
-      - optimal
-      - greedy
-      - minimize_power
-      - peaks
-      - spread
+    choices: [optimal, greedy, minimize_power, peaks, spread]
   usage_source:
     description:
       - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus the
@@ -186,24 +168,17 @@ options:
       - With V(metrics), a node without metrics counts as a node without a power curve.
     type: str
     default: auto
-    choices:
-      - auto
-      - metrics
-      - requests
+    choices: [auto, metrics, requests]
   pod_usage_assumption:
-    description:
-      - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
+    description: Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
     type: float
     default: 0.8
   unpriced:
-    description:
-      - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on no
-        other node, V(exclude) places none.
+    description: Use of nodes without a power curve. V(last_resort) places only pods on them that
+      fit on no other node, V(exclude) places none.
     type: str
     default: last_resort
-    choices:
-      - last_resort
-      - exclude
+    choices: [last_resort, exclude]
   preference_watts:
     description:
       - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
@@ -218,9 +193,8 @@ options:
     type: float
     default: 1.0
   device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
-        C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+    description: Name of the attribute or capacity with the watts that a device draws in use, such
+      as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
   allow_power_off:
     description:
@@ -230,8 +204,7 @@ options:
     type: bool
     default: false
   standby_watts:
-    description:
-      - Watts of a sleeping node, with O(allow_power_off).
+    description: Watts of a sleeping node, with O(allow_power_off).
     type: float
     default: 0.0
   rebalance:
@@ -248,14 +221,13 @@ options:
     type: bool
     default: false
   min_gain_watts:
-    description:
-      - Watts that each move must save, above 0, with O(rebalance). In a step of several moves their
-        average counts. Preferences that become unmet are subtracted. Raise it to get fewer moves.
+    description: Watts that each move must save, above 0, with O(rebalance). In a step of several
+      moves their average counts. Preferences that become unmet are subtracted. Raise it to get
+      fewer moves.
     type: float
     default: 5.0
   max_moves:
-    description:
-      - Largest number of moves to propose, in all steps together.
+    description: Largest number of moves to propose, in all steps together.
     type: int
     default: 10
   textfile:
@@ -267,8 +239,7 @@ options:
       - Use another file than the one with the readings.
     type: path
   textfile_labels:
-    description:
-      - Labels to add to every sample of O(textfile), such as the name of the cluster.
+    description: Labels to add to every sample of O(textfile), such as the name of the cluster.
     type: dict
     default: {}
   # end generated
@@ -280,14 +251,12 @@ options:
         ignored.
     type: path
   previous_placements:
-    description:
-      - Placements of the last run as a list, instead of O(previous). Each has C(pod), C(node) and
-        C(namespace) (V(default) by default).
+    description: Placements of the last run as a list, instead of O(previous). Each has C(pod),
+      C(node) and C(namespace) (V(default) by default).
     type: list
     elements: dict
   path:
-    description:
-      - Path of the plan document to write, also in check mode.
+    description: Path of the plan document to write, also in check mode.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.solver
@@ -465,10 +434,9 @@ placements:
       resource_version: "4711"
       uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 watts:
-  description:
-    - Watts of all nodes with a power curve before and after placing, and a lower bound for every
-      placement of the same pods with no more unmet preferences. Devices count if they are in use
-      after placing only.
+  description: Watts of all nodes with a power curve before and after placing, and a lower bound for
+    every placement of the same pods with no more unmet preferences. Devices count if they are in
+    use after placing only.
   returned: success
   type: dict
   sample:
@@ -476,9 +444,8 @@ watts:
     before: 255.0
     lower_bound: 512.4
 gap:
-  description:
-    - Largest possible distance of the added watts from the optimum, as a share of the added watts
-      of the bound (or of 1 W if that is more).
+  description: Largest possible distance of the added watts from the optimum, as a share of the
+    added watts of the bound (or of 1 W if that is more).
   returned: success
   type: float
   sample: 0.00039
@@ -488,17 +455,15 @@ proven:
   type: bool
   sample: false
 method:
-  description:
-    - Method that found the result. It is V(local_search) or V(mip) with O(strategy=optimal), else
-      the strategy.
+  description: Method that found the result. It is V(local_search) or V(mip) with
+    O(strategy=optimal), else the strategy.
   returned: success
   type: str
   sample: mip
 stopped_by:
-  description:
-    - Reason for the end of the search. V(proof) means that nothing better exists, V(completed) that
-      the method ended by itself, V(work_limit) that its counted work was used up, V(wall_clock)
-      that O(time_limit) ended it.
+  description: Reason for the end of the search. V(proof) means that nothing better exists,
+    V(completed) that the method ended by itself, V(work_limit) that its counted work was used up,
+    V(wall_clock) that O(time_limit) ended it.
   returned: success
   type: str
   sample: work_limit
@@ -537,9 +502,8 @@ unplaced:
         Insufficient cpu: 2
       uid: null
 allocations:
-  description:
-    - Devices of each claim of the placed pods, with C(allocation) as
-      M(wattwise.kube.device_allocation) returns it.
+  description: Devices of each claim of the placed pods, with C(allocation) as
+    M(wattwise.kube.device_allocation) returns it.
   returned: success
   type: list
   elements: dict
@@ -556,10 +520,9 @@ allocations:
       node: node-1
       uid: ""
 nodes:
-  description:
-    - CPU use in cores and watts of each node before and after placing. Nodes without a curve have
-      no watts. Watts include devices, except those of claims that devices of several nodes can
-      satisfy.
+  description: CPU use in cores and watts of each node before and after placing. Nodes without a
+    curve have no watts. Watts include devices, except those of claims that devices of several nodes
+    can satisfy.
   returned: success
   type: list
   elements: dict
@@ -570,10 +533,9 @@ nodes:
       watts_after: 150.25
       watts_before: 121.0
 comparison:
-  description:
-    - Results of the strategies in O(compare), in their order. C(watts_after) and C(watts_added)
-      cover all nodes with a power curve; C(placed_unpriced) counts pods on other nodes. Compare
-      watts only for equal numbers of placed pods.
+  description: Results of the strategies in O(compare), in their order. C(watts_after) and
+    C(watts_added) cover all nodes with a power curve; C(placed_unpriced) counts pods on other
+    nodes. Compare watts only for equal numbers of placed pods.
   returned: when O(compare) is given
   type: list
   elements: dict

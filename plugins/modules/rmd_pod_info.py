@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_pod_info
 short_description: List the running pods that request cache ways, by node
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - A pod requests cache ways by a container limit of C(intel.com/l3_cache_ways).
   - Each pod is reduced to the fields that M(wattwise.kube.pod_cpuset_info) needs on the nodes.

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_pod_workload
 short_description: Keep an RmdWorkload for every pod that requests cache ways
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - A container of a Guaranteed pod with whole CPUs requests cache ways by a limit of
     C(intel.com/l3_cache_ways). Further settings are pod annotations, which are
@@ -38,10 +37,9 @@ options:
     type: list
     elements: str
   terminate_refused:
-    description:
-      - Whether to delete a pod whose workload was refused, as the RMD operator did. The daemon must
-        have refused the workload itself, or its CPUs must belong to another workload. An
-        unreachable daemon or a refused client deletes no pod.
+    description: Whether to delete a pod whose workload was refused, as the RMD operator did. The
+      daemon must have refused the workload itself, or its CPUs must belong to another workload. An
+      unreachable daemon or a refused client deletes no pod.
     type: bool
     default: false
 extends_documentation_fragment:
