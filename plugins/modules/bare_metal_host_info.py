@@ -140,15 +140,12 @@ node_configs:
       metadata:
         annotations:
           wattwise.github.io/system: '{"manufacturer": "Dell Inc.", "model": "PowerEdge R650"}'
-        labels:
-          app.kubernetes.io/managed-by: wattwise.kube
+        labels: {app.kubernetes.io/managed-by: wattwise.kube}
         name: worker-1
         namespace: wao-system
       spec:
         metricsCollector:
-          inletTemp:
-            endpoint: https://10.0.100.7
-            type: Redfish
+          inletTemp: {endpoint: https://10.0.100.7, type: Redfish}
         nodeName: worker-1
         predictor: {}
 errors:
@@ -177,9 +174,7 @@ counts:
   description: Number of BareMetalHosts that were read, and of NodeConfigs.
   returned: always
   type: dict
-  sample:
-    hosts: 48
-    node_configs: 47
+  sample: {hosts: 48, node_configs: 47}
 path:
   description: Path of the document that was written.
   returned: when O(path) is given

@@ -176,18 +176,14 @@ allocations:
   elements: dict
   sample:
     - allocations:
-        - deviceCount: 1
-          devicePoolName: shape-zero-00-foozer-00
+        - {deviceCount: 1, devicePoolName: shape-zero-00-foozer-00}
 claims:
   description: Claims of RV(allocations), each with the node of its devices.
   returned: success
   type: list
   elements: dict
   sample:
-    - name: myclaim
-      namespace: default
-      node: shape-zero-00
-      uid: ""
+    - {name: myclaim, namespace: default, node: shape-zero-00, uid: ""}
 node:
   description: Node of all claims, if they are on one node.
   returned: success
@@ -200,10 +196,7 @@ pods:
   type: list
   elements: dict
   sample:
-    - name: my-pod
-      namespace: default
-      node: shape-zero-00
-      message: null
+    - {name: my-pod, namespace: default, node: shape-zero-00, message: null}
     - name: other-pod
       namespace: default
       node: null
@@ -245,8 +238,7 @@ conflict:
   type: list
   elements: dict
   sample:
-    - claims:
-        - default/training
+    - claims: [default/training]
       count: 5
       request: gpus
 objective:
@@ -262,9 +254,7 @@ objective:
   type: list
   elements: dict
   sample:
-    - bound: 3.0
-      level: satisfied
-      value: 3.0
+    - {bound: 3.0, level: satisfied, value: 3.0}
 stopped_by:
   description: Reason for the end of the search. It is V(completed), V(work_limit) if the work that
     O(time_limit) allows did not prove all of RV(objective), or V(wall_clock). A higher

@@ -123,21 +123,14 @@ changes:
       kind: DeviceClaim
       name: training
       namespace: default
-    - action: bound
-      detail: on node node-1
-      kind: Pod
-      name: training-0
-      namespace: default
+    - {action: bound, detail: on node node-1, kind: Pod, name: training-0, namespace: default}
 errors:
   description: Objects that failed, with the reason.
   returned: always
   type: list
   elements: dict
   sample:
-    - detail: the pod has other scheduling gates
-      kind: Pod
-      name: training-1
-      namespace: default
+    - {detail: the pod has other scheduling gates, kind: Pod, name: training-1, namespace: default}
 outcome:
   description: Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns
     it.
@@ -151,10 +144,7 @@ pods:
   type: list
   elements: dict
   sample:
-    - namespace: default
-      name: training-0
-      node: node-1
-      message: null
+    - {namespace: default, name: training-0, node: node-1, message: null}
 node_results:
   description: Result of each node, as M(wattwise.kube.device_allocation) returns it.
   returned: always
@@ -173,9 +163,7 @@ objective:
   type: list
   elements: dict
   sample:
-    - level: claims
-      value: 1
-      bound: 1
+    - {level: claims, value: 1, bound: 1}
 findings:
   description:
     - Objects that cannot be used, as M(wattwise.kube.device_allocation) returns them. One warning

@@ -82,8 +82,7 @@ readings:
         not read again.
       returned: when a value was kept
       type: dict
-      sample:
-        pascals: "2026-01-31T12:00:00Z"
+      sample: {pascals: "2026-01-31T12:00:00Z"}
 errors:
   description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded

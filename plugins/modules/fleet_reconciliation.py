@@ -882,11 +882,7 @@ steps:
     - name: predict
       seconds: 0.41
       changed: false
-      counts:
-        asked: 12
-        kept: 38
-        requests: 3
-        without_predictor: 0
+      counts: {asked: 12, kept: 38, requests: 3, without_predictor: 0}
       warnings: []
       errors: []
       failure:
@@ -914,10 +910,7 @@ summary:
     steps: 0
     unplaced: 0
     unpriced: 0
-    watts:
-      after: 9411.2
-      before: 9120.9
-      lower_bound: 9411.1
+    watts: {after: 9411.2, before: 9120.9, lower_bound: 9411.1}
 documents:
   description: Paths of the written documents, by kind.
   returned: always

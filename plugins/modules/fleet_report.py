@@ -112,13 +112,7 @@ summary:
     and the hottest inlet in degrees Celsius.
   returned: always
   type: dict
-  sample:
-    failing: 0
-    nodes: 12
-    not_bound: 0
-    placed: 150
-    state: current
-    waiting: 0
+  sample: {failing: 0, nodes: 12, not_bound: 0, placed: 150, state: current, waiting: 0}
 """
 
 from ..module_utils.module_runner import run_module

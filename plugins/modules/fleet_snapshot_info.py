@@ -140,12 +140,7 @@ counts:
   description: Number of objects of each part.
   returned: success
   type: dict
-  sample:
-    node_config_templates: 1
-    node_configs: 50
-    node_metrics: 0
-    nodes: 50
-    pods: 310
+  sample: {node_config_templates: 1, node_configs: 50, node_metrics: 0, nodes: 50, pods: 310}
 findings:
   description: Objects that cannot be read and are left out, each with C(kind), C(namespace),
     C(name), C(field) and C(problem). The document lists them too.
@@ -164,8 +159,7 @@ snapshot:
   returned: when O(path) is not given
   type: dict
   sample:
-    cluster:
-      host: https://127.0.0.1:6443
+    cluster: {host: https://127.0.0.1:6443}
     document: wattwise.kube/snapshot/v1
     nodes: []
     time: "2026-01-31T12:00:00Z"

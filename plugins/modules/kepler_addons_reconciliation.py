@@ -110,8 +110,7 @@ options:
           instance_selector:
             description: Labels of the Grafana that gets datasource and dashboards.
             type: dict
-            default:
-              dashboards: kepler
+            default: {dashboards: kepler}
           datasource:
             description: The Prometheus that dashboards read; none is added without a URL.
             type: dict
@@ -163,13 +162,8 @@ options:
             description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 64Mi
-                ephemeral-storage: 16Mi
-              limits:
-                memory: 256Mi
-                ephemeral-storage: 128Mi
+              requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 16Mi}
+              limits: {memory: 256Mi, ephemeral-storage: 128Mi}
       logging:
         description: Collection of the logs of Kepler on its nodes.
         type: dict
@@ -207,13 +201,8 @@ options:
             description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 64Mi
-                ephemeral-storage: 16Mi
-              limits:
-                memory: 256Mi
-                ephemeral-storage: 128Mi
+              requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 16Mi}
+              limits: {memory: 256Mi, ephemeral-storage: 128Mi}
       certificates:
         description: Certificates of Kepler and its scraper, in the Secrets of security.
         type: dict

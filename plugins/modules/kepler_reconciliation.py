@@ -145,19 +145,14 @@ options:
             description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 100m
-                memory: 200Mi
-                ephemeral-storage: 16Mi
-              limits:
-                memory: 400Mi
-                ephemeral-storage: 128Mi
+              requests: {cpu: 100m, memory: 200Mi, ephemeral-storage: 16Mi}
+              limits: {memory: 400Mi, ephemeral-storage: 128Mi}
           tolerations:
             description: Taints that collectors tolerate.
             type: list
             elements: dict
             default:
-              - operator: Exists
+              - {operator: Exists}
           additional_config:
             description: More of Kepler's configuration, as in C(config.yaml); variables of 0.9 and
               earlier. Keys that Kepler does not know, and those that an option sets, are refused by
@@ -251,13 +246,8 @@ options:
             description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 256Mi
-                ephemeral-storage: 64Mi
-              limits:
-                memory: 1Gi
-                ephemeral-storage: 1Gi
+              requests: {cpu: 50m, memory: 256Mi, ephemeral-storage: 64Mi}
+              limits: {memory: 1Gi, ephemeral-storage: 1Gi}
           command:
             description: Command that starts it in the image.
             type: list
@@ -288,13 +278,8 @@ options:
             description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 256Mi
-                ephemeral-storage: 64Mi
-              limits:
-                memory: 1Gi
-                ephemeral-storage: 1Gi
+              requests: {cpu: 50m, memory: 256Mi, ephemeral-storage: 64Mi}
+              limits: {memory: 1Gi, ephemeral-storage: 1Gi}
           command:
             description: Command that starts it in the image.
             type: list
@@ -429,12 +414,7 @@ status:
         nodes: 2
         ready: 1
         updated: 1
-    nodes:
-      crashing: 0
-      leftOut: 1
-      metered: 2
-      ready: 1
-      selected: 3
+    nodes: {crashing: 0, leftOut: 1, metered: 2, ready: 1, selected: 3}
     observedGeneration: 1
     version: 0.11.4
 left_out:

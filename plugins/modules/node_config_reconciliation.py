@@ -158,11 +158,7 @@ results:
   type: list
   elements: dict
   sample:
-    - action: created
-      api_version: v1
-      kind: Namespace
-      name: wao-system
-      namespace: ""
+    - {action: created, api_version: v1, kind: Namespace, name: wao-system, namespace: ""}
 pruned:
   description: Removed objects, in the form of RV(results).
   returned: always
@@ -173,11 +169,7 @@ counts:
   description: Numbers of templates, NodeConfigs, statuses and errors.
   returned: success
   type: dict
-  sample:
-    errors: 0
-    node_configs: 50
-    statuses: 51
-    templates: 1
+  sample: {errors: 0, node_configs: 50, statuses: 51, templates: 1}
 errors:
   description: Fields that did not render, each with its template, node and reason.
   returned: success

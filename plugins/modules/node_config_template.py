@@ -147,12 +147,9 @@ node_configs:
         namespace: wao-system
       spec:
         metricsCollector:
-          deltaP:
-            endpoint: http://10.0.0.1:5000
-            type: DifferentialPressureAPI
+          deltaP: {endpoint: http://10.0.0.1:5000, type: DifferentialPressureAPI}
           inletTemp:
-            basicAuthSecret:
-              name: worker-1-bmc
+            basicAuthSecret: {name: worker-1-bmc}
             endpoint: https://10.0.100.11
             type: Redfish
         nodeName: worker-1
@@ -166,15 +163,10 @@ statuses:
   sample:
     - apiVersion: wao.bitmedia.co.jp/v1beta1
       kind: NodeConfigTemplate
-      metadata:
-        name: rack-1
-        namespace: wao-system
+      metadata: {name: rack-1, namespace: wao-system}
       status:
         conditions:
-          - message: "NodeConfigs rendered: 1"
-            reason: Rendered
-            status: "True"
-            type: Rendered
+          - {message: "NodeConfigs rendered: 1", reason: Rendered, status: "True", type: Rendered}
         matchedNodes: 1
 errors:
   description: Fields that did not render. C(node) is null if the error concerns all nodes.
@@ -209,11 +201,7 @@ counts:
   description: Numbers of templates, NodeConfigs, statuses and errors.
   returned: always
   type: dict
-  sample:
-    errors: 0
-    node_configs: 1
-    statuses: 2
-    templates: 1
+  sample: {errors: 0, node_configs: 1, statuses: 2, templates: 1}
 path:
   description: Path of the written document.
   returned: when O(path) is given

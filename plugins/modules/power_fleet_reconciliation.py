@@ -209,12 +209,7 @@ status:
         reason: Reconciled
         status: "True"
         type: Ready
-    nodes:
-      claimedByOlder: 0
-      claimedFromYounger: 0
-      failing: 0
-      read: 50
-      selected: 50
+    nodes: {claimedByOlder: 0, claimedFromYounger: 0, failing: 0, read: 50, selected: 50}
     observedGeneration: 1
 status_written:
   description: Whether the status told something new, or its heartbeat was due.
@@ -229,9 +224,7 @@ steps:
   elements: dict
   sample:
     - changed: false
-      counts:
-        nodes: 50
-        pods: 312
+      counts: {nodes: 50, pods: 312}
       errors: []
       failure:
       name: snapshot
@@ -241,16 +234,12 @@ summary:
   description: The figures of the run, as in M(wattwise.kube.fleet_reconciliation).
   returned: when the PowerFleet was found and is not suspended
   type: dict
-  sample:
-    bound: 12
-    configured: 50
-    fresh: 50
+  sample: {bound: 12, configured: 50, fresh: 50}
 documents:
   description: Paths of the documents that were written.
   returned: when the PowerFleet was found and is not suspended
   type: dict
-  sample:
-    plan: /var/lib/wattwise/wattwise/hall-1/plan.json
+  sample: {plan: /var/lib/wattwise/wattwise/hall-1/plan.json}
 devices:
   description: What was done for devices, as in M(wattwise.kube.fleet_reconciliation).
   returned: when C(spec.devices.enabled) is true

@@ -439,10 +439,7 @@ watts:
     use after placing only.
   returned: success
   type: dict
-  sample:
-    after: 512.5
-    before: 255.0
-    lower_bound: 512.4
+  sample: {after: 512.5, before: 255.0, lower_bound: 512.4}
 gap:
   description: Largest possible distance of the added watts from the optimum, as a share of the
     added watts of the bound (or of 1 W if that is more).
@@ -498,8 +495,7 @@ unplaced:
       message: "0/2 nodes are available: 2 Insufficient cpu."
       namespace: default
       pod: large-0
-      reasons:
-        Insufficient cpu: 2
+      reasons: {Insufficient cpu: 2}
       uid: null
 allocations:
   description: Devices of each claim of the placed pods, with C(allocation) as
@@ -511,10 +507,7 @@ allocations:
     - allocation:
         devices:
           results:
-            - device: gpu-0
-              driver: gpu.example.com
-              pool: node-1
-              request: gpu
+            - {device: gpu-0, driver: gpu.example.com, pool: node-1, request: gpu}
       name: training
       namespace: default
       node: node-1
@@ -527,11 +520,7 @@ nodes:
   type: list
   elements: dict
   sample:
-    - cpu_after: 6.8
-      cpu_before: 3.2
-      name: node-1
-      watts_after: 150.25
-      watts_before: 121.0
+    - {cpu_after: 6.8, cpu_before: 3.2, name: node-1, watts_after: 150.25, watts_before: 121.0}
 comparison:
   description: Results of the strategies in O(compare), in their order. C(watts_after) and
     C(watts_added) cover all nodes with a power curve; C(placed_unpriced) counts pods on other
@@ -558,8 +547,7 @@ steps:
   type: list
   elements: dict
   sample:
-    - asleep:
-        - node-2
+    - asleep: [node-2]
       cost_if_stopped_watts: 3.5
       gain_watts: 88.0
       moves:

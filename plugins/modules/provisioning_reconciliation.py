@@ -230,9 +230,7 @@ unassigned:
   type: list
   elements: dict
   sample:
-    - host: node-7
-      namespace: metal3
-      reason: "is in error: no power"
+    - {host: node-7, namespace: metal3, reason: "is in error: no power"}
 objective:
   description:
     - Levels of the objective; each counts before the next. C(bound) is the best possible value.
@@ -244,9 +242,7 @@ objective:
   type: list
   elements: dict
   sample:
-    - level: spread
-      value: 0
-      bound: 0
+    - {level: spread, value: 0, bound: 0}
 proven:
   description: Whether RV(objective) is certainly the best.
   returned: when hosts are reserved
@@ -292,11 +288,8 @@ config_map:
     kind: ConfigMap
     metadata:
       name: test-cluster-configmap
-      labels:
-        cluster: test-cluster
-    data:
-      MASTER_test-master: 192.168.50.63
-      WORKER_test-master: 192.168.50.63
+      labels: {cluster: test-cluster}
+    data: {MASTER_test-master: 192.168.50.63, WORKER_test-master: 192.168.50.63}
 host_labels:
   description: Labels of the hosts for the host selectors in RV(cluster_api).
   returned: when hosts are reserved
@@ -305,17 +298,12 @@ host_labels:
   sample:
     - host: fake-test-bmh
       namespace: metal3
-      labels:
-        bpa.akraino.org/cluster: test-cluster
-        bpa.akraino.org/role: control-plane
+      labels: {bpa.akraino.org/cluster: test-cluster, bpa.akraino.org/role: control-plane}
 cluster_api:
   description: Values for a chart that creates the cluster through Cluster API and Metal3.
   returned: when hosts are reserved
   type: dict
-  sample:
-    clusterName: test-cluster
-    numControlPlaneMachines: 1
-    numWorkerMachines: 0
+  sample: {clusterName: test-cluster, numControlPlaneMachines: 1, numWorkerMachines: 0}
 findings:
   description: Defects of the hosts, each with C(kind), C(namespace), C(name), C(field), C(problem).
   returned: when RV(found) is true

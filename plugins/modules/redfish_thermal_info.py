@@ -141,8 +141,7 @@ readings:
         not read again.
       returned: when a value was kept
       type: dict
-      sample:
-        inlet_celsius: "2026-01-31T12:00:00Z"
+      sample: {inlet_celsius: "2026-01-31T12:00:00Z"}
 sensors:
   description: Sensors of the readings, for O(targets[].sensors) of the next run.
   returned: success, and when too few targets succeeded

@@ -135,9 +135,7 @@ published:
   type: list
   elements: dict
   sample:
-    - changed: true
-      kind: config_map
-      place: monitoring/wattwise-report
+    - {changed: true, kind: config_map, place: monitoring/wattwise-report}
 """
 
 from ..module_utils.module_runner import run_module

@@ -214,11 +214,7 @@ objects:
   type: list
   elements: dict
   sample:
-    - action: created
-      api_version: v1
-      kind: Namespace
-      name: rmd-system
-      namespace: ""
+    - {action: created, api_version: v1, kind: Namespace, name: rmd-system, namespace: ""}
 pruned:
   description: Removed RmdNodeStates, in the form of RV(objects).
   returned: always

@@ -104,9 +104,7 @@ daemons:
       type: list
       elements: dict
       sample:
-        - cache:
-            max: 2
-            min: 2
+        - cache: {max: 2, min: 2}
           core_ids: ["1-2"]
           cos_name: 1-2-guarantee
           cpus: [1, 2]
@@ -129,44 +127,26 @@ daemons:
             os: [0]
             shared: [13]
           id: 0
-          longest_runs:
-            besteffort: 2
-            guaranteed: 4
-            os: 1
-            shared: 1
-          room:
-            bronze: 10
-            gold: 2
-            silver: 2
+          longest_runs: {besteffort: 2, guaranteed: 4, os: 1, shared: 1}
+          room: {bronze: 10, gold: 2, silver: 2}
           ways: 14
     policies:
       description: Its policies, as numbers for both versions.
       type: dict
       sample:
         gold:
-          cache:
-            max: 2
-            min: 2
-          pstate:
-            ratio: 1.5
+          cache: {max: 2, min: 2}
+          pstate: {ratio: 1.5}
     mba:
       description: Memory bandwidth allocation; C(step) and C(min) are percentages.
       type: dict
-      sample:
-        enabled: true
-        min: 10
-        step: 10
-        supported: true
+      sample: {enabled: true, min: 10, step: 10, supported: true}
     hospitality:
       description: Score from 0 to 100 by cache, for O(request), or for each policy.
       type: list
       elements: dict
       sample:
-        - cache_id: 0
-          max: 4
-          min: 4
-          policy: null
-          score: 100
+        - {cache_id: 0, max: 4, min: 4, policy: null, score: 100}
 errors:
   description: Daemons, or parts of their state, that could not be read.
   returned: success, and when too few targets succeeded

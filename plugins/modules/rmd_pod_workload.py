@@ -88,8 +88,7 @@ removed:
   type: list
   elements: dict
   sample:
-    - namespace: default
-      name: rmd-workload-pod-1
+    - {namespace: default, name: rmd-workload-pod-1}
 refused:
   description: Pods without all of the cache ways that they requested.
   returned: success
@@ -118,8 +117,7 @@ terminated:
   type: list
   elements: dict
   sample:
-    - namespace: default
-      pod: pod-1
+    - {namespace: default, pod: pod-1}
 findings:
   description: Pods and RmdWorkloads of pods that cannot be read. Each stops no other.
   returned: success

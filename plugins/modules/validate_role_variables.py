@@ -98,7 +98,6 @@ problems:
       type: str
   sample:
     - variable: observe_timeout
-      roles:
-        - observe
+      roles: [observe]
       problem: observe_timeout is 'soon', but must be a number
 """
