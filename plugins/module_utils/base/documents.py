@@ -48,9 +48,7 @@ def document_name(kind: str) -> str:
 
 
 def load(
-    path: str,
-    kind: DocumentKind,
-    shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+    path: str, kind: DocumentKind, shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None
 ) -> dict[str, t.Any]:
     """Read the document at ``path`` and check it against the schema of its kind.
 

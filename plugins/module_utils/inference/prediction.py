@@ -56,10 +56,7 @@ class _Points:
 
 
 def predict(
-    subjects: t.Sequence[Subject],
-    options: Parameters,
-    context: Context,
-    secrets: SecretSource,
+    subjects: t.Sequence[Subject], options: Parameters, context: Context, secrets: SecretSource
 ) -> Predictions:
     """The predictions of all subjects. Raises InvalidInput."""
     visiting = _fleet_options(options)

@@ -39,10 +39,7 @@ class _Term(t.NamedTuple):
 
 
 def of_targets(
-    targets: Targets,
-    readings: Readings,
-    models: t.Sequence[NodeModels],
-    options: Parameters,
+    targets: Targets, readings: Readings, models: t.Sequence[NodeModels], options: Parameters
 ) -> tuple[list[Subject], list[str]]:
     """The subjects in node-name order, and the configured nodes without a predictor.
 

@@ -329,9 +329,7 @@ def _summary(nodes: Nodes, errors: t.Sequence[TargetError]) -> Result:
 
 
 def _statuses(
-    targets: Targets,
-    make: t.Callable[[NodeTarget], Result | None],
-    findings: list[Finding],
+    targets: Targets, make: t.Callable[[NodeTarget], Result | None], findings: list[Finding]
 ) -> list[Result]:
     """Statuses to write; a failure becomes a finding of the NodeConfig."""
     statuses: list[Result] = []

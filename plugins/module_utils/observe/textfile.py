@@ -84,10 +84,7 @@ def _freshness(
     readings: t.Sequence[MergedNode], now: datetime.datetime
 ) -> t.Iterator[tuple[str, str, Samples]]:
     ages = [
-        (
-            {"node": reading.node, "quantity": _GAUGES[quantity][0]},
-            max(0.0, value.age_seconds(now)),
-        )
+        ({"node": reading.node, "quantity": _GAUGES[quantity][0]}, max(0.0, value.age_seconds(now)))
         for reading in readings
         for quantity, value in reading.values.items()
     ]

@@ -126,11 +126,7 @@ class Pools:
                     access[resource["name"]] = _access(resource["accessMode"], place)
                 else:
                     capacities[resource["name"]] = _capacity(resource, place)
-        return {
-            "capacities": capacities,
-            "access": access,
-            "shareable": bool(capacities or access),
-        }
+        return {"capacities": capacities, "access": access, "shareable": bool(capacities or access)}
 
 
 def _devices(obj: ApiObject, spec: Json, pools: Pools) -> t.Sequence[Json]:

@@ -24,12 +24,7 @@ ClaimAllocations = tuple[ClaimAllocation, ...]
 
 
 def solve_node(
-    instance: Instance,
-    usage: Usage,
-    candidates: Candidates,
-    unit: Unit,
-    node: str,
-    limits: Limits,
+    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str, limits: Limits
 ) -> ClaimAllocations | t.Literal["infeasible", "unknown"]:
     """Allocation of a unit's claims on a node, or infeasible, or unknown.
 

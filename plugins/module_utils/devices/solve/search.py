@@ -216,11 +216,7 @@ class Search:
         if place.ends_request:
             return self._first_of(place.claim, place.request + 1)
         return _SearchPoint(
-            place.claim,
-            place.request,
-            place.alternative,
-            place.taken + 1,
-            place.next_candidate,
+            place.claim, place.request, place.alternative, place.taken + 1, place.next_candidate
         )
 
     def _choose(self, place: _SearchPoint) -> bool:
