@@ -271,6 +271,10 @@ class Instance:
             return self.nodes
         return tuple(node for node in self.nodes if node.name in unit.nodes)
 
+    def alternative(self, claim: int, pick: Pick) -> Alternative:
+        """The alternative for which a device is chosen."""
+        return self.claims[claim].requests[pick.request].alternatives[pick.alternative]
+
 
 @dataclass(frozen=True)
 class Pick:

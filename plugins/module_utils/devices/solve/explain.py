@@ -78,8 +78,7 @@ class Explainer:
     ) -> None:
         """Take or give back the devices of a claim."""
         for chosen in allocation.chosen if allocation else ():
-            asked = self._instance.claims[claim].requests[chosen.request]
-            if not asked.alternatives[chosen.alternative].admin:
+            if not self._instance.alternative(claim, chosen).admin:
                 change(chosen.device, chosen.portions)
 
     def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Json:

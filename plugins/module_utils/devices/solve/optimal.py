@@ -157,7 +157,7 @@ class _Optimal:
 
     def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
         for chosen in allocation.chosen:
-            if not self.objective.alternative(claim, chosen).admin:
+            if not self.instance.alternative(claim, chosen).admin:
                 usage.take(chosen.device, chosen.portions)
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
