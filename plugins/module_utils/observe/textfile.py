@@ -9,21 +9,7 @@ import datetime
 import typing as t
 
 from ..base.metrics import Labels, Samples, check_labels, family
-from ..nodeconfig.readings import Value
-
-
-class MergedNode(t.Protocol):
-    """Fields of a merged node for the text format.
-
-    ``failing`` has pairs of endpoint (``bmc`` or ``pressure``) and reason.
-    """
-
-    node: str
-    values: dict[str, Value]
-    failing: set[tuple[str, str]]
-
-    @property
-    def is_fresh(self) -> bool: ...
+from .merged_node import MergedNode
 
 
 class CacheWays(t.NamedTuple):
