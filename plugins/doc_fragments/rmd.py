@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
+from .steps import below
 
-class ModuleDocFragment:
-    """Documentation only."""
-
-    DOCUMENTATION = r"""
-options:
+_OPTIONS = r"""
   # begin generated: daemons
   timeout:
     description: Seconds that all requests to one daemon may take together.
@@ -79,6 +76,20 @@ options:
     type: float
     default: 0.0
   # end generated
-requirements:
-  - aiohttp >= 3.10
 """
+
+
+class ModuleDocFragment:
+    """Documentation only."""
+
+    DOCUMENTATION = f"options:{_OPTIONS}requirements:\n  - aiohttp >= 3.10\n"
+    # Below an option, because options of the Kubernetes API have the same names.
+    DAEMONS = r"""
+options:
+  daemons:
+    description: Options of the requests to daemons. They are grouped because those of the
+      Kubernetes API have the same names.
+    type: dict
+    default: {}
+    suboptions:
+""" + below("daemons", _OPTIONS)
