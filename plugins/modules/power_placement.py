@@ -281,23 +281,18 @@ findings:
   contains:
     kind:
       description: Kind of the object.
-      returned: success
       type: str
     namespace:
       description: Namespace of the object; empty where it has none.
-      returned: success
       type: str
     name:
       description: Name of the object, or its place in the input where it has no usable name.
-      returned: success
       type: str
     field:
       description: Path of the field; empty where the defect has no single place.
-      returned: success
       type: str
     problem:
       description: Defect of the field.
-      returned: success
       type: str
   sample:
     - field: spec.priority

@@ -26,7 +26,7 @@ def predict_queries(
 ) -> Json:
     """``predictions``, ``errors`` and ``requests`` of literal queries, each with its login."""
     complete = prediction.SPEC.complete(options)
-    queries = [
+    of_nodes = [
         NodeQuery(
             Query(
                 **{name: value for name, value in query.items() if name not in _LOGIN},
@@ -36,7 +36,7 @@ def predict_queries(
         )
         for query in queries
     ]
-    return _predicted(queries, complete, context)
+    return _predicted(of_nodes, complete, context)
 
 
 def predict_nodes(snapshot: Json, readings: Json, models: t.Any = (), **options: t.Any) -> Json:
