@@ -136,9 +136,7 @@ class JointFeasibility:
         return frozenset().union(
             *(
                 self._accepting[alternative.matcher]
-                for claim in self.instance.units[unit].claims
-                for request in self.instance.claims[claim].requests
-                for alternative in request.alternatives
+                for alternative in self.instance.alternatives_of(self.instance.units[unit])
             )
         )
 

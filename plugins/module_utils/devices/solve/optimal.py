@@ -191,9 +191,7 @@ class _Optimal:
     def _size(self, unit: Unit, node: str) -> int:
         return sum(
             len(self.candidates.of(alternative.matcher, node))
-            for claim in unit.claims
-            for request in self.instance.claims[claim].requests
-            for alternative in request.alternatives
+            for alternative in self.instance.alternatives_of(unit)
         )
 
     def _solve(

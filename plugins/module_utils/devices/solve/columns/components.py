@@ -77,12 +77,7 @@ def groups_of(instance: Instance) -> list[UnitGroup]:
 
 
 def _matchers(instance: Instance, unit: Unit) -> set[int]:
-    return {
-        alternative.matcher
-        for claim in unit.claims
-        for request in instance.claims[claim].requests
-        for alternative in request.alternatives
-    }
+    return {alternative.matcher for alternative in instance.alternatives_of(unit)}
 
 
 def is_for_one_device(claim: Claim) -> bool:
@@ -152,7 +147,7 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
         for number, request in enumerate(claim.requests)
         for way in range(len(request.alternatives))
     }
-    if any(one.every_device for request in claim.requests for one in request.alternatives):
+    if any(one.every_device for one in claim.alternatives):
         return None
     return next(
         (
@@ -277,9 +272,7 @@ class _Classifier:
             for number, group in enumerate(self.groups)
             if any(
                 component.node in alternative.unsettled
-                for claim in group.units[0].claims
-                for request in self.instance.claims[claim].requests
-                for alternative in request.alternatives
+                for alternative in self.instance.alternatives_of(group.units[0])
             )
         )
 

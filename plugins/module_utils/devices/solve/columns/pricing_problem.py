@@ -205,8 +205,7 @@ class _Builder:
         self._uses += sum(
             len(self._candidates.of(one.matcher, self._node.name))
             for claim in claims
-            for request in claim.requests
-            for one in request.alternatives
+            for one in claim.alternatives
         )
         if self._uses > _MAX_USES:
             raise TooLarge
