@@ -57,7 +57,7 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
 
 
 def scalar(value: t.Any) -> str:
-    """A scalar or an empty container in YAML, on one line; with double quotes if it needs some."""
+    """A scalar, or a container of scalars, in YAML on one line; a scalar in double quotes if needed."""
     text = yaml.safe_dump(
         value, width=10**6, allow_unicode=True, default_flow_style=True, sort_keys=False
     )
