@@ -57,19 +57,29 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
 
 
 def scalar(value: t.Any) -> str:
-    """A scalar or an empty container in YAML, on one line; with double quotes if it needs some."""
-    text = yaml.safe_dump(value, width=10**6, allow_unicode=True, default_flow_style=True)
+    """A scalar, or a container of scalars, in YAML on one line; a scalar in double quotes if needed."""
+    text = yaml.safe_dump(
+        value, width=10**6, allow_unicode=True, default_flow_style=True, sort_keys=False
+    )
     text = text.removesuffix("\n").removesuffix("\n...")
     return json.dumps(value, ensure_ascii=False) if text.startswith("'") else text
 
 
-def block(value: t.Any, indent: int) -> t.Iterator[str]:
-    """Lines of a container that is not empty, in YAML's block style."""
+def block(
+    value: t.Any, indent: int, short: t.Container[t.Any] = (), is_short: bool = False
+) -> t.Iterator[str]:
+    """Lines of a container that is not empty, in YAML's block style.
+
+    Below the keys in ``short``, containers of scalars are on one line if they fit.
+    """
     margin = " " * indent
     for key, member in value.items() if isinstance(value, dict) else enumerate(value):
         start = f"{margin}{scalar(key)}:" if isinstance(value, dict) else f"{margin}-"
-        if isinstance(member, (dict, list)) and member:
-            inner = list(block(member, indent + 2))
+        below = is_short or key in short
+        on_one_line = f"{start} {scalar(member)}"
+        fits = below and is_flat(member) and len(on_one_line) <= WIDTH
+        if isinstance(member, (dict, list)) and member and not fits:
+            inner = list(block(member, indent + 2, short, below))
             if isinstance(value, list):
                 inner[0] = f"{start} {inner[0].lstrip()}"
                 yield from inner
@@ -77,12 +87,20 @@ def block(value: t.Any, indent: int) -> t.Iterator[str]:
                 yield from (start, *inner)
         else:
             yield from textwrap.wrap(
-                f"{start} {scalar(member)}",
+                on_one_line,
                 WIDTH,
                 subsequent_indent=f"{margin}  ",
                 break_long_words=False,
                 break_on_hyphens=False,
             )
+
+
+def is_flat(value: t.Any) -> bool:
+    """Whether a value is a container of scalars."""
+    members = value.values() if isinstance(value, dict) else value
+    return isinstance(value, (dict, list)) and not any(
+        isinstance(one, (dict, list)) for one in members
+    )
 
 
 def selected(of: Table, wanted: list[str], surface: str) -> list[Option]:
@@ -153,7 +171,7 @@ def part(path: Path, match: re.Match[str]) -> str:
     options = selected(of, wanted, surface)
     is_whole = not wanted
     if surface == "module":
-        lines = block(of_module(path.stem, of, options), indent)
+        lines = block(of_module(path.stem, of, options), indent, ("choices", "default"))
     elif path.name == "argument_specs.yml":
         lines = block(of_role(of, options, is_whole), indent)
     elif path.name == "limits.yml":

@@ -109,7 +109,12 @@ class Option:
     ) -> Json:
         """The option as modules document it, or as the argument specification of a role."""
         differing, spec = self.of(surface) or {}, self.spec
-        found: Json = {"description": self.sentences(surface, refer), "type": spec["type"]}
+        sentences = self.sentences(surface, refer)
+        is_short = surface == "module" and len(sentences) == 1
+        found: Json = {
+            "description": sentences[0] if is_short else sentences,
+            "type": spec["type"],
+        }
         if "elements" in spec:
             found["elements"] = spec["elements"]
         if differing.get("required", spec.get("required")):

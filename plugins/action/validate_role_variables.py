@@ -66,8 +66,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
             host = variables.get("inventory_hostname", "this host")
             sentences = "; ".join(problem["problem"] for problem in problems)
             result.update(
-                failed=True,
-                msg=f"Nothing was changed: invalid variables of {host}: {sentences}.",
+                failed=True, msg=f"Nothing was changed: invalid variables of {host}: {sentences}."
             )
         return result
 

@@ -13,9 +13,9 @@ class ModuleDocFragment:
 options:
   # begin generated: fleet
   snapshot:
-    description:
-      - Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. Its NodeConfigs
-        name the targets and their Secrets. The module reads these Secrets from the cluster itself.
+    description: Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. Its
+      NodeConfigs name the targets and their Secrets. The module reads these Secrets from the
+      cluster itself.
     type: path
   credentials:
     description:
@@ -24,18 +24,15 @@ options:
         that verify the target, and C(tls_fingerprint), one SHA-256 fingerprint or a list of them.
     type: dict
   node_selector:
-    description:
-      - Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot) to those to
-        ask. With one selector for each gateway, several gateways share the nodes.
+    description: Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot) to
+      those to ask. With one selector for each gateway, several gateways share the nodes.
     type: str
   timeout:
-    description:
-      - Seconds that all requests to one target may take together. Raise it for slow BMCs.
+    description: Seconds that all requests to one target may take together. Raise it for slow BMCs.
     type: float
     default: 10.0
   concurrency:
-    description:
-      - Number of targets to ask at the same time. One BMC never gets two requests at once.
+    description: Number of targets to ask at the same time. One BMC never gets two requests at once.
     type: int
     default: 64
   allow_plain_http:
@@ -54,30 +51,25 @@ options:
     type: bool
     default: true
   ca_path:
-    description:
-      - Path of the PEM certificates that verify the targets. The system's certificates by default.
+    description: Path of the PEM certificates that verify the targets. The system's certificates by
+      default.
     type: path
   tls_fingerprint:
-    description:
-      - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without colons.
-        A target with any other certificate gets no request. A pinned certificate needs no authority
-        and no matching host name.
+    description: SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
+      colons. A target with any other certificate gets no request. A pinned certificate needs no
+      authority and no matching host name.
     type: list
     elements: str
     default: []
   on_error:
-    description:
-      - Effect of a failed target. V(report) lists it in the result, V(fail) also fails the task,
-        which equals O(min_success) set to V(1.0).
+    description: Effect of a failed target. V(report) lists it in the result, V(fail) also fails the
+      task, which equals O(min_success) set to V(1.0).
     type: str
     default: report
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
   min_success:
-    description:
-      - Share of the targets, from V(0.0) to V(1.0), that must succeed. Below it the task fails; the
-        failure holds all results.
+    description: Share of the targets, from V(0.0) to V(1.0), that must succeed. Below it the task
+      fails; the failure holds all results.
     type: float
     default: 0.0
   # end generated

@@ -12,37 +12,30 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   curves:
-    description:
-      - Path of a curves document with power curves by the name of the host. Other hosts draw the
-        idle watts that are published for their processor.
+    description: Path of a curves document with power curves by the name of the host. Other hosts
+      draw the idle watts that are published for their processor.
     type: path
   require_ip:
-    description:
-      - Whether a host needs an IP address. V(false) suits Cluster API, which installs hosts itself.
+    description: Whether a host needs an IP address. V(false) suits Cluster API, which installs
+      hosts itself.
     type: bool
     default: true
   group_names:
-    description:
-      - Names of the groups in RV(inventory). V(current) stands for the names of kubespray
-        since 2.16, V(legacy) for older names such as C(kube-master).
+    description: Names of the groups in RV(inventory). V(current) stands for the names of kubespray
+      since 2.16, V(legacy) for older names such as C(kube-master).
     type: str
     default: current
-    choices:
-      - current
-      - legacy
+    choices: [current, legacy]
   ssh:
-    description:
-      - Ways to reach the hosts. Host keys are always checked, and there are no passwords.
+    description: Ways to reach the hosts. Host keys are always checked, and there are no passwords.
     type: dict
     default: {}
     suboptions:
       private_key_file:
-        description:
-          - Path of the private key, on the host that runs the installer.
+        description: Path of the private key, on the host that runs the installer.
         type: str
       known_hosts_file:
-        description:
-          - Path at which the installer finds RV(known_hosts).
+        description: Path at which the installer finds RV(known_hosts).
         type: str
       known_hosts:
         description:
@@ -51,9 +44,8 @@ options:
         type: str
         default: ""
       hosts:
-        description:
-          - By label or name of a host a dictionary with C(user), C(port), C(private_key_file) and
-            C(host_keys), which go before all other sources.
+        description: By label or name of a host a dictionary with C(user), C(port),
+          C(private_key_file) and C(host_keys), which go before all other sources.
         type: dict
         default: {}
 """

@@ -23,9 +23,8 @@ options:
     type: str
     default: kube-system
   lease_timeout:
-    description:
-      - Seconds to wait while another run holds the Lease. After that the task fails and names the
-        holder.
+    description: Seconds to wait while another run holds the Lease. After that the task fails and
+      names the holder.
     type: float
     default: 60.0
   # end generated

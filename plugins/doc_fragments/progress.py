@@ -19,11 +19,7 @@ options:
       - Can also be given by the environment variable E(WATTWISE_PROGRESS).
     type: str
     default: auto
-    choices:
-      - auto
-      - line
-      - log
-      - none
+    choices: [auto, line, log, none]
   progress_file:
     description:
       - Path of the file to which the module appends its progress, one JSON object per line.

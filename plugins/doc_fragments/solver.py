@@ -21,8 +21,7 @@ options:
     type: float
     default: 10.0
   seed:
-    description:
-      - Seed of the random numbers in the search, V(0) or more.
+    description: Seed of the random numbers in the search, V(0) or more.
     type: int
     default: 0
   # end generated

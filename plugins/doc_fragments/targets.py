@@ -28,9 +28,8 @@ _BMC_START = r"""
 """
 _BMC_ENDPOINT = r"""
       endpoint:
-        description:
-          - URL of the BMC, such as V(https://10.0.0.1) or V(https://[fd00::1]:8443). A base path
-            is kept.
+        description: URL of the BMC, such as V(https://10.0.0.1) or V(https://[fd00::1]:8443). A
+          base path is kept.
         type: str
         required: true
 """
@@ -50,8 +49,8 @@ _PRESSURE_START = r"""
 """
 _PRESSURE_ENDPOINT = r"""
       endpoint:
-        description:
-          - URL of the pressure server, such as V(http://10.0.0.1:5000). A base path is kept.
+        description: URL of the pressure server, such as V(http://10.0.0.1:5000). A base path is
+          kept.
         type: str
         required: true
       sensor:
@@ -66,8 +65,8 @@ _PRESSURE_ENDPOINT = r"""
 """
 _ACCESS = r"""
       username:
-        description:
-          - User name. Requires O(targets[].password). Takes precedence over every other credential.
+        description: User name. Requires O(targets[].password). Takes precedence over every other
+          credential.
         type: str
       password:
         description: Password. Requires O(targets[].username).
@@ -80,21 +79,19 @@ _ACCESS = r"""
             names none gets the entry C(default) of O(credentials), if there is one.
         type: str
       allow_plain_http:
-        description:
-          - Whether the credential may be sent to this target over plain HTTP. O(allow_plain_http)
-            by default.
+        description: Whether the credential may be sent to this target over plain HTTP.
+          O(allow_plain_http) by default.
         type: bool
       validate_certs:
-        description:
-          - Whether the certificate of this target is verified. O(validate_certs) by default.
+        description: Whether the certificate of this target is verified. O(validate_certs) by
+          default.
         type: bool
       ca_path:
         description: Path of the PEM certificates that verify this target. O(ca_path) by default.
         type: path
       tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of the target's certificate or of its public key. A match needs no
-            further verification. Without a match nothing is sent.
+        description: SHA-256 fingerprints of the target's certificate or of its public key. A match
+          needs no further verification. Without a match nothing is sent.
         type: list
         elements: str
 """

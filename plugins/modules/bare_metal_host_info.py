@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: bare_metal_host_info
 short_description: Find the BMC of each node in the BareMetalHosts of Metal3
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads the BareMetalHosts (C(metal3.io/v1alpha1)) of a cluster and matches them to Nodes by
     C(spec.providerID), which begins with C(metal3://) or C(baremetalhost://). A Node without a
@@ -27,32 +26,27 @@ description:
     their nodes.
 options:
   snapshot:
-    description:
-      - Path of a snapshot document with the nodes, which M(wattwise.kube.fleet_snapshot_info) wrote.
+    description: Path of a snapshot document with the nodes, which
+      M(wattwise.kube.fleet_snapshot_info) wrote.
     type: path
     required: true
   node_selector:
-    description:
-      - Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot).
+    description: Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot).
     type: str
   namespaces:
-    description:
-      - Namespaces of the BareMetalHosts. All namespaces by default.
+    description: Namespaces of the BareMetalHosts. All namespaces by default.
     type: list
     elements: str
     default: []
   host_selector:
-    description:
-      - Label selector, in Kubernetes' text form, of the BareMetalHosts.
+    description: Label selector, in Kubernetes' text form, of the BareMetalHosts.
     type: str
   node_config_namespace:
-    description:
-      - Namespace of the NodeConfigs.
+    description: Namespace of the NodeConfigs.
     type: str
     default: wao-system
   path:
-    description:
-      - Path of a document to write with RV(node_configs), which are then not returned.
+    description: Path of a document to write with RV(node_configs), which are then not returned.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -146,15 +140,12 @@ node_configs:
       metadata:
         annotations:
           wattwise.github.io/system: '{"manufacturer": "Dell Inc.", "model": "PowerEdge R650"}'
-        labels:
-          app.kubernetes.io/managed-by: wattwise.kube
+        labels: {app.kubernetes.io/managed-by: wattwise.kube}
         name: worker-1
         namespace: wao-system
       spec:
         metricsCollector:
-          inletTemp:
-            endpoint: https://10.0.100.7
-            type: Redfish
+          inletTemp: {endpoint: https://10.0.100.7, type: Redfish}
         nodeName: worker-1
         predictor: {}
 errors:
@@ -183,9 +174,7 @@ counts:
   description: Number of BareMetalHosts that were read, and of NodeConfigs.
   returned: always
   type: dict
-  sample:
-    hosts: 48
-    node_configs: 47
+  sample: {hosts: 48, node_configs: 47}
 path:
   description: Path of the document that was written.
   returned: when O(path) is given

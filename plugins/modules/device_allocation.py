@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: device_allocation
 short_description: Find devices for claims, and say why some get none
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Allocates devices to all claims among the given objects, each device once, and states for each
     claim why other nodes do not satisfy it.
@@ -45,32 +44,26 @@ options:
     type: list
     elements: path
   snapshot:
-    description:
-      - Path of a snapshot document with the part V(device_objects), from
-        M(wattwise.kube.fleet_snapshot_info).
+    description: Path of a snapshot document with the part V(device_objects), from
+      M(wattwise.kube.fleet_snapshot_info).
     type: path
   api_group:
     description:
       - API group of the claims. Objects of the other group are ignored.
       - By default the group of the objects, which must then be the same for all.
     type: str
-    choices:
-      - resource.k8s.io
-      - devmgmtproto.k8s.io
+    choices: [resource.k8s.io, devmgmtproto.k8s.io]
   node:
-    description:
-      - Name of the only node to consider. All nodes by default.
+    description: Name of the only node to consider. All nodes by default.
     type: str
   device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
-        C(power) or C(gpu.example.com/power). A name without a domain belongs to the driver. A
-        device without it counts as 0 W.
+    description: Name of the attribute or capacity with the watts that a device draws in use, such
+      as C(power) or C(gpu.example.com/power). A name without a domain belongs to the driver. A
+      device without it counts as 0 W.
     type: str
   curves:
-    description:
-      - Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote. The first
-        device on a node that runs only DaemonSet pods costs the idle watts of the node as well.
+    description: Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote. The
+      first device on a node that runs only DaemonSet pods costs the idle watts of the node as well.
     type: path
   strategy:
     description:
@@ -86,31 +79,22 @@ options:
         and a usable device. Larger inputs are allocated pod by pod, with bounds from counting.
     type: str
     default: optimal
-    choices:
-      - optimal
-      - first_fit
+    choices: [optimal, first_fit]
   format:
-    description:
-      - V(k8srm) adds RV(text), the result in the prototype's format.
+    description: V(k8srm) adds RV(text), the result in the prototype's format.
     type: str
     default: native
-    choices:
-      - native
-      - k8srm
+    choices: [native, k8srm]
   verbose:
-    description:
-      - Whether RV(text) has the results of all pools instead of one line per node.
+    description: Whether RV(text) has the results of all pools instead of one line per node.
     type: bool
     default: false
   on_error:
-    description:
-      - Effect of a pod or claim that cannot be read, for example because its selector fails.
-        V(fail) fails the task; V(report) lists it in RV(refused) and continues without it.
+    description: Effect of a pod or claim that cannot be read, for example because its selector
+      fails. V(fail) fails the task; V(report) lists it in RV(refused) and continues without it.
     type: str
     default: fail
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
 extends_documentation_fragment:
   - wattwise.kube.solver
   - wattwise.kube.attributes.info_module
@@ -178,51 +162,41 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcome:
-  description:
-    - V(allocated) if every claim got its devices, V(infeasible) if some claim certainly cannot by
-      O(strategy), V(unknown) if O(time_limit) ended the search first.
+  description: V(allocated) if every claim got its devices, V(infeasible) if some claim certainly
+    cannot by O(strategy), V(unknown) if O(time_limit) ended the search first.
   returned: success
   type: str
   sample: allocated
 allocations:
-  description:
-    - Allocation of each claim, in the order of the claims; null for a claim without devices. It is
-      an AllocationResult for C(resource.k8s.io), and C(allocations), C(classConfigs) and
-      C(claimConfigs) of a claim's status for the prototype.
+  description: Allocation of each claim, in the order of the claims; null for a claim without
+    devices. It is an AllocationResult for C(resource.k8s.io), and C(allocations), C(classConfigs)
+    and C(claimConfigs) of a claim's status for the prototype.
   returned: success
   type: list
   elements: dict
   sample:
     - allocations:
-        - deviceCount: 1
-          devicePoolName: shape-zero-00-foozer-00
+        - {deviceCount: 1, devicePoolName: shape-zero-00-foozer-00}
 claims:
   description: Claims of RV(allocations), each with the node of its devices.
   returned: success
   type: list
   elements: dict
   sample:
-    - name: myclaim
-      namespace: default
-      node: shape-zero-00
-      uid: ""
+    - {name: myclaim, namespace: default, node: shape-zero-00, uid: ""}
 node:
   description: Node of all claims, if they are on one node.
   returned: success
   type: str
   sample: shape-zero-00
 pods:
-  description:
-    - Node of each pod that requests devices; null for a pod without devices, with a C(message) that
-      counts the nodes for each reason.
+  description: Node of each pod that requests devices; null for a pod without devices, with a
+    C(message) that counts the nodes for each reason.
   returned: success
   type: list
   elements: dict
   sample:
-    - name: my-pod
-      namespace: default
-      node: shape-zero-00
-      message: null
+    - {name: my-pod, namespace: default, node: shape-zero-00, message: null}
     - name: other-pod
       namespace: default
       node: null
@@ -264,8 +238,7 @@ conflict:
   type: list
   elements: dict
   sample:
-    - claims:
-        - default/training
+    - claims: [default/training]
       count: 5
       request: gpus
 objective:
@@ -281,23 +254,19 @@ objective:
   type: list
   elements: dict
   sample:
-    - bound: 3.0
-      level: satisfied
-      value: 3.0
+    - {bound: 3.0, level: satisfied, value: 3.0}
 stopped_by:
-  description:
-    - Reason for the end of the search. It is V(completed), V(work_limit) if the work that
-      O(time_limit) allows did not prove all of RV(objective), or V(wall_clock). A higher
-      O(time_limit) allows more work.
+  description: Reason for the end of the search. It is V(completed), V(work_limit) if the work that
+    O(time_limit) allows did not prove all of RV(objective), or V(wall_clock). A higher
+    O(time_limit) allows more work.
   returned: success
   type: str
   sample: completed
 findings:
-  description:
-    - Defects of the objects, each with C(kind), C(namespace) and C(name) of the object, C(field),
-      C(problem), the C(file) of the object and, if it can be guessed, the C(intention). A claim
-      that uses a defective object is refused, and no device of a defective pool is allocated. Other
-      claims are not affected.
+  description: Defects of the objects, each with C(kind), C(namespace) and C(name) of the object,
+    C(field), C(problem), the C(file) of the object and, if it can be guessed, the C(intention). A
+    claim that uses a defective object is refused, and no device of a defective pool is allocated.
+    Other claims are not affected.
   returned: success
   type: list
   elements: dict

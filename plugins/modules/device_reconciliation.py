@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: device_reconciliation
 short_description: Give the devices of a cluster to the claims of its pods
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Releases the devices of ended pods, allocates devices to the claims of waiting pods, writes the
     allocations into the cluster, and binds or releases each pod to the node of its devices.
@@ -29,55 +28,8 @@ description:
     decides which run gets a device. The next run completes or reverts an interrupted allocation.
   - A pod or claim that fails is listed in RV(errors) and stops no other.
   - If devices of O(plan) are gone, up to three searches run, each within O(time_limit).
-options:
-  # begin generated: devices -time_limit -seed
-  api_group:
-    description:
-      - API group of the claims in the cluster.
-    type: str
-    default: resource.k8s.io
-    choices:
-      - resource.k8s.io
-      - devmgmtproto.k8s.io
-  scheduler_name:
-    description:
-      - C(schedulerName) of the pods to bind. No scheduler may run under this name.
-    type: str
-    default: wattwise
-  gate:
-    description:
-      - Scheduling gate that is removed from a pod as soon as it has its devices.
-    type: str
-    default: wattwise.github.io/devices
-  plan:
-    description:
-      - Path of the plan document. A pod gets its planned node while the planned devices are free
-        there. A pod without a node gets the reason of the plan in its condition.
-    type: path
-  strategy:
-    description:
-      - Allocation strategy; see M(wattwise.kube.device_allocation).
-    type: str
-    default: optimal
-    choices:
-      - optimal
-      - first_fit
-  device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use; see
-        M(wattwise.kube.device_allocation).
-    type: str
-  volume_timeout:
-    description:
-      - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are
-        bound or made. A pod whose claim has no volume by then gets no devices, and waits for the
-        next run.
-      - Other runs that bind pods wait meanwhile. At most V(3600).
-    type: float
-    default: 60.0
-  # end generated
 extends_documentation_fragment:
-  - wattwise.kube.solver
+  - wattwise.kube.steps.devices
   - wattwise.kube.kubernetes
   - wattwise.kube.lease
   - wattwise.kube.progress
@@ -121,11 +73,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description:
-    - Writes, or the planned ones in check mode. C(action) is V(created) (a claim of a pod),
-      V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired) (after an
-      interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod without
-      devices gets the condition C(PodScheduled=False) and an event).
+  description: Writes, or the planned ones in check mode. C(action) is V(created) (a claim of a
+    pod), V(allocated), V(reserved) (a further pod uses the claim), V(released), V(repaired) (after
+    an interrupted run), V(bound), V(pinned) (by node affinity) or V(explained) (a pod without
+    devices gets the condition C(PodScheduled=False) and an event).
   returned: always
   type: list
   elements: dict
@@ -135,39 +86,28 @@ changes:
       kind: DeviceClaim
       name: training
       namespace: default
-    - action: bound
-      detail: on node node-1
-      kind: Pod
-      name: training-0
-      namespace: default
+    - {action: bound, detail: on node node-1, kind: Pod, name: training-0, namespace: default}
 errors:
   description: Objects that failed, with the reason.
   returned: always
   type: list
   elements: dict
   sample:
-    - detail: the pod has other scheduling gates
-      kind: Pod
-      name: training-1
-      namespace: default
+    - {detail: the pod has other scheduling gates, kind: Pod, name: training-1, namespace: default}
 outcome:
-  description:
-    - Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns it.
+  description: Outcome for the claims without devices, as M(wattwise.kube.device_allocation) returns
+    it.
   returned: always
   type: str
   sample: allocated
 pods:
-  description:
-    - Node of each waiting pod; null for a pod without devices, with a C(message) that counts the
-      nodes for each reason.
+  description: Node of each waiting pod; null for a pod without devices, with a C(message) that
+    counts the nodes for each reason.
   returned: always
   type: list
   elements: dict
   sample:
-    - namespace: default
-      name: training-0
-      node: node-1
-      message: null
+    - {namespace: default, name: training-0, node: node-1, message: null}
 node_results:
   description: Result of each node, as M(wattwise.kube.device_allocation) returns it.
   returned: always
@@ -186,9 +126,7 @@ objective:
   type: list
   elements: dict
   sample:
-    - level: claims
-      value: 1
-      bound: 1
+    - {level: claims, value: 1, bound: 1}
 findings:
   description:
     - Objects that cannot be used, as M(wattwise.kube.device_allocation) returns them. One warning

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: differential_pressure_info
 short_description: Read the differential pressure of many nodes
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads the differential pressure across each node from differential pressure servers.
   - A server gets at most four requests at once, because it usually serves all nodes. Nodes that
@@ -57,8 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 readings:
-  description:
-    - Reading of each node whose pressure was read, in the order of the input.
+  description: Reading of each node whose pressure was read, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -80,16 +78,13 @@ readings:
       type: float
       sample: 26.02
     kept:
-      description:
-        - Times of kept values by name. A value younger than C(fetchInterval) is kept and not read
-          again.
+      description: Times of kept values by name. A value younger than C(fetchInterval) is kept and
+        not read again.
       returned: when a value was kept
       type: dict
-      sample:
-        pascals: "2026-01-31T12:00:00Z"
+      sample: {pascals: "2026-01-31T12:00:00Z"}
 errors:
-  description:
-    - Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -103,9 +98,8 @@ errors:
       type: str
       sample: https://10.0.0.107
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
       type: str
       sample: timeout
     detail:

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: fleet_reconciliation
 short_description: Read a fleet, and place and bind its waiting pods, in one process
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Runs the steps of M(wattwise.kube.fleet_snapshot_info), M(wattwise.kube.redfish_thermal_info),
     M(wattwise.kube.differential_pressure_info), M(wattwise.kube.redfish_ml_model_info),
@@ -56,14 +55,7 @@ options:
       - bind
       - devices
       - evict
-    default:
-      - snapshot
-      - read
-      - merge
-      - statuses
-      - predict
-      - place
-      - bind
+    default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
       - Folder for the documents of the run; created if missing. It holds C(snapshot.json),
@@ -95,47 +87,37 @@ options:
     type: str
   # end generated
   node_configs:
-    description:
-      - Path of NodeConfigs that an earlier task rendered in check mode. They count as if they were
-        in the cluster. Used in check mode only.
+    description: Path of NodeConfigs that an earlier task rendered in check mode. They count as if
+      they were in the cluster. Used in check mode only.
     type: path
   thermal:
-    description:
-      - Results of M(wattwise.kube.redfish_thermal_info), one per gateway, that replace step
-        V(read).
+    description: Results of M(wattwise.kube.redfish_thermal_info), one per gateway, that replace
+      step V(read).
     type: list
     elements: dict
   pressure:
-    description:
-      - Results of M(wattwise.kube.differential_pressure_info), one per gateway, that replace step
-        V(read).
+    description: Results of M(wattwise.kube.differential_pressure_info), one per gateway, that
+      replace step V(read).
     type: list
     elements: dict
   models:
-    description:
-      - Results of M(wattwise.kube.redfish_ml_model_info), one per gateway, that replace step
-        V(read).
+    description: Results of M(wattwise.kube.redfish_ml_model_info), one per gateway, that replace
+      step V(read).
     type: list
     elements: dict
   read:
-    description:
-      - Options of step V(read), as in M(wattwise.kube.redfish_thermal_info),
-        M(wattwise.kube.redfish_ml_model_info) and M(wattwise.kube.differential_pressure_info).
+    description: Options of step V(read), as in M(wattwise.kube.redfish_thermal_info),
+      M(wattwise.kube.redfish_ml_model_info) and M(wattwise.kube.differential_pressure_info).
     type: dict
     default: {}
     suboptions:
       # begin generated: read
       gather:
-        description:
-          - Quantities to read from BMCs. A BMC succeeds only if all of them were read.
+        description: Quantities to read from BMCs. A BMC succeeds only if all of them were read.
         type: list
         elements: str
-        default:
-          - inlet
-          - power
-        choices:
-          - inlet
-          - power
+        default: [inlet, power]
+        choices: [inlet, power]
       credentials:
         description:
           - User names and passwords by key. The C(credential) of a target names its key.
@@ -163,13 +145,13 @@ options:
         type: bool
         default: false
       timeout:
-        description:
-          - Seconds that all requests to one machine may take together. Raise it for slow BMCs.
+        description: Seconds that all requests to one machine may take together. Raise it for slow
+          BMCs.
         type: float
         default: 10.0
       concurrency:
-        description:
-          - Number of machines to ask at the same time. One BMC never gets two requests at once.
+        description: Number of machines to ask at the same time. One BMC never gets two requests at
+          once.
         type: int
         default: 64
       validate_certs:
@@ -181,27 +163,23 @@ options:
         type: bool
         default: true
       ca_path:
-        description:
-          - Path of the PEM certificates that verify the machines. The system's certificates by
-            default.
+        description: Path of the PEM certificates that verify the machines. The system's
+          certificates by default.
         type: path
       tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
-            colons. A machine with any other certificate gets no request. A pinned certificate needs
-            no authority and no matching host name.
+        description: SHA-256 fingerprints of certificates or public keys, in hexadecimal with or
+          without colons. A machine with any other certificate gets no request. A pinned certificate
+          needs no authority and no matching host name.
         type: list
         elements: str
         default: []
       refresh:
-        description:
-          - Whether every machine is asked, regardless of the age of its last reading.
+        description: Whether every machine is asked, regardless of the age of its last reading.
         type: bool
         default: false
       model_max_age:
-        description:
-          - Seconds for which the power model that a BMC named is kept without asking the BMC again.
-            O(read.refresh) overrides it.
+        description: Seconds for which the power model that a BMC named is kept without asking the
+          BMC again. O(read.refresh) overrides it.
         type: float
         default: 600.0
       # end generated
@@ -219,28 +197,25 @@ options:
     suboptions:
       # begin generated: merge
       min_success:
-        description:
-          - Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature and
-            differential pressure must have been read. Below it the task fails; the failure holds
-            all results.
+        description: Share of the configured nodes, from V(0.0) to V(1.0), whose inlet temperature
+          and differential pressure must have been read. Below it the task fails; the failure holds
+          all results.
         type: float
         default: 0.0
       max_age:
-        description:
-          - Seconds for which the last value of a quantity replaces a missing one.
+        description: Seconds for which the last value of a quantity replaces a missing one.
         type: float
         default: 300.0
       samples_max_age:
-        description:
-          - Seconds for which samples stay in C(samples.json), from which power curves are learned.
-            A sample is the CPU use, temperature, pressure and whole-machine watts of a node at one
-            run. Of each twentieth of a node's load the last six samples stay. V(0) records nothing.
+        description: Seconds for which samples stay in C(samples.json), from which power curves are
+          learned. A sample is the CPU use, temperature, pressure and whole-machine watts of a node
+          at one run. Of each twentieth of a node's load the last six samples stay. V(0) records
+          nothing.
         type: float
         default: 2592000.0
       heartbeat_seconds:
-        description:
-          - Seconds after which a reading in a status is written again although it has not moved;
-            half of them to all of them, by the node's name.
+        description: Seconds after which a reading in a status is written again although it has not
+          moved; half of them to all of them, by the node's name.
         type: float
         default: 300.0
       textfile:
@@ -253,14 +228,13 @@ options:
             and C(wattwise_cache_longest_free_run_ways).
         type: path
       textfile_labels:
-        description:
-          - Labels to add to every sample of O(merge.textfile), such as the name of the cluster.
+        description: Labels to add to every sample of O(merge.textfile), such as the name of the
+          cluster.
         type: dict
         default: {}
       # end generated
   meter:
-    description:
-      - Options of step V(meter), which reads the watts of pods from Kepler's metrics.
+    description: Options of step V(meter), which reads the watts of pods from Kepler's metrics.
     type: dict
     default: {}
     suboptions:
@@ -275,127 +249,103 @@ options:
             of O(place.pod_usage_assumption).
         type: str
         default: none
-        choices:
-          - none
-          - prometheus
-          - kepler
+        choices: [none, prometheus, kepler]
       url:
-        description:
-          - URL of the Prometheus, or of a server with its HTTP API such as Thanos. Required for
-            V(prometheus).
+        description: URL of the Prometheus, or of a server with its HTTP API such as Thanos.
+          Required for V(prometheus).
         type: str
       labels:
-        description:
-          - Labels of the series to take, such as C(cluster) with V(hall-1), where one Prometheus
-            has the metrics of several clusters.
+        description: Labels of the series to take, such as C(cluster) with V(hall-1), where one
+          Prometheus has the metrics of several clusters.
         type: dict
         default: {}
       targets:
-        description:
-          - Endpoints of Kepler by node, for V(kepler). The pods of O(meter.selector) by default.
+        description: Endpoints of Kepler by node, for V(kepler). The pods of O(meter.selector) by
+          default.
         type: list
         elements: dict
         default: []
         suboptions:
           name:
-            description:
-              - Name of the node. Only pods on this node are metered by the endpoint.
+            description: Name of the node. Only pods on this node are metered by the endpoint.
             type: str
             required: true
           endpoint:
-            description:
-              - URL of its Kepler, without C(/metrics).
+            description: URL of its Kepler, without C(/metrics).
             type: str
             required: true
       namespace:
-        description:
-          - Namespace of the pods of Kepler.
+        description: Namespace of the pods of Kepler.
         type: str
         default: kepler
       selector:
-        description:
-          - Label selector of the pods of Kepler.
+        description: Label selector of the pods of Kepler.
         type: str
         default: app.kubernetes.io/name=kepler,app.kubernetes.io/component!=model-server
       scheme:
-        description:
-          - Scheme of the endpoints of these pods.
+        description: Scheme of the endpoints of these pods.
         type: str
         default: http
-        choices:
-          - http
-          - https
+        choices: [http, https]
       port:
-        description:
-          - Port of these pods.
+        description: Port of these pods.
         type: int
         default: 28282
       credential:
-        description:
-          - Key of the entry in O(meter.credentials) with C(token), or with C(username) and
-            C(password), or V(<namespace>/<name>) of a Secret with these keys. No credential is sent
-            by default.
+        description: Key of the entry in O(meter.credentials) with C(token), or with C(username) and
+          C(password), or V(<namespace>/<name>) of a Secret with these keys. No credential is sent
+          by default.
         type: str
       credentials:
-        description:
-          - Credentials by key. Each entry has C(token), for bearer authentication, or C(username)
-            and C(password). Optional members are C(ca) and C(tls_fingerprint), as in
-            O(read.credentials).
+        description: Credentials by key. Each entry has C(token), for bearer authentication, or
+          C(username) and C(password). Optional members are C(ca) and C(tls_fingerprint), as in
+          O(read.credentials).
         type: dict
       timeout:
-        description:
-          - Seconds that all requests to one server may take together.
+        description: Seconds that all requests to one server may take together.
         type: float
         default: 10.0
       concurrency:
-        description:
-          - Number of servers to ask at the same time, at most 16.
+        description: Number of servers to ask at the same time, at most 16.
         type: int
         default: 16
       allow_plain_http:
-        description:
-          - Whether a credential may be sent to a server whose endpoint is V(http://…). If V(false),
-            such a server is an error and gets no request.
+        description: Whether a credential may be sent to a server whose endpoint is V(http://…). If
+          V(false), such a server is an error and gets no request.
         type: bool
         default: false
       validate_certs:
-        description:
-          - Whether the certificates of Prometheus and Kepler are verified. If V(false), a warning
-            tells the number of servers.
+        description: Whether the certificates of Prometheus and Kepler are verified. If V(false), a
+          warning tells the number of servers.
         type: bool
         default: true
       ca_path:
-        description:
-          - Path of the PEM certificates that verify the servers. Those of the credential, else the
-            system's, by default.
+        description: Path of the PEM certificates that verify the servers. Those of the credential,
+          else the system's, by default.
         type: path
       tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys. A server with any other certificate
-            gets no request, and certificate authorities do not count.
+        description: SHA-256 fingerprints of certificates or public keys. A server with any other
+          certificate gets no request, and certificate authorities do not count.
         type: list
         elements: str
         default: []
       tls_server_name:
-        description:
-          - Name that the certificates must have, such as V(kepler.kepler.svc). The host of the
-            endpoint by default.
+        description: Name that the certificates must have, such as V(kepler.kepler.svc). The host of
+          the endpoint by default.
         type: str
       client_cert:
-        description:
-          - Path of the client certificate, in PEM, for Keplers with C(mtls). None by default.
+        description: Path of the client certificate, in PEM, for Keplers with C(mtls). None by
+          default.
         type: path
       client_key:
-        description:
-          - Path of the client's private key, in PEM. By default the key is read from
-            O(meter.client_cert).
+        description: Path of the client's private key, in PEM. By default the key is read from
+          O(meter.client_cert).
         type: path
       energy_period_seconds:
-        description:
-          - Length in seconds of the period before the run for which the document and the report
-            state energy by namespace and workload, from 3600 to 2678400 (31 days). V(prometheus) is
-            asked for the growth of the counters in this period; with V(kepler) the growth from run
-            to run is kept as long.
+        description: Length in seconds of the period before the run for which the document and the
+          report state energy by namespace and workload, from 3600 to 2678400 (31 days).
+          V(prometheus) is asked for the growth of the counters in this period; with V(kepler) the
+          growth from run to run is kept as long.
         type: float
         default: 86400.0
       textfile:
@@ -406,8 +356,7 @@ options:
             C(wattwise_metering_timestamp_seconds).
         type: path
       textfile_labels:
-        description:
-          - Labels to add to every sample of O(meter.textfile).
+        description: Labels to add to every sample of O(meter.textfile).
         type: dict
         default: {}
       # end generated
@@ -424,31 +373,26 @@ options:
     suboptions:
       # begin generated: predict
       power_curves:
-        description:
-          - Stated power curves, which go before the power models. The first entry whose selector
-            matches a node counts. The annotation C(wattwise.github.io/power-curve) of a NodeConfig
-            goes before all entries; a wrong one becomes a finding.
+        description: Stated power curves, which go before the power models. The first entry whose
+          selector matches a node counts. The annotation C(wattwise.github.io/power-curve) of a
+          NodeConfig goes before all entries; a wrong one becomes a finding.
         type: list
         elements: dict
         default: []
         suboptions:
           node_selector:
-            description:
-              - Label selector of the nodes. All nodes by default.
+            description: Label selector of the nodes. All nodes by default.
             type: str
           idle:
-            description:
-              - Watts of the idle node. Needs O(predict.power_curves[].max).
+            description: Watts of the idle node. Needs O(predict.power_curves[].max).
             type: float
           max:
-            description:
-              - Watts of the node at full load. Needs O(predict.power_curves[].idle).
+            description: Watts of the node at full load. Needs O(predict.power_curves[].idle).
             type: float
           points:
-            description:
-              - Points in place of O(predict.power_curves[].idle) and O(predict.power_curves[].max).
-                Each has the CPU use in percent of the capacity and the watts, such as V([50, 310]).
-                Loads ascend, and watts never fall.
+            description: Points in place of O(predict.power_curves[].idle) and
+              O(predict.power_curves[].max). Each has the CPU use in percent of the capacity and the
+              watts, such as V([50, 310]). Loads ascend, and watts never fall.
             type: list
             elements: list
       learn:
@@ -472,8 +416,7 @@ options:
         type: bool
         default: true
       type_label:
-        description:
-          - Node label with the server type, for curves that are learned for a type.
+        description: Node label with the server type, for curves that are learned for a type.
         type: str
         default: node.kubernetes.io/instance-type
       cpu_usage_format:
@@ -484,9 +427,7 @@ options:
             option.
         type: str
         default: percent
-        choices:
-          - percent
-          - raw
+        choices: [percent, raw]
       credentials:
         description:
           - User names and passwords by key. The C(credential) of a target names its key.
@@ -495,9 +436,8 @@ options:
             a list of them.
         type: dict
       model_origins:
-        description:
-          - Servers that may get a Secret although only a BMC names them, such as
-            V(https://models.example.com:8443), with scheme and without path.
+        description: Servers that may get a Secret although only a BMC names them, such as
+          V(https://models.example.com:8443), with scheme and without path.
         type: list
         elements: str
         default: []
@@ -511,26 +451,23 @@ options:
         type: bool
         default: false
       timeout:
-        description:
-          - Seconds that one request to a power model may take.
+        description: Seconds that one request to a power model may take.
         type: float
         default: 10.0
       concurrency:
-        description:
-          - Number of power models to ask at the same time. One server gets at most eight requests.
+        description: Number of power models to ask at the same time. One server gets at most eight
+          requests.
         type: int
         default: 64
       batch_rows:
-        description:
-          - Largest number of points in one request to a power model, from 1. Lower it if large
-            requests exceed O(predict.timeout).
+        description: Largest number of points in one request to a power model, from 1. Lower it if
+          large requests exceed O(predict.timeout).
         type: int
         default: 10000
       min_success:
-        description:
-          - Share of the nodes with a power model, from V(0.0) to V(1.0), that must get a curve.
-            Below it the run fails before placing pods. O(place.unpriced) sets the use of nodes
-            without a curve.
+        description: Share of the nodes with a power model, from V(0.0) to V(1.0), that must get a
+          curve. Below it the run fails before placing pods. O(place.unpriced) sets the use of nodes
+          without a curve.
         type: float
         default: 0.0
       keep_seconds:
@@ -550,179 +487,16 @@ options:
         type: bool
         default: true
       ca_path:
-        description:
-          - Path of the PEM certificates that verify the power models. The system's certificates by
-            default.
+        description: Path of the PEM certificates that verify the power models. The system's
+          certificates by default.
         type: path
       tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys, in hexadecimal with or without
-            colons. A power model with any other certificate gets no request. A pinned certificate
-            needs no authority and no matching host name.
+        description: SHA-256 fingerprints of certificates or public keys, in hexadecimal with or
+          without colons. A power model with any other certificate gets no request. A pinned
+          certificate needs no authority and no matching host name.
         type: list
         elements: str
         default: []
-      # end generated
-  place:
-    description:
-      - Options of step V(place), as in M(wattwise.kube.power_placement).
-    type: dict
-    default: {}
-    suboptions:
-      # begin generated: place
-      scheduler_name:
-        description:
-          - C(schedulerName) of the pods to place.
-        type: str
-        default: wattwise
-      strategy:
-        description:
-          - V(optimal) combines a linear relaxation, local search and, for small inputs,
-            mixed-integer programming.
-          - The other strategies serve comparison. They place one pod at a time, by priority and
-            then by name, and never revise a choice.
-          - V(greedy) takes the node on which the pod adds the fewest watts.
-          - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
-            predicts the watts of the pod's whole request, truncates them to whole watts, and has
-            twenty times the weight of kube-scheduler's resource scores. A pod without CPU requests
-            stays unplaced.
-          - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves.
-            A node without a curve costs nothing, as in PEAKS.
-          - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
-            BalancedAllocation.
-        type: str
-        default: optimal
-        choices:
-          - optimal
-          - greedy
-          - minimize_power
-          - peaks
-          - spread
-      compare:
-        description:
-          - Strategies to run on the same input for the comparison in the plan. Their placements are
-            not part of the plan.
-          - V(optimal) takes another O(place.time_limit), each other strategy about a second for
-            10,000 pods on 1,000 nodes.
-        type: list
-        elements: str
-        default: []
-        choices:
-          - optimal
-          - greedy
-          - minimize_power
-          - peaks
-          - spread
-      time_limit:
-        description:
-          - Seconds of processor time that a search may take, above 0. The counted work normally
-            ends much earlier.
-          - On a busy machine a search may take up to ten times as long by the clock, so that the
-            result does not depend on other load.
-        type: float
-        default: 10.0
-      seed:
-        description:
-          - Seed of the random numbers in the search, V(0) or more.
-        type: int
-        default: 0
-      usage_source:
-        description:
-          - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus
-            the assumed use of pods that have not started. V(requests) is the assumed use of all
-            pods; see O(place.pod_usage_assumption). V(auto) is V(metrics) for nodes that have
-            metrics, else V(requests).
-          - With V(metrics), a node without metrics counts as a node without a power curve.
-        type: str
-        default: auto
-        choices:
-          - auto
-          - metrics
-          - requests
-      pod_usage_assumption:
-        description:
-          - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
-        type: float
-        default: 0.8
-      unpriced:
-        description:
-          - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on
-            no other node, V(exclude) places none.
-        type: str
-        default: last_resort
-        choices:
-          - last_resort
-          - exclude
-      preference_watts:
-        description:
-          - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
-            ignores all preferences. Raise it where preferences matter more than power.
-          - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
-            counts with 100.
-          - Preferred pod affinity counts with its weight for each pod without another matching pod
-            in its topology domain at the end. Preferred anti-affinity counts for each pod with one.
-            Among pods placed together that avoid each other, one per domain costs nothing.
-          - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond
-            an even share plus C(maxSkew).
-        type: float
-        default: 1.0
-      device_power:
-        description:
-          - Name of the attribute or capacity with the watts that a device draws in use, such as
-            C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
-        type: str
-      allow_power_off:
-        description:
-          - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-            O(place.standby_watts) instead of their idle watts. The plan lists them as C(asleep).
-          - A node in short form with any amount in C(used) stays awake.
-        type: bool
-        default: false
-      standby_watts:
-        description:
-          - Watts of a sleeping node, with O(place.allow_power_off).
-        type: float
-        default: 0.0
-      rebalance:
-        description:
-          - Whether to propose moves of running pods. Their gain is computed after placing the
-            waiting pods.
-          - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
-            O(place.scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as
-            controller, and every PodDisruptionBudget allows their eviction. They belong to no pod
-            group, hold no cache ways or devices, and lack the annotation
-            C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
-          - Moves that save watts only together form one step, such as those that empty a node for
-            sleep (O(place.allow_power_off)). The C(steps) of the plan have an order in which each
-            pod finds room.
-        type: bool
-        default: false
-      min_gain_watts:
-        description:
-          - Watts that each move must save, above 0, with O(place.rebalance). In a step of several
-            moves their average counts. Preferences that become unmet are subtracted. Raise it to
-            get fewer moves.
-        type: float
-        default: 5.0
-      max_moves:
-        description:
-          - Largest number of moves to propose, in all steps together.
-        type: int
-        default: 10
-      textfile:
-        description:
-          - Path of the file to write in Prometheus' text format, with
-            C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU
-            use.
-          - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
-            left out.
-          - Use another file than the one with the readings.
-        type: path
-      textfile_labels:
-        description:
-          - Labels to add to every sample of O(place.textfile), such as the name of the cluster.
-        type: dict
-        default: {}
       # end generated
   store:
     description:
@@ -733,47 +507,38 @@ options:
     suboptions:
       # begin generated: store
       namespace:
-        description:
-          - Namespace of the immutable ConfigMaps of the plan. Each holds at most 900 KiB.
+        description: Namespace of the immutable ConfigMaps of the plan. Each holds at most 900 KiB.
         type: str
       path:
-        description:
-          - Path of a file in place of ConfigMaps. None by default.
+        description: Path of a file in place of ConfigMaps. None by default.
         type: path
       keep:
-        description:
-          - Number of stored plans to keep in the namespace; older ones are deleted. The plans of
-            all clusters and job templates that store there count together.
+        description: Number of stored plans to keep in the namespace; older ones are deleted. The
+          plans of all clusters and job templates that store there count together.
         type: int
         default: 5
       # end generated
   restore:
-    description:
-      - Options of step V(restore). O(restore.sha256) is required, with either O(restore.path) or
-        O(restore.namespace) and O(restore.name).
+    description: Options of step V(restore). O(restore.sha256) is required, with either
+      O(restore.path) or O(restore.namespace) and O(restore.name).
     type: dict
     default: {}
     suboptions:
       namespace:
-        description:
-          - Namespace of the plan's ConfigMaps.
+        description: Namespace of the plan's ConfigMaps.
         type: str
       name:
-        description:
-          - Name of the stored plan, as C(stored_plan.name) of the run that stored it.
+        description: Name of the stored plan, as C(stored_plan.name) of the run that stored it.
         type: str
       path:
-        description:
-          - Path of the plan's file.
+        description: Path of the plan's file.
         type: path
       sha256:
-        description:
-          - SHA-256 of the stored plan. The run fails before it changes anything if the plan has
-            another one.
+        description: SHA-256 of the stored plan. The run fails before it changes anything if the
+          plan has another one.
         type: str
       max_age:
-        description:
-          - Largest age of the plan in seconds. The run fails if the plan is older.
+        description: Largest age of the plan in seconds. The run fails if the plan is older.
         type: float
         default: 3600.0
   bind:
@@ -791,9 +556,8 @@ options:
     suboptions:
       # begin generated: bind
       mark_unplaced:
-        description:
-          - Whether unplaced pods get the condition C(PodScheduled=False), on which cluster
-            autoscalers act, and an event.
+        description: Whether unplaced pods get the condition C(PodScheduled=False), on which cluster
+          autoscalers act, and an event.
         type: bool
         default: true
       volume_timeout:
@@ -801,72 +565,6 @@ options:
           - Seconds to wait, once for all pods of a run, until the volumes of their claims are bound
             or made. A claim without a volume by then is released, and its pod waits for the next
             run.
-          - Other runs that bind pods wait meanwhile. At most V(3600).
-        type: float
-        default: 60.0
-      # end generated
-  devices:
-    description:
-      - Options of step V(devices), as in M(wattwise.kube.device_reconciliation). After step
-        V(restore), only pods of the stored plan get devices, each on its planned node.
-      - Without O(devices.plan) the plan is that of step V(place), else the one in O(run_dir), if
-        there is one.
-    type: dict
-    default: {}
-    suboptions:
-      # begin generated: devices
-      api_group:
-        description:
-          - API group of the claims in the cluster.
-        type: str
-        default: resource.k8s.io
-        choices:
-          - resource.k8s.io
-          - devmgmtproto.k8s.io
-      scheduler_name:
-        description:
-          - C(schedulerName) of the pods to bind. No scheduler may run under this name.
-        type: str
-        default: wattwise
-      gate:
-        description:
-          - Scheduling gate that is removed from a pod as soon as it has its devices.
-        type: str
-        default: wattwise.github.io/devices
-      plan:
-        description:
-          - Path of the plan document. A pod gets its planned node while the planned devices are
-            free there. A pod without a node gets the reason of the plan in its condition.
-        type: path
-      strategy:
-        description:
-          - Allocation strategy; see M(wattwise.kube.device_allocation).
-        type: str
-        default: optimal
-        choices:
-          - optimal
-          - first_fit
-      device_power:
-        description:
-          - Name of the attribute or capacity with the watts that a device draws in use; see
-            M(wattwise.kube.device_allocation).
-        type: str
-      time_limit:
-        description:
-          - Seconds of processor time that one search may take, above 0. Up to three searches run if
-            devices of the plan are gone.
-        type: float
-        default: 10.0
-      seed:
-        description:
-          - Seed of the random numbers in the search, V(0) or more.
-        type: int
-        default: 0
-      volume_timeout:
-        description:
-          - Seconds to wait, once for all pods of an attempt, until the volumes of their claims are
-            bound or made. A pod whose claim has no volume by then gets no devices, and waits for
-            the next run.
           - Other runs that bind pods wait meanwhile. At most V(3600).
         type: float
         default: 60.0
@@ -898,6 +596,8 @@ options:
         default: 120.0
       # end generated
 extends_documentation_fragment:
+  - wattwise.kube.steps.place_of_run
+  - wattwise.kube.steps.devices_of_run
   - wattwise.kube.kubernetes
   - wattwise.kube.lease
   - wattwise.kube.progress
@@ -983,10 +683,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 steps:
-  description:
-    - Steps in their order, each with its seconds, C(changed), counts, warnings and errors.
-      C(failure) is the error that ended the step, null if it completed. The entry C(documents) is
-      the time for writing documents.
+  description: Steps in their order, each with its seconds, C(changed), counts, warnings and errors.
+    C(failure) is the error that ended the step, null if it completed. The entry C(documents) is the
+    time for writing documents.
   returned: always
   type: list
   elements: dict
@@ -994,19 +693,14 @@ steps:
     - name: predict
       seconds: 0.41
       changed: false
-      counts:
-        asked: 12
-        kept: 38
-        requests: 3
-        without_predictor: 0
+      counts: {asked: 12, kept: 38, requests: 3, without_predictor: 0}
       warnings: []
       errors: []
       failure:
 summary:
-  description:
-    - Figures of the steps that ran. Numbers of configured, fresh, stale and failed nodes, the
-      hottest node and the total watts; numbers of curves and of kept ones; numbers of placed,
-      unplaced, bound, skipped and moved pods; watts and gap of the plan.
+  description: Figures of the steps that ran. Numbers of configured, fresh, stale and failed nodes,
+    the hottest node and the total watts; numbers of curves and of kept ones; numbers of placed,
+    unplaced, bound, skipped and moved pods; watts and gap of the plan.
   returned: always
   type: dict
   sample:
@@ -1027,10 +721,7 @@ summary:
     steps: 0
     unplaced: 0
     unpriced: 0
-    watts:
-      after: 9411.2
-      before: 9120.9
-      lower_bound: 9411.1
+    watts: {after: 9411.2, before: 9120.9, lower_bound: 9411.1}
 documents:
   description: Paths of the written documents, by kind.
   returned: always
@@ -1043,9 +734,9 @@ documents:
     snapshot: /var/lib/wattwise/hall-1/snapshot.json
     statuses: /var/lib/wattwise/hall-1/statuses.json
 stored_plan:
-  description:
-    - Where the plan was stored, with its SHA-256, its time, its size in bytes, and its numbers of
-      pods and moves. C(name) and C(namespace) are those of the ConfigMaps, C(path) that of a file.
+  description: Where the plan was stored, with its SHA-256, its time, its size in bytes, and its
+    numbers of pods and moves. C(name) and C(namespace) are those of the ConfigMaps, C(path) that of
+    a file.
   returned: when step V(store) ran
   type: dict
   sample:
@@ -1057,9 +748,8 @@ stored_plan:
     sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     time: "2026-01-02T03:04:05Z"
 devices:
-  description:
-    - Result of step V(devices), with outcome, changes, pods, errors and conflict as
-      M(wattwise.kube.device_reconciliation) returns them.
+  description: Result of step V(devices), with outcome, changes, pods, errors and conflict as
+    M(wattwise.kube.device_reconciliation) returns them.
   returned: when step V(devices) ran
   type: dict
   sample:

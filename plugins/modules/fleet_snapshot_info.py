@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: fleet_snapshot_info
 short_description: Read a cluster into one document
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads nodes, pods, NodeConfigs, templates and node metrics concurrently and in pages, keeps the
     fields that other modules use, and writes them as one JSON document.
@@ -65,15 +64,13 @@ options:
       - device_objects
       - volume_objects
   selectors:
-    description:
-      - Label selectors in Kubernetes' text form, by part. The selector of C(rmd_pods), the pods of
-        Intel RMD daemons, is C(name=rmd-pod) by default.
+    description: Label selectors in Kubernetes' text form, by part. The selector of C(rmd_pods), the
+      pods of Intel RMD daemons, is C(name=rmd-pod) by default.
     type: dict
     default: {}
   node_configs:
-    description:
-      - Path of a document that M(wattwise.kube.node_config_template) wrote. Its NodeConfigs count
-        as applied, which check mode needs.
+    description: Path of a document that M(wattwise.kube.node_config_template) wrote. Its
+      NodeConfigs count as applied, which check mode needs.
     type: path
   path:
     description:
@@ -143,16 +140,10 @@ counts:
   description: Number of objects of each part.
   returned: success
   type: dict
-  sample:
-    node_config_templates: 1
-    node_configs: 50
-    node_metrics: 0
-    nodes: 50
-    pods: 310
+  sample: {node_config_templates: 1, node_configs: 50, node_metrics: 0, nodes: 50, pods: 310}
 findings:
-  description:
-    - Objects that cannot be read and are left out, each with C(kind), C(namespace), C(name),
-      C(field) and C(problem). The document lists them too.
+  description: Objects that cannot be read and are left out, each with C(kind), C(namespace),
+    C(name), C(field) and C(problem). The document lists them too.
   returned: success
   type: list
   elements: dict
@@ -162,15 +153,13 @@ controllers:
   returned: success
   type: list
   elements: str
-  sample:
-    - ghcr.io/waok8s/wao-controller:v1.27.0
+  sample: [ghcr.io/waok8s/wao-controller:v1.27.0]
 snapshot:
   description: The document.
   returned: when O(path) is not given
   type: dict
   sample:
-    cluster:
-      host: https://127.0.0.1:6443
+    cluster: {host: https://127.0.0.1:6443}
     document: wattwise.kube/snapshot/v1
     nodes: []
     time: "2026-01-31T12:00:00Z"

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: host_role_assignment
 short_description: Give bare-metal hosts their roles in a cluster by what they can do
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Finds a host for each master and worker that a Provisioning of the BPA operator asks for, and
     returns the inventory of the cluster.
@@ -41,8 +40,8 @@ options:
     elements: dict
     default: []
   hardware:
-    description:
-      - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
+    description: Hosts without a BareMetalHost, as
+      RV(wattwise.kube.redfish_hardware_info#module:hardware).
     type: list
     elements: dict
   request:
@@ -58,9 +57,8 @@ options:
     type: dict
     required: true
   cluster:
-    description:
-      - Name of the cluster. By default the label C(cluster) of the Provisioning, its name, or
-        V(cluster).
+    description: Name of the cluster. By default the label C(cluster) of the Provisioning, its name,
+      or V(cluster).
     type: str
   former:
     description:
@@ -72,32 +70,27 @@ options:
     type: list
     elements: dict
   provisionings:
-    description:
-      - Provisionings that exist. Hosts in the C(status.assignments) of others are reserved.
+    description: Provisionings that exist. Hosts in the C(status.assignments) of others are
+      reserved.
     type: list
     elements: dict
     default: []
   ssh_secret:
-    description:
-      - Secret that C(spec.ssh.secretName) names. Keys C(user), C(port) and C(known_hosts) are used;
-        the private key is not read.
+    description: Secret that C(spec.ssh.secretName) names. Keys C(user), C(port) and C(known_hosts)
+      are used; the private key is not read.
     type: dict
   user_data:
-    description:
-      - User data of hosts by C(namespace/name) of their Secrets, as text. The user and the host
-        keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
-        used.
+    description: User data of hosts by C(namespace/name) of their Secrets, as text. The user and the
+      host keys of a C(#cloud-config) are used. Broken user data is one of RV(findings) and is not
+      used.
     type: dict
     default: {}
   on_error:
-    description:
-      - Effect of roles that stay without a host. V(fail) fails the task; V(report) returns
-        RV(outcome), RV(shortages) and RV(changes). An invalid O(request) always fails.
+    description: Effect of roles that stay without a host. V(fail) fails the task; V(report) returns
+      RV(outcome), RV(shortages) and RV(changes). An invalid O(request) always fails.
     type: str
     default: fail
-    choices:
-      - fail
-      - report
+    choices: [fail, report]
 extends_documentation_fragment:
   - wattwise.kube.host_roles
   - wattwise.kube.solver
@@ -167,9 +160,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcome:
-  description:
-    - V(assigned), V(infeasible) if there are certainly not enough hosts, or V(unknown) if
-      O(time_limit) ended the search first.
+  description: V(assigned), V(infeasible) if there are certainly not enough hosts, or V(unknown) if
+    O(time_limit) ended the search first.
   returned: success
   type: str
   sample: assigned
@@ -202,9 +194,7 @@ unassigned:
   type: list
   elements: dict
   sample:
-    - host: node-7
-      namespace: metal3
-      reason: "is in error: no power"
+    - {host: node-7, namespace: metal3, reason: "is in error: no power"}
 objective:
   description:
     - Levels of the objective, in order of precedence. C(bound) is the best possible value.
@@ -217,18 +207,15 @@ objective:
   type: list
   elements: dict
   sample:
-    - level: spread
-      value: 0
-      bound: 0
+    - {level: spread, value: 0, bound: 0}
 proven:
   description: Whether RV(objective) is certainly the best.
   returned: success
   type: bool
   sample: true
 shortages:
-  description:
-    - Items without enough hosts. C(failing) has the requirements, each with the number of free
-      hosts that do not meet it, and the number for which it is C(unknown).
+  description: Items without enough hosts. C(failing) has the requirements, each with the number of
+    free hosts that do not meet it, and the number for which it is C(unknown).
   returned: success
   type: list
   elements: dict
@@ -239,16 +226,13 @@ shortages:
       missing: 2
       fitting: 1
       failing:
-        - requirement: cpu >= 20
-          hosts: 4
-          unknown: 0
+        - {requirement: cpu >= 20, hosts: 4, unknown: 0}
 changes:
   description: Changes of which each alone gives every role a host, the smallest first.
   returned: success
   type: list
   elements: str
-  sample:
-    - lower cpu of spec.worker to 16
+  sample: [lower cpu of spec.worker to 16]
 inventory:
   description: Inventory for kubespray in the form of YAML inventories.
   returned: when RV(outcome) is V(assigned)
@@ -270,9 +254,8 @@ hosts_ini:
     [all]
     test-master  ansible_ssh_host=192.168.50.63 ansible_ssh_port=22
 known_hosts:
-  description:
-    - Host keys of the chosen hosts as the text of a known_hosts file, with the C(@revoked) lines
-      of all sources.
+  description: Host keys of the chosen hosts as the text of a known_hosts file, with the C(@revoked)
+    lines of all sources.
   returned: when RV(outcome) is V(assigned)
   type: str
   sample: ""
@@ -281,8 +264,7 @@ hosts_without_key:
   returned: when RV(outcome) is V(assigned)
   type: list
   elements: str
-  sample:
-    - test-master
+  sample: [test-master]
 config_map:
   description: The ConfigMap with addresses by role and label, as the BPA operator writes it.
   returned: when RV(outcome) is V(assigned)
@@ -292,11 +274,8 @@ config_map:
     kind: ConfigMap
     metadata:
       name: test-cluster-configmap
-      labels:
-        cluster: test-cluster
-    data:
-      MASTER_test-master: 192.168.50.63
-      WORKER_test-master: 192.168.50.63
+      labels: {cluster: test-cluster}
+    data: {MASTER_test-master: 192.168.50.63, WORKER_test-master: 192.168.50.63}
 host_labels:
   description: Labels of the hosts for the host selectors in RV(cluster_api).
   returned: when RV(outcome) is V(assigned)
@@ -305,17 +284,12 @@ host_labels:
   sample:
     - host: fake-test-bmh
       namespace: metal3
-      labels:
-        bpa.akraino.org/cluster: test-cluster
-        bpa.akraino.org/role: control-plane
+      labels: {bpa.akraino.org/cluster: test-cluster, bpa.akraino.org/role: control-plane}
 cluster_api:
   description: Values for a chart that creates the cluster through Cluster API and Metal3.
   returned: when RV(outcome) is V(assigned)
   type: dict
-  sample:
-    clusterName: test-cluster
-    numControlPlaneMachines: 1
-    numWorkerMachines: 0
+  sample: {clusterName: test-cluster, numControlPlaneMachines: 1, numWorkerMachines: 0}
 findings:
   description: Defects of the hosts, each with C(kind), C(namespace), C(name), C(field), C(problem).
   returned: success

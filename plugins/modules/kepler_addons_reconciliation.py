@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: kepler_addons_reconciliation
 short_description: Integrate Kepler with Prometheus, Grafana, cert-manager and others
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Applies the objects of all wanted add-ons as one set, and removes those of add-ons that are no
     longer wanted.
@@ -24,320 +23,248 @@ description:
 options:
   # begin generated: kepler_addons_installation
   namespace:
-    description:
-      - Namespace of Kepler and of the add-ons; created if missing.
+    description: Namespace of Kepler and of the add-ons; created if missing.
     type: str
     default: kepler
   name:
-    description:
-      - Name of the KeplerAddons, which begins the names of all objects.
+    description: Name of the KeplerAddons, which begins the names of all objects.
     type: str
     default: kepler
   # end generated
   spec:
-    description:
-      - Desired state, with the fields of the spec of KeplerAddons.
+    description: Desired state, with the fields of the spec of KeplerAddons.
     type: dict
     suboptions:
       # begin generated: kepler_addons
       system:
-        description:
-          - Name of the KeplerSystem, or of the installation by role kepler, in this namespace.
+        description: Name of the KeplerSystem, or of the installation by role kepler, in this
+          namespace.
         type: str
         default: kepler
       security:
-        description:
-          - Encryption of the metrics, as the KeplerSystem has it.
+        description: Encryption of the metrics, as the KeplerSystem has it.
         type: dict
         default: {}
         suboptions:
           mode:
-            description:
-              - V(none) for plain HTTP, V(tls) for HTTPS, V(mtls) if Kepler also asks scrapers for a
-                certificate.
+            description: V(none) for plain HTTP, V(tls) for HTTPS, V(mtls) if Kepler also asks
+              scrapers for a certificate.
             type: str
             default: none
-            choices:
-              - none
-              - tls
-              - mtls
+            choices: [none, tls, mtls]
           server_secret:
-            description:
-              - Secret with C(tls.crt) and C(tls.key) of Kepler.
+            description: Secret with C(tls.crt) and C(tls.key) of Kepler.
             type: str
             default: kepler-server
           client_authority_secret:
-            description:
-              - Secret with C(ca.crt), by which Kepler verifies scrapers.
+            description: Secret with C(ca.crt), by which Kepler verifies scrapers.
             type: str
             default: kepler-client-authority
           client_secret:
-            description:
-              - Secret with C(ca.crt), C(tls.crt) and C(tls.key) of the scraper.
+            description: Secret with C(ca.crt), C(tls.crt) and C(tls.key) of the scraper.
             type: str
             default: kepler-client
       prometheus:
-        description:
-          - Scraping by a Prometheus of the Prometheus operator, with rules.
+        description: Scraping by a Prometheus of the Prometheus operator, with rules.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           monitor:
-            description:
-              - Whether a ServiceMonitor or a PodMonitor finds the collectors.
+            description: Whether a ServiceMonitor or a PodMonitor finds the collectors.
             type: str
             default: service
-            choices:
-              - service
-              - pod
+            choices: [service, pod]
           interval:
-            description:
-              - Interval between scrapes.
+            description: Interval between scrapes.
             type: str
             default: 30s
           scrape_timeout:
-            description:
-              - Time after which a scrape fails, at most the interval.
+            description: Time after which a scrape fails, at most the interval.
             type: str
             default: 10s
           labels:
-            description:
-              - Labels of the objects, by which a Prometheus selects monitors and rules.
+            description: Labels of the objects, by which a Prometheus selects monitors and rules.
             type: dict
             default: {}
           rules:
-            description:
-              - Whether recording rules and alerts are applied.
+            description: Whether recording rules and alerts are applied.
             type: bool
             default: true
       grafana:
-        description:
-          - Dashboards in a Grafana of the Grafana operator.
+        description: Dashboards in a Grafana of the Grafana operator.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           instance:
-            description:
-              - Whether to make a Grafana with the labels of the selector.
+            description: Whether to make a Grafana with the labels of the selector.
             type: bool
             default: false
           instance_selector:
-            description:
-              - Labels of the Grafana that gets datasource and dashboards.
+            description: Labels of the Grafana that gets datasource and dashboards.
             type: dict
-            default:
-              dashboards: kepler
+            default: {dashboards: kepler}
           datasource:
-            description:
-              - The Prometheus that dashboards read; none is added without a URL.
+            description: The Prometheus that dashboards read; none is added without a URL.
             type: dict
             default: {}
             suboptions:
               url:
-                description:
-                  - URL of Prometheus.
+                description: URL of Prometheus.
                 type: str
                 default: ""
               token_secret:
-                description:
-                  - Secret whose C(token) goes to Prometheus as a bearer token, only over https.
+                description: Secret whose C(token) goes to Prometheus as a bearer token, only over
+                  https.
                 type: str
                 default: ""
               authority_secret:
-                description:
-                  - Secret whose C(ca.crt) verifies Prometheus; authorities of the system without
-                    it.
+                description: Secret whose C(ca.crt) verifies Prometheus; authorities of the system
+                  without it.
                 type: str
                 default: ""
           dashboards:
-            description:
-              - Whether dashboards are applied.
+            description: Whether dashboards are applied.
             type: bool
             default: true
       tracing:
-        description:
-          - A collector of traces. Kepler itself emits none.
+        description: A collector of traces. Kepler itself emits none.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           backend:
-            description:
-              - V(otlp) passes traces on, V(jaeger) keeps them in the memory of Jaeger.
+            description: V(otlp) passes traces on, V(jaeger) keeps them in the memory of Jaeger.
             type: str
             default: otlp
-            choices:
-              - otlp
-              - jaeger
+            choices: [otlp, jaeger]
           endpoint:
-            description:
-              - URL of the receiver of OTLP over HTTP, for V(otlp).
+            description: URL of the receiver of OTLP over HTTP, for V(otlp).
             type: str
             default: ""
           image:
-            description:
-              - Image of the collector with registry and tag, the operator's own by default. With
-                V(jaeger) an image of Jaeger 2; without it the deprecated Jaeger operator is used.
+            description: Image of the collector with registry and tag, the operator's own by
+              default. With V(jaeger) an image of Jaeger 2; without it the deprecated Jaeger
+              operator is used.
             type: str
             default: ""
           resources:
-            description:
-              - Resources of the container.
+            description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 64Mi
-                ephemeral-storage: 16Mi
-              limits:
-                memory: 256Mi
-                ephemeral-storage: 128Mi
+              requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 16Mi}
+              limits: {memory: 256Mi, ephemeral-storage: 128Mi}
       logging:
-        description:
-          - Collection of the logs of Kepler on its nodes.
+        description: Collection of the logs of Kepler on its nodes.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           agent:
-            description:
-              - V(opentelemetry) needs the OpenTelemetry operator, V(fluent-bit) needs none.
+            description: V(opentelemetry) needs the OpenTelemetry operator, V(fluent-bit) needs
+              none.
             type: str
             default: opentelemetry
-            choices:
-              - opentelemetry
-              - fluent-bit
+            choices: [opentelemetry, fluent-bit]
           backend:
-            description:
-              - Receiver of the logs.
+            description: Receiver of the logs.
             type: str
             default: loki
-            choices:
-              - loki
-              - elasticsearch
+            choices: [loki, elasticsearch]
           endpoint:
-            description:
-              - URL of the receiver.
+            description: URL of the receiver.
             type: str
             default: ""
           image:
-            description:
-              - Image of the agent with registry and tag.
+            description: Image of the agent with registry and tag.
             type: str
             default: ""
           credential_secret:
-            description:
-              - Secret with C(username) and C(password) for the receiver, whose URL must be https.
+            description: Secret with C(username) and C(password) for the receiver, whose URL must be
+              https.
             type: str
             default: ""
           resources:
-            description:
-              - Resources of the container.
+            description: Resources of the container.
             type: dict
             default:
-              requests:
-                cpu: 50m
-                memory: 64Mi
-                ephemeral-storage: 16Mi
-              limits:
-                memory: 256Mi
-                ephemeral-storage: 128Mi
+              requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 16Mi}
+              limits: {memory: 256Mi, ephemeral-storage: 128Mi}
       certificates:
-        description:
-          - Certificates of Kepler and its scraper, in the Secrets of security.
+        description: Certificates of Kepler and its scraper, in the Secrets of security.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           issuer:
-            description:
-              - V(auto) is cert-manager if the cluster serves it, and the library otherwise.
+            description: V(auto) is cert-manager if the cluster serves it, and the library
+              otherwise.
             type: str
             default: auto
-            choices:
-              - auto
-              - cert-manager
-              - library
+            choices: [auto, cert-manager, library]
           duration:
-            description:
-              - Validity of a certificate, in whole days unless cert-manager issues. The authority
-                is valid ten times as long.
+            description: Validity of a certificate, in whole days unless cert-manager issues. The
+              authority is valid ten times as long.
             type: str
             default: 2160h
           renew_before:
-            description:
-              - Time before its end at which a certificate is renewed, in whole days likewise.
+            description: Time before its end at which a certificate is renewed, in whole days
+              likewise.
             type: str
             default: 720h
           key_bits:
-            description:
-              - Length of RSA keys, in bits.
+            description: Length of RSA keys, in bits.
             type: int
             default: 3072
           authority_namespace:
-            description:
-              - Namespace of the authority's key, for the library; created if missing.
+            description: Namespace of the authority's key, for the library; created if missing.
             type: str
             default: kepler-authority
       service_mesh:
-        description:
-          - Kepler beside or in an Istio mesh. Its pods never get a sidecar.
+        description: Kepler beside or in an Istio mesh. Its pods never get a sidecar.
         type: dict
         default: {}
         suboptions:
           enabled:
-            description:
-              - Whether the add-on is wanted.
+            description: Whether the add-on is wanted.
             type: bool
             default: false
           mode:
-            description:
-              - V(exclude) lets clients in the mesh reach Kepler outside of it. V(ambient) includes
-                Kepler in the mesh, with mutual TLS.
+            description: V(exclude) lets clients in the mesh reach Kepler outside of it. V(ambient)
+              includes Kepler in the mesh, with mutual TLS.
             type: str
             default: exclude
-            choices:
-              - exclude
-              - ambient
+            choices: [exclude, ambient]
           scrapers:
-            description:
-              - Accounts that may scrape in mode V(ambient), as cluster.local/ns/NAMESPACE/sa/NAME;
-                all without any.
+            description: Accounts that may scrape in mode V(ambient), as
+              cluster.local/ns/NAMESPACE/sa/NAME; all without any.
             type: list
             elements: str
             default: []
       # end generated
   rule_files:
-    description:
-      - Files of Prometheus rules, each of which becomes a PrometheusRule.
+    description: Files of Prometheus rules, each of which becomes a PrometheusRule.
     type: list
     elements: path
     default: []
   dashboard_files:
-    description:
-      - Files of Grafana dashboards in JSON, each of which becomes a GrafanaDashboard.
+    description: Files of Grafana dashboards in JSON, each of which becomes a GrafanaDashboard.
     type: list
     elements: path
     default: []
@@ -349,18 +276,13 @@ options:
         needed only where it gives them names. Secrets from administrators and from cert-manager
         stay.
     type: str
-    choices:
-      - present
-      - absent
+    choices: [present, absent]
     default: present
   on_error:
-    description:
-      - Effect of an error, after it is in the status of KeplerAddons. V(fail) fails the task,
-        V(report) returns RV(failure). With O(spec) an error always fails the task.
+    description: Effect of an error, after it is in the status of KeplerAddons. V(fail) fails the
+      task, V(report) returns RV(failure). With O(spec) an error always fails the task.
     type: str
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
     default: fail
 extends_documentation_fragment:
   - wattwise.kube.kubernetes

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: kepler_node_info
 short_description: Read whether Kepler can meter the power of a node
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Runs on a node and returns its power meters, its processor, its hypervisor, and the verdict
     whether Kepler can run and meter there.
@@ -20,15 +19,13 @@ description:
   - Requires only Python's standard library, and Linux on any processor architecture.
 options:
   root:
-    description:
-      - Folder at which the node's file system is mounted, for a task in a container.
+    description: Folder at which the node's file system is mounted, for a task in a container.
     type: path
     default: /
   kepler_version:
-    description:
-      - Version of Kepler, such as V(0.11.4), or V(latest). Kepler V(0.10.0) and later exits without
-        a CPU meter, which are RAPL zones or, from V(0.11.4), hwmon sensors. Earlier versions need
-        BTF or kernel headers for eBPF, and estimate the power of nodes without a meter.
+    description: Version of Kepler, such as V(0.11.4), or V(latest). Kepler V(0.10.0) and later
+      exits without a CPU meter, which are RAPL zones or, from V(0.11.4), hwmon sensors. Earlier
+      versions need BTF or kernel headers for eBPF, and estimate the power of nodes without a meter.
     type: str
     default: 0.11.4
 extends_documentation_fragment:
@@ -112,9 +109,8 @@ microarchitecture:
   type: str
   sample: icelake
 virtualization:
-  description:
-    - V(none) on bare metal, else the hypervisor as systemd-detect-virt names it, such as V(kvm) or
-      V(vmware). V(vm-other) is an unknown hypervisor, V(unknown) no evidence.
+  description: V(none) on bare metal, else the hypervisor as systemd-detect-virt names it, such as
+    V(kvm) or V(vmware). V(vm-other) is an unknown hypervisor, V(unknown) no evidence.
   returned: success
   type: str
   sample: none
@@ -155,9 +151,8 @@ rapl_zones:
       type: str
       sample: ""
 hwmon_sensors:
-  description:
-    - Sensors of power and energy, and pairs of voltage and current, which Kepler multiplies; null
-      if C(/sys/class/hwmon) is not visible. Disabled sensors are left out.
+  description: Sensors of power and energy, and pairs of voltage and current, which Kepler
+    multiplies; null if C(/sys/class/hwmon) is not visible. Disabled sensors are left out.
   returned: success
   type: list
   elements: dict
@@ -201,9 +196,8 @@ btf:
   type: bool
   sample: true
 gpus:
-  description:
-    - Display controllers and accelerators on PCI, without those of BMCs and hypervisors; null if
-      C(/sys/bus/pci) is not visible.
+  description: Display controllers and accelerators on PCI, without those of BMCs and hypervisors;
+    null if C(/sys/bus/pci) is not visible.
   returned: success
   type: list
   elements: dict

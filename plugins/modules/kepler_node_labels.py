@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: kepler_node_labels
 short_description: Label nodes with the verdict whether Kepler can meter them
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Judges every node of a cluster by the results of M(wattwise.kube.kepler_node_info), else by the
     annotation C(wattwise.github.io/kepler-probe) of the discovery pod on the node, else by the Node
@@ -23,45 +22,37 @@ description:
   - A node with an invalid probe is unsupported. Other nodes are not affected.
 options:
   state:
-    description:
-      - V(present) writes labels and annotations. V(absent) removes them, and also the annotation of
-        the discovery pod, unless another field manager owns them too.
+    description: V(present) writes labels and annotations. V(absent) removes them, and also the
+      annotation of the discovery pod, unless another field manager owns them too.
     type: str
     default: present
-    choices:
-      - present
-      - absent
+    choices: [present, absent]
   node_names:
-    description:
-      - Names of the Nodes to label. All Nodes by default.
+    description: Names of the Nodes to label. All Nodes by default.
     type: list
     elements: str
   probes:
-    description:
-      - Results of M(wattwise.kube.kepler_node_info) by the name of the Node. Results of hosts that
-        failed or were unreachable do not count.
+    description: Results of M(wattwise.kube.kepler_node_info) by the name of the Node. Results of
+      hosts that failed or were unreachable do not count.
     type: dict
     default: {}
   kepler_version:
-    description:
-      - Version of Kepler, such as V(0.11.4), or V(latest).
+    description: Version of Kepler, such as V(0.11.4), or V(latest).
     type: str
     default: 0.11.4
   fake_cpu_meter:
-    description:
-      - Whether Kepler runs with its fake CPU meter on nodes that only a BMC meters. Kepler V(0.10.0)
-        and later exits there without it. The watts of its CPU metrics are then no measurements.
+    description: Whether Kepler runs with its fake CPU meter on nodes that only a BMC meters. Kepler
+      V(0.10.0) and later exits there without it. The watts of its CPU metrics are then no
+      measurements.
     type: bool
     default: false
   force_conflicts:
-    description:
-      - Whether labels of other field managers are taken over. By default such a node is in
-        RV(errors) and keeps its labels, so that an administrator can set them by hand.
+    description: Whether labels of other field managers are taken over. By default such a node is in
+      RV(errors) and keeps its labels, so that an administrator can set them by hand.
     type: bool
     default: false
   concurrency:
-    description:
-      - Number of Nodes that are written at the same time.
+    description: Number of Nodes that are written at the same time.
     type: int
     default: 16
 extends_documentation_fragment:
@@ -100,9 +91,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description:
-    - Verdicts in the order of the API server; none with O(state=absent). Each entry has the members
-      that M(wattwise.kube.kepler_node_info) returns, and C(name) and C(bmc).
+  description: Verdicts in the order of the API server; none with O(state=absent). Each entry has
+    the members that M(wattwise.kube.kepler_node_info) returns, and C(name) and C(bmc).
   returned: success
   type: list
   elements: dict
@@ -116,9 +106,8 @@ nodes:
       type: bool
       sample: true
     meter:
-      description:
-        - V(rapl), V(hwmon), V(redfish), V(model) or V(none). V(redfish) beside an unsupported node is
-          a BMC that meters the machine without Kepler.
+      description: V(rapl), V(hwmon), V(redfish), V(model) or V(none). V(redfish) beside an
+        unsupported node is a BMC that meters the machine without Kepler.
       type: str
       sample: rapl
     reasons:

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: kube_apply
 short_description: Apply many Kubernetes objects in one task
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Brings any number of objects to their desired state by server-side apply, concurrently, and
     returns the result of each.
@@ -29,8 +28,7 @@ options:
       - Namespaced objects without a namespace are applied in V(default).
     type: raw
   secret_manifests:
-    description:
-      - Further manifests, for Secrets. No output shows their C(data) and C(stringData).
+    description: Further manifests, for Secrets. No output shows their C(data) and C(stringData).
     type: list
     elements: dict
   src:
@@ -41,27 +39,21 @@ options:
     type: list
     elements: path
   src_key:
-    description:
-      - Member of the JSON files in O(src) that holds the manifests, for documents such as that of
-        M(wattwise.kube.node_config_template).
+    description: Member of the JSON files in O(src) that holds the manifests, for documents such as
+      that of M(wattwise.kube.node_config_template).
     type: str
   state:
-    description:
-      - V(present) creates or changes the objects, V(absent) deletes them.
+    description: V(present) creates or changes the objects, V(absent) deletes them.
     type: str
     default: present
-    choices:
-      - present
-      - absent
+    choices: [present, absent]
   field_manager:
-    description:
-      - Name of the field manager under which the API server records ownership of fields.
+    description: Name of the field manager under which the API server records ownership of fields.
     type: str
     default: wattwise
   force_conflicts:
-    description:
-      - Whether to take over fields that another manager owns. If V(false), such an object fails and
-        the error names the other manager.
+    description: Whether to take over fields that another manager owns. If V(false), such an object
+      fails and the error names the other manager.
     type: bool
     default: false
   foreign:
@@ -73,10 +65,7 @@ options:
         stored object follows the new schema.
     type: str
     default: apply
-    choices:
-      - apply
-      - refuse
-      - adopt
+    choices: [apply, refuse, adopt]
   recreate:
     description:
       - Whether to delete and create an object anew if the API server refuses a change of immutable
@@ -101,9 +90,8 @@ options:
         completely.
     type: str
   prune_kinds:
-    description:
-      - Kinds of the objects to prune, by default those of the manifests. Name kinds of which no
-        manifest may be left. The account needs the right to list each.
+    description: Kinds of the objects to prune, by default those of the manifests. Name kinds of
+      which no manifest may be left. The account needs the right to list each.
     type: list
     elements: dict
     suboptions:
@@ -119,21 +107,18 @@ options:
         description: Namespace of the objects; all namespaces by default.
         type: str
   prune_owner_kinds:
-    description:
-      - Kinds of owners whose objects may be pruned.
+    description: Kinds of owners whose objects may be pruned.
     type: list
     elements: str
   prune_max:
-    description:
-      - Largest share of the ApplySet's objects, from V(0.0) to V(1.0), that one run may prune; one
-        object is always allowed. Above it nothing is pruned and the task fails. Raise it for one
-        intended large removal.
+    description: Largest share of the ApplySet's objects, from V(0.0) to V(1.0), that one run may
+      prune; one object is always allowed. Above it nothing is pruned and the task fails. Raise it
+      for one intended large removal.
     type: float
     default: 0.3
   owner:
-    description:
-      - Owner of all manifests; the garbage collector deletes them with it. A namespaced owner owns
-        only objects in its namespace.
+    description: Owner of all manifests; the garbage collector deletes them with it. A namespaced
+      owner owns only objects in its namespace.
     type: dict
     suboptions:
       api_version:
@@ -152,33 +137,27 @@ options:
         type: str
         required: true
   assume:
-    description:
-      - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions and
-        namespaces, or paths of files with them. Only check mode reads them, because that task has
-        then not changed the cluster.
+    description: Manifests that an earlier task of the play applies, such as
+      CustomResourceDefinitions and namespaces, or paths of files with them. Only check mode reads
+      them, because that task has then not changed the cluster.
     type: list
     elements: raw
     default: []
   concurrency:
-    description:
-      - Number of objects to apply at the same time.
+    description: Number of objects to apply at the same time.
     type: int
     default: 16
   on_error:
-    description:
-      - Effect of a failed object. V(fail) fails the task. V(report) makes an object that the API
-        server refuses, for example by its schema, a warning and an entry in RV(results), and
-        pruning continues. A missing right or an unreachable server always fails the task.
+    description: Effect of a failed object. V(fail) fails the task. V(report) makes an object that
+      the API server refuses, for example by its schema, a warning and an entry in RV(results), and
+      pruning continues. A missing right or an unreachable server always fails the task.
     type: str
     default: fail
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
   wait:
-    description:
-      - Whether to wait until the objects are ready. Readiness is defined for Deployments,
-        StatefulSets, DaemonSets, Jobs, Pods, Namespaces and CustomResourceDefinitions. Other kinds
-        are ready as soon as they exist.
+    description: Whether to wait until the objects are ready. Readiness is defined for Deployments,
+      StatefulSets, DaemonSets, Jobs, Pods, Namespaces and CustomResourceDefinitions. Other kinds
+      are ready as soon as they exist.
     type: bool
     default: false
   wait_timeout:
@@ -274,8 +253,7 @@ results:
       type: str
       sample: racks
     action:
-      description:
-        - One of V(created), V(configured), V(unchanged), V(deleted) and V(failed).
+      description: One of V(created), V(configured), V(unchanged), V(deleted) and V(failed).
       type: str
       sample: created
     error:

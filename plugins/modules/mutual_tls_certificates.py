@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: mutual_tls_certificates
 short_description: Issue and renew the certificates of a server and its client
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Keeps three Secrets of type C(kubernetes.io/tls), for an authority, for a server and for its
     client. Each has the keys C(tls.crt), C(tls.key) and C(ca.crt). RMD daemons and Kepler are such
@@ -74,15 +73,13 @@ options:
     type: int
     default: 30
   issue:
-    description:
-      - Whether to issue certificates. If V(false), the Secrets of server and client are only read.
-        A missing Secret is left out of the result; an unusable one fails the task.
+    description: Whether to issue certificates. If V(false), the Secrets of server and client are
+      only read. A missing Secret is left out of the result; an unusable one fails the task.
     type: bool
     default: true
   folder:
-    description:
-      - Folder for the client's files C(cert.pem), C(key.pem) and C(ca.pem), on the host where the
-        module runs. Only their owner may read them.
+    description: Folder for the client's files C(cert.pem), C(key.pem) and C(ca.pem), on the host
+      where the module runs. Only their owner may read them.
     type: path
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -127,9 +124,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 certificates:
-  description:
-    - Certificates of authority, server and client. With O(issue=false) the existing ones of
-      server and client.
+  description: Certificates of authority, server and client. With O(issue=false) the existing ones
+    of server and client.
   returned: success
   type: list
   elements: dict
@@ -163,8 +159,7 @@ files:
   returned: success
   type: list
   elements: str
-  sample:
-    - /etc/wattwise/rmd/cert.pem
+  sample: [/etc/wattwise/rmd/cert.pem]
 """
 
 from ..module_utils.kube.certificates import SPEC, keep_certificates

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: node_config_template
 short_description: Render NodeConfigTemplates to one NodeConfig per node
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Renders a NodeConfig for every node that a template selects, and the statuses of templates and
     NodeConfigs, as manifests for M(wattwise.kube.kube_apply). Connects to nothing and changes
@@ -47,8 +46,7 @@ options:
     type: list
     elements: dict
   nodes:
-    description:
-      - Nodes in the form of the API.
+    description: Nodes in the form of the API.
     type: list
     elements: dict
   snapshot:
@@ -57,16 +55,14 @@ options:
       - Without this option existing NodeConfigs are not considered.
     type: path
   tls_fingerprints:
-    description:
-      - SHA-256 fingerprints of certificates by node, each a text or a list. They become the
-        annotation C(wattwise.github.io/tls-fingerprint). The BMC of the node is then verified by
-        these only.
+    description: SHA-256 fingerprints of certificates by node, each a text or a list. They become
+      the annotation C(wattwise.github.io/tls-fingerprint). The BMC of the node is then verified by
+      these only.
     type: dict
     default: {}
   path:
-    description:
-      - Path of a document to write with RV(node_configs) and RV(statuses), which are then not
-        returned. M(wattwise.kube.kube_apply) reads it with C(src) and C(src_key).
+    description: Path of a document to write with RV(node_configs) and RV(statuses), which are then
+      not returned. M(wattwise.kube.kube_apply) reads it with C(src) and C(src_key).
     type: path
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
@@ -151,35 +147,26 @@ node_configs:
         namespace: wao-system
       spec:
         metricsCollector:
-          deltaP:
-            endpoint: http://10.0.0.1:5000
-            type: DifferentialPressureAPI
+          deltaP: {endpoint: http://10.0.0.1:5000, type: DifferentialPressureAPI}
           inletTemp:
-            basicAuthSecret:
-              name: worker-1-bmc
+            basicAuthSecret: {name: worker-1-bmc}
             endpoint: https://10.0.100.11
             type: Redfish
         nodeName: worker-1
         predictor: {}
 statuses:
-  description:
-    - Statuses to write with M(wattwise.kube.kube_apply), with the conditions C(Rendered) and
-      C(Shadowed).
+  description: Statuses to write with M(wattwise.kube.kube_apply), with the conditions C(Rendered)
+    and C(Shadowed).
   returned: when O(path) is not given
   type: list
   elements: dict
   sample:
     - apiVersion: wao.bitmedia.co.jp/v1beta1
       kind: NodeConfigTemplate
-      metadata:
-        name: rack-1
-        namespace: wao-system
+      metadata: {name: rack-1, namespace: wao-system}
       status:
         conditions:
-          - message: "NodeConfigs rendered: 1"
-            reason: Rendered
-            status: "True"
-            type: Rendered
+          - {message: "NodeConfigs rendered: 1", reason: Rendered, status: "True", type: Rendered}
         matchedNodes: 1
 errors:
   description: Fields that did not render. C(node) is null if the error concerns all nodes.
@@ -193,9 +180,8 @@ errors:
       node: worker-1
       template: wao-system/rack-1
 findings:
-  description:
-    - Nodes, templates and NodeConfigs of O(snapshot) that cannot be read and are left out. The
-      NodeConfig of such a node stays. Other objects are not affected.
+  description: Nodes, templates and NodeConfigs of O(snapshot) that cannot be read and are left out.
+    The NodeConfig of such a node stays. Other objects are not affected.
   returned: always
   type: list
   elements: dict
@@ -210,17 +196,12 @@ warnings:
   returned: always
   type: list
   elements: str
-  sample:
-    - NodeConfigTemplate wao-system/rack-9 selects no node; check its nodeSelector
+  sample: [NodeConfigTemplate wao-system/rack-9 selects no node; check its nodeSelector]
 counts:
   description: Numbers of templates, NodeConfigs, statuses and errors.
   returned: always
   type: dict
-  sample:
-    errors: 0
-    node_configs: 1
-    statuses: 2
-    templates: 1
+  sample: {errors: 0, node_configs: 1, statuses: 2, templates: 1}
 path:
   description: Path of the written document.
   returned: when O(path) is given

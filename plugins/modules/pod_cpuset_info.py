@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: pod_cpuset_info
 short_description: Read the exclusive CPUs of containers on their node
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Runs on a node and returns the CPUs of every container with exclusive CPUs. The kubelet with the
     static CPU manager policy gives them to containers of Guaranteed pods that request whole CPUs.
@@ -20,20 +19,17 @@ description:
   - Requires only Python's standard library, except for O(source=pod_resources).
 options:
   pods:
-    description:
-      - Pods as the Kubernetes API returns them, with C(metadata.uid) and C(status). Ended pods are
-        ignored.
+    description: Pods as the Kubernetes API returns them, with C(metadata.uid) and C(status). Ended
+      pods are ignored.
     type: list
     elements: dict
     required: true
   node_name:
-    description:
-      - Name of the Node on which the task runs. It limits O(pods) to those on this node. All pods
-        by default.
+    description: Name of the Node on which the task runs. It limits O(pods) to those on this node.
+      All pods by default.
     type: str
   root:
-    description:
-      - Folder at which the node's file system is mounted, for a task in a container.
+    description: Folder at which the node's file system is mounted, for a task in a container.
     type: path
     default: /
   source:
@@ -44,11 +40,7 @@ options:
       - V(auto) reads control groups, and the checkpoint for containers that are not found there.
     type: str
     default: auto
-    choices:
-      - auto
-      - cgroup
-      - cpu_manager
-      - pod_resources
+    choices: [auto, cgroup, cpu_manager, pod_resources]
   timeout:
     description: Seconds that the kubelet may take to answer with O(source=pod_resources).
     type: float

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: power_fleet_reconciliation
 short_description: Make one run for a PowerFleet, and tell it in its status
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads a PowerFleet (C(wattwise.github.io/v1alpha1)) and executes the steps of its spec, with the
     library functions of M(wattwise.kube.fleet_reconciliation),
@@ -38,13 +37,11 @@ description:
     certificates that an inventory applied stay as they are.
 options:
   namespace:
-    description:
-      - Namespace of the PowerFleet.
+    description: Namespace of the PowerFleet.
     type: str
     required: true
   name:
-    description:
-      - Name of the PowerFleet. A missing PowerFleet, or one in deletion, is no error.
+    description: Name of the PowerFleet. A missing PowerFleet, or one in deletion, is no error.
     type: str
     required: true
   run_dir:
@@ -61,9 +58,8 @@ options:
       - The action plugin sets it.
     type: str
   heartbeat_seconds:
-    description:
-      - Seconds after which the unchanged status of the PowerFleet, or reading in the status of a
-        NodeConfig, is written again.
+    description: Seconds after which the unchanged status of the PowerFleet, or reading in the
+      status of a NodeConfig, is written again.
     type: float
     default: 300.0
   record_namespaces:
@@ -92,9 +88,9 @@ options:
       - Without this option such machines are asked without a credential.
     type: path
   default_credential_namespaces:
-    description:
-      - Namespaces of the NodeConfigs that may get the content of O(default_credential_dir). List
-        only namespaces whose writers of NodeConfigs may know the password.
+    description: Namespaces of the NodeConfigs that may get the content of
+      O(default_credential_dir). List only namespaces whose writers of NodeConfigs may know the
+      password.
     type: list
     elements: str
     default: []
@@ -108,31 +104,25 @@ options:
         C(ca.crt) verifies them if the spec names no authority.
     type: path
   rmd_client:
-    description:
-      - Client certificate and trusted authority for RMD daemons. No spec can set them.
+    description: Client certificate and trusted authority for RMD daemons. No spec can set them.
     type: dict
     default: {}
     suboptions:
       ca_path:
-        description:
-          - Path of the PEM certificates that verify the daemons, instead of the system's.
+        description: Path of the PEM certificates that verify the daemons, instead of the system's.
         type: path
       client_cert:
-        description:
-          - Path of the client certificate, in PEM.
+        description: Path of the client certificate, in PEM.
         type: path
       client_key:
-        description:
-          - Path of the client's private key, in PEM. Without it the key is read from
-            O(rmd_client.client_cert).
+        description: Path of the client's private key, in PEM. Without it the key is read from
+          O(rmd_client.client_cert).
         type: path
       username:
-        description:
-          - User name for daemons that ask for a password.
+        description: User name for daemons that ask for a password.
         type: str
       password:
-        description:
-          - Password of O(rmd_client.username).
+        description: Password of O(rmd_client.username).
         type: str
   on_error:
     description:
@@ -142,9 +132,7 @@ options:
       - The task fails in either case where the PowerFleet cannot be read, its status cannot be
         written, or another run is at work in O(run_dir).
     type: str
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
     default: report
 extends_documentation_fragment:
   - wattwise.kube.kubernetes
@@ -200,9 +188,8 @@ suspended:
   type: bool
   sample: false
 trigger:
-  description:
-    - Reason of the run. V(start) in a new folder, V(spec) for another generation, V(interval), or
-      what a request was for.
+  description: Reason of the run. V(start) in a new folder, V(spec) for another generation,
+    V(interval), or what a request was for.
   returned: when the PowerFleet was found and is not suspended
   type: str
   sample: interval
@@ -222,12 +209,7 @@ status:
         reason: Reconciled
         status: "True"
         type: Ready
-    nodes:
-      claimedByOlder: 0
-      claimedFromYounger: 0
-      failing: 0
-      read: 50
-      selected: 50
+    nodes: {claimedByOlder: 0, claimedFromYounger: 0, failing: 0, read: 50, selected: 50}
     observedGeneration: 1
 status_written:
   description: Whether the status told something new, or its heartbeat was due.
@@ -235,17 +217,14 @@ status_written:
   type: bool
   sample: true
 steps:
-  description:
-    - The steps in their order, as in M(wattwise.kube.fleet_reconciliation), with C(node_configs)
-      and C(rmd) before them where they were made.
+  description: The steps in their order, as in M(wattwise.kube.fleet_reconciliation), with
+    C(node_configs) and C(rmd) before them where they were made.
   returned: when the PowerFleet was found and is not suspended
   type: list
   elements: dict
   sample:
     - changed: false
-      counts:
-        nodes: 50
-        pods: 312
+      counts: {nodes: 50, pods: 312}
       errors: []
       failure:
       name: snapshot
@@ -255,16 +234,12 @@ summary:
   description: The figures of the run, as in M(wattwise.kube.fleet_reconciliation).
   returned: when the PowerFleet was found and is not suspended
   type: dict
-  sample:
-    bound: 12
-    configured: 50
-    fresh: 50
+  sample: {bound: 12, configured: 50, fresh: 50}
 documents:
   description: Paths of the documents that were written.
   returned: when the PowerFleet was found and is not suspended
   type: dict
-  sample:
-    plan: /var/lib/wattwise/wattwise/hall-1/plan.json
+  sample: {plan: /var/lib/wattwise/wattwise/hall-1/plan.json}
 devices:
   description: What was done for devices, as in M(wattwise.kube.fleet_reconciliation).
   returned: when C(spec.devices.enabled) is true

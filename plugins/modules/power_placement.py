@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: power_placement
 short_description: Place waiting pods on the nodes where they cost the fewest watts
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Finds nodes for all waiting pods together that minimise the watts of the fleet, by the power
     curves of the nodes, and returns a bound on the distance from the optimum.
@@ -91,187 +90,42 @@ options:
     type: list
     elements: dict
   running:
-    description:
-      - Running pods on O(nodes), in either form. The short form requires C(node_name).
+    description: Running pods on O(nodes), in either form. The short form requires C(node_name).
     type: list
     elements: dict
   namespaces:
-    description:
-      - Namespaces with their labels, with O(nodes), in the form of the Kubernetes API. They are
-        required for a C(namespaceSelector) with other labels than C(kubernetes.io/metadata.name);
-        without them its pod is C(unsupported).
+    description: Namespaces with their labels, with O(nodes), in the form of the Kubernetes API.
+      They are required for a C(namespaceSelector) with other labels than
+      C(kubernetes.io/metadata.name); without them its pod is C(unsupported).
     type: list
     elements: dict
   replica_sets:
-    description:
-      - ReplicaSets, with O(nodes), in the form of the Kubernetes API. Their annotation
-        C(podspread-rate) counts; pods find their ReplicaSet by uid.
+    description: ReplicaSets, with O(nodes), in the form of the Kubernetes API. Their annotation
+      C(podspread-rate) counts; pods find their ReplicaSet by uid.
     type: list
     elements: dict
   pod_disruption_budgets:
-    description:
-      - PodDisruptionBudgets with their status, with O(nodes), in the form of the Kubernetes API.
+    description: PodDisruptionBudgets with their status, with O(nodes), in the form of the
+      Kubernetes API.
     type: list
     elements: dict
   rmd_node_states:
-    description:
-      - RmdNodeStates with their status, with O(nodes), in the form of the Kubernetes API. The pod
-        annotation C(<container>_cache_min) makes a container take ways of the best-effort pool, at
-        least as many.
+    description: RmdNodeStates with their status, with O(nodes), in the form of the Kubernetes API.
+      The pod annotation C(<container>_cache_min) makes a container take ways of the best-effort
+      pool, at least as many.
     type: list
     elements: dict
   device_objects:
-    description:
-      - Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without any, a pod
-        with claims is C(unsupported).
+    description: Device objects, with O(nodes), as in M(wattwise.kube.device_allocation). Without
+      any, a pod with claims is C(unsupported).
     type: list
     elements: dict
   volume_objects:
-    description:
-      - PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers,
-        CSIStorageCapacities and VolumeAttachments, with O(nodes), in the form of the Kubernetes
-        API. Without the option a pod with volume claims is C(unsupported).
+    description: PersistentVolumeClaims, PersistentVolumes, StorageClasses, CSINodes, CSIDrivers,
+      CSIStorageCapacities and VolumeAttachments, with O(nodes), in the form of the Kubernetes API.
+      Without the option a pod with volume claims is C(unsupported).
     type: list
     elements: dict
-  # begin generated: place -time_limit -seed
-  scheduler_name:
-    description:
-      - C(schedulerName) of the pods to place.
-    type: str
-    default: wattwise
-  strategy:
-    description:
-      - V(optimal) combines a linear relaxation, local search and, for small inputs, mixed-integer
-        programming.
-      - The other strategies serve comparison. They place one pod at a time, by priority and then by
-        name, and never revise a choice.
-      - V(greedy) takes the node on which the pod adds the fewest watts.
-      - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
-        predicts the watts of the pod's whole request, truncates them to whole watts, and has twenty
-        times the weight of kube-scheduler's resource scores. A pod without CPU requests stays
-        unplaced.
-      - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves. A
-        node without a curve costs nothing, as in PEAKS.
-      - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
-        BalancedAllocation.
-    type: str
-    default: optimal
-    choices:
-      - optimal
-      - greedy
-      - minimize_power
-      - peaks
-      - spread
-  compare:
-    description:
-      - Strategies to run on the same input for the comparison in the plan. Their placements are not
-        part of the plan.
-      - V(optimal) takes another O(time_limit), each other strategy about a second for 10,000 pods
-        on 1,000 nodes.
-    type: list
-    elements: str
-    default: []
-    choices:
-      - optimal
-      - greedy
-      - minimize_power
-      - peaks
-      - spread
-  usage_source:
-    description:
-      - Source of the present CPU use of nodes. V(metrics) is the usage in metrics.k8s.io plus the
-        assumed use of pods that have not started. V(requests) is the assumed use of all pods; see
-        O(pod_usage_assumption). V(auto) is V(metrics) for nodes that have metrics, else
-        V(requests).
-      - With V(metrics), a node without metrics counts as a node without a power curve.
-    type: str
-    default: auto
-    choices:
-      - auto
-      - metrics
-      - requests
-  pod_usage_assumption:
-    description:
-      - Share of its CPU request that a pod is assumed to use, from V(0) to V(1).
-    type: float
-    default: 0.8
-  unpriced:
-    description:
-      - Use of nodes without a power curve. V(last_resort) places only pods on them that fit on no
-        other node, V(exclude) places none.
-    type: str
-    default: last_resort
-    choices:
-      - last_resort
-      - exclude
-  preference_watts:
-    description:
-      - Cost of an unmet preference of weight 100, in W; other weights count in proportion. V(0)
-        ignores all preferences. Raise it where preferences matter more than power.
-      - Preferred node affinity counts with its weight. An untolerated C(PreferNoSchedule) taint
-        counts with 100.
-      - Preferred pod affinity counts with its weight for each pod without another matching pod in
-        its topology domain at the end. Preferred anti-affinity counts for each pod with one. Among
-        pods placed together that avoid each other, one per domain costs nothing.
-      - A topology spread constraint with C(ScheduleAnyway) counts with 100 for each pod beyond an
-        even share plus C(maxSkew).
-    type: float
-    default: 1.0
-  device_power:
-    description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
-        C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
-    type: str
-  allow_power_off:
-    description:
-      - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-        O(standby_watts) instead of their idle watts. The plan lists them as C(asleep).
-      - A node in short form with any amount in C(used) stays awake.
-    type: bool
-    default: false
-  standby_watts:
-    description:
-      - Watts of a sleeping node, with O(allow_power_off).
-    type: float
-    default: 0.0
-  rebalance:
-    description:
-      - Whether to propose moves of running pods. Their gain is computed after placing the waiting
-        pods.
-      - A pod moves by eviction and recreation. Candidates have the C(schedulerName) of
-        O(scheduler_name) and a ReplicaSet, ReplicationController or StatefulSet as controller, and
-        every PodDisruptionBudget allows their eviction. They belong to no pod group, hold no cache
-        ways or devices, and lack the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
-        with V(false).
-      - Moves that save watts only together form one step, such as those that empty a node for sleep
-        (O(allow_power_off)). The C(steps) of the plan have an order in which each pod finds room.
-    type: bool
-    default: false
-  min_gain_watts:
-    description:
-      - Watts that each move must save, above 0, with O(rebalance). In a step of several moves their
-        average counts. Preferences that become unmet are subtracted. Raise it to get fewer moves.
-    type: float
-    default: 5.0
-  max_moves:
-    description:
-      - Largest number of moves to propose, in all steps together.
-    type: int
-    default: 10
-  textfile:
-    description:
-      - Path of the file to write in Prometheus' text format, with
-        C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU use.
-      - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
-        left out.
-      - Use another file than the one with the readings.
-    type: path
-  textfile_labels:
-    description:
-      - Labels to add to every sample of O(textfile), such as the name of the cluster.
-    type: dict
-    default: {}
-  # end generated
   previous:
     description:
       - Path of the plan document of the last run, for pods that still wait.
@@ -280,17 +134,15 @@ options:
         ignored.
     type: path
   previous_placements:
-    description:
-      - Placements of the last run as a list, instead of O(previous). Each has C(pod), C(node) and
-        C(namespace) (V(default) by default).
+    description: Placements of the last run as a list, instead of O(previous). Each has C(pod),
+      C(node) and C(namespace) (V(default) by default).
     type: list
     elements: dict
   path:
-    description:
-      - Path of the plan document to write, also in check mode.
+    description: Path of the plan document to write, also in check mode.
     type: path
 extends_documentation_fragment:
-  - wattwise.kube.solver
+  - wattwise.kube.steps.place
   - wattwise.kube.attributes.info_module
 requirements:
   - python >= 3.11
@@ -429,23 +281,18 @@ findings:
   contains:
     kind:
       description: Kind of the object.
-      returned: success
       type: str
     namespace:
       description: Namespace of the object; empty where it has none.
-      returned: success
       type: str
     name:
       description: Name of the object, or its place in the input where it has no usable name.
-      returned: success
       type: str
     field:
       description: Path of the field; empty where the defect has no single place.
-      returned: success
       type: str
     problem:
       description: Defect of the field.
-      returned: success
       type: str
   sample:
     - field: spec.priority
@@ -465,20 +312,15 @@ placements:
       resource_version: "4711"
       uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 watts:
-  description:
-    - Watts of all nodes with a power curve before and after placing, and a lower bound for every
-      placement of the same pods with no more unmet preferences. Devices count if they are in use
-      after placing only.
+  description: Watts of all nodes with a power curve before and after placing, and a lower bound for
+    every placement of the same pods with no more unmet preferences. Devices count if they are in
+    use after placing only.
   returned: success
   type: dict
-  sample:
-    after: 512.5
-    before: 255.0
-    lower_bound: 512.4
+  sample: {after: 512.5, before: 255.0, lower_bound: 512.4}
 gap:
-  description:
-    - Largest possible distance of the added watts from the optimum, as a share of the added watts
-      of the bound (or of 1 W if that is more).
+  description: Largest possible distance of the added watts from the optimum, as a share of the
+    added watts of the bound (or of 1 W if that is more).
   returned: success
   type: float
   sample: 0.00039
@@ -488,17 +330,15 @@ proven:
   type: bool
   sample: false
 method:
-  description:
-    - Method that found the result. It is V(local_search) or V(mip) with O(strategy=optimal), else
-      the strategy.
+  description: Method that found the result. It is V(local_search) or V(mip) with
+    O(strategy=optimal), else the strategy.
   returned: success
   type: str
   sample: mip
 stopped_by:
-  description:
-    - Reason for the end of the search. V(proof) means that nothing better exists, V(completed) that
-      the method ended by itself, V(work_limit) that its counted work was used up, V(wall_clock)
-      that O(time_limit) ended it.
+  description: Reason for the end of the search. V(proof) means that nothing better exists,
+    V(completed) that the method ended by itself, V(work_limit) that its counted work was used up,
+    V(wall_clock) that O(time_limit) ended it.
   returned: success
   type: str
   sample: work_limit
@@ -533,13 +373,11 @@ unplaced:
       message: "0/2 nodes are available: 2 Insufficient cpu."
       namespace: default
       pod: large-0
-      reasons:
-        Insufficient cpu: 2
+      reasons: {Insufficient cpu: 2}
       uid: null
 allocations:
-  description:
-    - Devices of each claim of the placed pods, with C(allocation) as
-      M(wattwise.kube.device_allocation) returns it.
+  description: Devices of each claim of the placed pods, with C(allocation) as
+    M(wattwise.kube.device_allocation) returns it.
   returned: success
   type: list
   elements: dict
@@ -547,33 +385,24 @@ allocations:
     - allocation:
         devices:
           results:
-            - device: gpu-0
-              driver: gpu.example.com
-              pool: node-1
-              request: gpu
+            - {device: gpu-0, driver: gpu.example.com, pool: node-1, request: gpu}
       name: training
       namespace: default
       node: node-1
       uid: ""
 nodes:
-  description:
-    - CPU use in cores and watts of each node before and after placing. Nodes without a curve have
-      no watts. Watts include devices, except those of claims that devices of several nodes can
-      satisfy.
+  description: CPU use in cores and watts of each node before and after placing. Nodes without a
+    curve have no watts. Watts include devices, except those of claims that devices of several nodes
+    can satisfy.
   returned: success
   type: list
   elements: dict
   sample:
-    - cpu_after: 6.8
-      cpu_before: 3.2
-      name: node-1
-      watts_after: 150.25
-      watts_before: 121.0
+    - {cpu_after: 6.8, cpu_before: 3.2, name: node-1, watts_after: 150.25, watts_before: 121.0}
 comparison:
-  description:
-    - Results of the strategies in O(compare), in their order. C(watts_after) and C(watts_added)
-      cover all nodes with a power curve; C(placed_unpriced) counts pods on other nodes. Compare
-      watts only for equal numbers of placed pods.
+  description: Results of the strategies in O(compare), in their order. C(watts_after) and
+    C(watts_added) cover all nodes with a power curve; C(placed_unpriced) counts pods on other
+    nodes. Compare watts only for equal numbers of placed pods.
   returned: when O(compare) is given
   type: list
   elements: dict
@@ -596,8 +425,7 @@ steps:
   type: list
   elements: dict
   sample:
-    - asleep:
-        - node-2
+    - asleep: [node-2]
       cost_if_stopped_watts: 3.5
       gain_watts: 88.0
       moves:

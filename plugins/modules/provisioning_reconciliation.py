@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: provisioning_reconciliation
 short_description: Reserve bare-metal hosts for a Provisioning and follow its installation
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Gives hosts their roles as M(wattwise.kube.host_role_assignment) does, reserves them, and writes
     the status of the Provisioning (C(bpa.akraino.org/v1alpha1)).
@@ -27,41 +26,34 @@ description:
 options:
   # begin generated: provisioning -require_ip -group_names -ssh -time_limit -seed
   namespace:
-    description:
-      - Namespace of the Provisioning.
+    description: Namespace of the Provisioning.
     type: str
     required: true
   name:
-    description:
-      - Name of the Provisioning.
+    description: Name of the Provisioning.
     type: str
     required: true
   reserve:
-    description:
-      - Mark of a reserved BareMetalHost. V(consumer) sets C(spec.consumerRef). V(labels) sets the
-        labels C(bpa.akraino.org/cluster) and C(bpa.akraino.org/role), by which the hostSelector of
-        Cluster API finds the hosts that it then consumes.
+    description: Mark of a reserved BareMetalHost. V(consumer) sets C(spec.consumerRef). V(labels)
+      sets the labels C(bpa.akraino.org/cluster) and C(bpa.akraino.org/role), by which the
+      hostSelector of Cluster API finds the hosts that it then consumes.
     type: str
     default: consumer
-    choices:
-      - consumer
-      - labels
+    choices: [consumer, labels]
   host_namespaces:
-    description:
-      - Namespaces of the BareMetalHosts; all if empty.
+    description: Namespaces of the BareMetalHosts; all if empty.
     type: list
     elements: str
     default: []
   hardware:
-    description:
-      - Hosts without a BareMetalHost, as RV(wattwise.kube.redfish_hardware_info#module:hardware).
+    description: Hosts without a BareMetalHost, as
+      RV(wattwise.kube.redfish_hardware_info#module:hardware).
     type: list
     elements: dict
     default: []
   read_user_data:
-    description:
-      - Whether to read the Secrets with user data of the chosen hosts, for their user and host
-        keys.
+    description: Whether to read the Secrets with user data of the chosen hosts, for their user and
+      host keys.
     type: bool
     default: false
   installer_image:
@@ -72,9 +64,8 @@ options:
     type: str
     default: ""
   agent_image:
-    description:
-      - Image of the agent pods, of which C(spec.replicas) run; the image of C(operator/Dockerfile)
-        for O(agent_command=host-agent). No pods if empty.
+    description: Image of the agent pods, of which C(spec.replicas) run; the image of
+      C(operator/Dockerfile) for O(agent_command=host-agent). No pods if empty.
     type: str
     default: ""
   agent_command:
@@ -84,56 +75,45 @@ options:
         whose facts then count for the assignment. One agent is active, the others stand by.
     type: list
     elements: str
-    default:
-      - host-agent
+    default: [host-agent]
   agent_service_account:
-    description:
-      - ServiceAccount of the agent pods in the namespace of the Provisioning. No token if empty.
-        Program C(host-agent) needs one.
+    description: ServiceAccount of the agent pods in the namespace of the Provisioning. No token if
+      empty. Program C(host-agent) needs one.
     type: str
     default: ""
   lease_namespace:
-    description:
-      - Namespace of the Lease C(wattwise-provisioning), which a run with O(hardware) holds. All
-        runs in a cluster need the same namespace.
+    description: Namespace of the Lease C(wattwise-provisioning), which a run with O(hardware)
+      holds. All runs in a cluster need the same namespace.
     type: str
     default: kube-system
   lease_timeout:
-    description:
-      - Seconds to wait while another run holds the Lease. After that the task fails and names the
-        holder.
+    description: Seconds to wait while another run holds the Lease. After that the task fails and
+      names the holder.
     type: float
     default: 60.0
   # end generated
   spec:
-    description:
-      - Spec of the Provisioning, which is created or changed first. Without it the Provisioning has
-        to exist.
+    description: Spec of the Provisioning, which is created or changed first. Without it the
+      Provisioning has to exist.
     type: dict
   cluster:
-    description:
-      - Name of the cluster. By default the label C(cluster) of the Provisioning, or its name.
+    description: Name of the cluster. By default the label C(cluster) of the Provisioning, or its
+      name.
     type: str
   state:
-    description:
-      - V(absent) deletes the Provisioning and releases its hosts.
+    description: V(absent) deletes the Provisioning and releases its hosts.
     type: str
     default: present
-    choices:
-      - present
-      - absent
+    choices: [present, absent]
   document:
-    description:
-      - File for the hosts with their roles and capabilities, for the report. No file by default.
+    description: File for the hosts with their roles and capabilities, for the report. No file by
+      default.
     type: path
   on_error:
-    description:
-      - Effect of an error, after it is in the status of the Provisioning. V(fail) fails the task,
-        V(report) returns RV(failure).
+    description: Effect of an error, after it is in the status of the Provisioning. V(fail) fails
+      the task, V(report) returns RV(failure).
     type: str
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
     default: fail
 extends_documentation_fragment:
   - wattwise.kube.host_roles
@@ -203,9 +183,8 @@ found:
   type: bool
   sample: true
 status:
-  description:
-    - The status of the Provisioning, written or not. Conditions are C(Assigned), C(Installed) with an
-      installer, C(Agents) and C(Ready).
+  description: The status of the Provisioning, written or not. Conditions are C(Assigned),
+    C(Installed) with an installer, C(Agents) and C(Ready).
   returned: when RV(found) is true
   type: dict
   sample:
@@ -232,9 +211,8 @@ failure:
   type: str
   sample: "Not every role gets a host: spec.master needs 1 host and lacks 1: 0 of 3 free hosts fit"
 assignments:
-  description:
-    - Hosts with their roles. A host that is master and worker has two entries. C(label) is its name
-      in the inventory.
+  description: Hosts with their roles. A host that is master and worker has two entries. C(label) is
+    its name in the inventory.
   returned: when hosts are reserved
   type: list
   elements: dict
@@ -252,9 +230,7 @@ unassigned:
   type: list
   elements: dict
   sample:
-    - host: node-7
-      namespace: metal3
-      reason: "is in error: no power"
+    - {host: node-7, namespace: metal3, reason: "is in error: no power"}
 objective:
   description:
     - Levels of the objective; each counts before the next. C(bound) is the best possible value.
@@ -266,9 +242,7 @@ objective:
   type: list
   elements: dict
   sample:
-    - level: spread
-      value: 0
-      bound: 0
+    - {level: spread, value: 0, bound: 0}
 proven:
   description: Whether RV(objective) is certainly the best.
   returned: when hosts are reserved
@@ -304,8 +278,7 @@ hosts_without_key:
   returned: when hosts are reserved
   type: list
   elements: str
-  sample:
-    - test-master
+  sample: [test-master]
 config_map:
   description: The ConfigMap with addresses by role and label, as the BPA operator writes it.
   returned: when hosts are reserved
@@ -315,11 +288,8 @@ config_map:
     kind: ConfigMap
     metadata:
       name: test-cluster-configmap
-      labels:
-        cluster: test-cluster
-    data:
-      MASTER_test-master: 192.168.50.63
-      WORKER_test-master: 192.168.50.63
+      labels: {cluster: test-cluster}
+    data: {MASTER_test-master: 192.168.50.63, WORKER_test-master: 192.168.50.63}
 host_labels:
   description: Labels of the hosts for the host selectors in RV(cluster_api).
   returned: when hosts are reserved
@@ -328,17 +298,12 @@ host_labels:
   sample:
     - host: fake-test-bmh
       namespace: metal3
-      labels:
-        bpa.akraino.org/cluster: test-cluster
-        bpa.akraino.org/role: control-plane
+      labels: {bpa.akraino.org/cluster: test-cluster, bpa.akraino.org/role: control-plane}
 cluster_api:
   description: Values for a chart that creates the cluster through Cluster API and Metal3.
   returned: when hosts are reserved
   type: dict
-  sample:
-    clusterName: test-cluster
-    numControlPlaneMachines: 1
-    numWorkerMachines: 0
+  sample: {clusterName: test-cluster, numControlPlaneMachines: 1, numWorkerMachines: 0}
 findings:
   description: Defects of the hosts, each with C(kind), C(namespace), C(name), C(field), C(problem).
   returned: when RV(found) is true
@@ -351,9 +316,8 @@ findings:
       field: ""
       problem: "status.hardware.ramMebibytes: 'much' is not a whole number"
 results:
-  description:
-    - Result of each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
-      C(released).
+  description: Result of each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
+    C(released).
   returned: success
   type: list
   elements: dict

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: redfish_hardware_info
 short_description: Read processors, memory, network adapters, disks and PCI devices of many hosts
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads the hardware of each host from the Redfish services of many BMCs concurrently. No
     operating system has to run on the hosts, and none of them is changed.
@@ -85,8 +84,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hardware:
-  description:
-    - Hardware of each host whose BMC answered, in the order of the input. An unknown fact is null.
+  description: Hardware of each host whose BMC answered, in the order of the input. An unknown fact
+    is null.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -219,9 +218,8 @@ hardware:
           type: str
           sample: C62x Chipset QuickAssist Technology
     has_qat:
-      description:
-        - Whether the host has Intel QuickAssist. It is false only if the BMC lists the whole PCI
-          bus, because most BMCs list adapters alone.
+      description: Whether the host has Intel QuickAssist. It is false only if the BMC lists the
+        whole PCI bus, because most BMCs list adapters alone.
       type: bool
       sample: true
     gpus:
@@ -246,8 +244,7 @@ authentication:
   elements: dict
   sample: []
 errors:
-  description:
-    - Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -261,9 +258,8 @@ errors:
       type: str
       sample: https://10.0.0.107
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error) or V(malformed).
+      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+        V(not_found), V(throttled), V(server_error) or V(malformed).
       type: str
       sample: timeout
     detail:

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: redfish_ml_model_info
 short_description: Read the machine learning models that BMCs name
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads the resource C(MachineLearningModel) of many BMCs concurrently. It names the model that
     predicts the power of the server, and the inference server of this model.
@@ -25,8 +24,7 @@ options:
         with their original time and C(kept). Models that another endpoint named are not kept.
     type: path
   max_age:
-    description:
-      - Seconds for which models in O(previous) are kept without asking the BMC.
+    description: Seconds for which models in O(previous) are kept without asking the BMC.
     type: float
     default: 600.0
   refresh:
@@ -78,8 +76,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 models:
-  description:
-    - Models by BMC, in the order of the input. BMCs without a power model have no entry.
+  description: Models by BMC, in the order of the input. BMCs without a power model have no entry.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -89,9 +86,8 @@ models:
       type: str
       sample: node-1
     power_consumption:
-      description:
-        - Model of the server's power. C(endpoint) is the URL for predictions. Without a version the
-          inference server uses its default version.
+      description: Model of the server's power. C(endpoint) is the URL for predictions. Without a
+        version the inference server uses its default version.
       type: dict
       sample:
         name: PC-PowerEdgeR650xs-2CPU
@@ -136,8 +132,7 @@ authentication:
       last_attempt: "2026-01-31T12:00:00Z"
       secret_resource_version: "4711"
 errors:
-  description:
-    - Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -151,9 +146,8 @@ errors:
       type: str
       sample: https://10.0.0.107
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
       type: str
       sample: timeout
     detail:

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: redfish_thermal_info
 short_description: Read inlet temperature and power of many BMCs
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads the inlet air temperature and the power of each server from the Redfish services of many
     BMCs concurrently.
@@ -34,16 +33,11 @@ description:
     counts as 0. A power of 0 W of a running server is an error too.
 options:
   gather:
-    description:
-      - Quantities to read. A target succeeds only if all of them were read.
+    description: Quantities to read. A target succeeds only if all of them were read.
     type: list
     elements: str
-    choices:
-      - inlet
-      - power
-    default:
-      - inlet
-      - power
+    choices: [inlet, power]
+    default: [inlet, power]
 extends_documentation_fragment:
   - wattwise.kube.targets.bmc_with_sensors
   - wattwise.kube.targets.authentication
@@ -103,8 +97,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 readings:
-  description:
-    - Readings of each BMC that answered, in the order of the input.
+  description: Readings of each BMC that answered, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -126,10 +119,9 @@ readings:
       type: str
       sample: /redfish/v1/Chassis/System.Embedded.1/Sensors/SystemBoardInletTemp
     rule:
-      description:
-        - Rule that selected the sensor. It is V(thermal_metrics_intake),
-          V(sensor_physical_context_intake), V(thermal_physical_context_intake), V(sensor_name), or
-          V(known_sensor) for a sensor from an earlier result.
+      description: Rule that selected the sensor. It is V(thermal_metrics_intake),
+        V(sensor_physical_context_intake), V(thermal_physical_context_intake), V(sensor_name), or
+        V(known_sensor) for a sensor from an earlier result.
       type: str
       sample: sensor_name
     power_watts:
@@ -145,16 +137,13 @@ readings:
       type: str
       sample: Dell Inc.
     kept:
-      description:
-        - Times of kept values by name. A value younger than C(fetchInterval) is kept and not read
-          again.
+      description: Times of kept values by name. A value younger than C(fetchInterval) is kept and
+        not read again.
       returned: when a value was kept
       type: dict
-      sample:
-        inlet_celsius: "2026-01-31T12:00:00Z"
+      sample: {inlet_celsius: "2026-01-31T12:00:00Z"}
 sensors:
-  description:
-    - Sensors of the readings, for O(targets[].sensors) of the next run.
+  description: Sensors of the readings, for O(targets[].sensors) of the next run.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -178,8 +167,7 @@ authentication:
       last_attempt: "2026-01-31T12:00:00Z"
       secret_resource_version: "4711"
 errors:
-  description:
-    - Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -193,9 +181,8 @@ errors:
       type: str
       sample: https://10.0.0.107
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
       type: str
       sample: timeout
     detail:

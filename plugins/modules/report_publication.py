@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: report_publication
 short_description: Publish a report to a ConfigMap, to URLs, or to a folder of a web server
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Publishes the page, data and summary that M(wattwise.kube.fleet_report) wrote to a run folder.
     Job containers, whose files end with them, need this.
@@ -19,18 +18,15 @@ description:
   - The files hold names of nodes and pods, and no secrets. Restrict the readers of the places.
 options:
   run_dir:
-    description:
-      - Folder with C(report.json) and C(summary.json).
+    description: Folder with C(report.json) and C(summary.json).
     type: path
     required: true
   path:
-    description:
-      - Path of the page. C(report.html) in O(run_dir) by default.
+    description: Path of the page. C(report.html) in O(run_dir) by default.
     type: path
   name:
-    description:
-      - Name of the cluster in O(web_folder), with letters, digits, dots, hyphens and underscores.
-        The name of O(run_dir) by default.
+    description: Name of the cluster in O(web_folder), with letters, digits, dots, hyphens and
+      underscores. The name of O(run_dir) by default.
     type: str
   # begin generated: publication
   config_map:
@@ -56,42 +52,33 @@ options:
     elements: dict
     suboptions:
       url:
-        description:
-          - URL with its query. The query is in no message, because it may be a signature.
+        description: URL with its query. The query is in no message, because it may be a signature.
         type: str
         required: true
       document:
-        description:
-          - V(page) for C(report.html), V(data) for C(report.json), V(summary) for C(summary.json).
+        description: V(page) for C(report.html), V(data) for C(report.json), V(summary) for
+          C(summary.json).
         type: str
         default: page
-        choices:
-          - page
-          - data
-          - summary
+        choices: [page, data, summary]
       headers:
-        description:
-          - Headers of the request, such as C(Authorization). C(Content-Type) fits the file by
-            default.
+        description: Headers of the request, such as C(Authorization). C(Content-Type) fits the file
+          by default.
         type: dict
   timeout:
-    description:
-      - Seconds for one upload with its repetitions.
+    description: Seconds for one upload with its repetitions.
     type: float
     default: 60.0
   validate_certs:
-    description:
-      - Whether the certificates of O(uploads) are verified.
+    description: Whether the certificates of O(uploads) are verified.
     type: bool
     default: true
   ca_path:
-    description:
-      - Path of the PEM certificates that verify the servers of O(uploads). The system's
-        certificates by default.
+    description: Path of the PEM certificates that verify the servers of O(uploads). The system's
+      certificates by default.
     type: path
   allow_plain_http:
-    description:
-      - Whether O(uploads) may use plain HTTP.
+    description: Whether O(uploads) may use plain HTTP.
     type: bool
     default: false
   # end generated
@@ -142,16 +129,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 published:
-  description:
-    - Places with the report. C(kind) is C(config_map), C(web_folder) or C(upload). The place of an
-      upload is its URL without the query.
+  description: Places with the report. C(kind) is C(config_map), C(web_folder) or C(upload). The
+    place of an upload is its URL without the query.
   returned: always
   type: list
   elements: dict
   sample:
-    - changed: true
-      kind: config_map
-      place: monitoring/wattwise-report
+    - {changed: true, kind: config_map, place: monitoring/wattwise-report}
 """
 
 from ..module_utils.module_runner import run_module

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_cluster_reconciliation
 short_description: Reconcile the RmdWorkloads of a cluster with its RMD daemons, and write statuses
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Reads RmdWorkloads, RmdNodeStates, RmdConfigs and the daemons' pods, compares the RmdWorkloads
     with the workloads of each Intel RMD daemon, and writes the differences to all daemons
@@ -32,147 +31,46 @@ description:
 options:
   # begin generated: rmd
   endpoints:
-    description:
-      - URLs of daemons by node. They replace the addresses of the daemons' pods.
+    description: URLs of daemons by node. They replace the addresses of the daemons' pods.
     type: dict
     default: {}
   pod_selector:
-    description:
-      - Label selector of the daemons' pods.
+    description: Label selector of the daemons' pods.
     type: str
     default: name=rmd-pod
   namespace:
-    description:
-      - Namespace of the RmdNodeStates and of the daemons' pods; created if missing. Pods of other
-        namespaces never count as daemons.
+    description: Namespace of the RmdNodeStates and of the daemons' pods; created if missing. Pods
+      of other namespaces never count as daemons.
     type: str
     default: rmd-system
   require_capacity:
-    description:
-      - Whether to ask a daemon for its hospitality score before creating a workload. A score of 0
-        refuses the workload. The request needs the certificate of an administrator.
+    description: Whether to ask a daemon for its hospitality score before creating a workload. A
+      score of 0 refuses the workload. The request needs the certificate of an administrator.
     type: bool
     default: false
   prune_max:
-    description:
-      - Largest share of the RmdNodeStates, from V(0.0) to V(1.0), that one run may remove; one
-        object is always allowed. Above it nothing is removed and the task fails.
+    description: Largest share of the RmdNodeStates, from V(0.0) to V(1.0), that one run may remove;
+      one object is always allowed. Above it nothing is removed and the task fails.
     type: float
     default: 0.3
   force:
-    description:
-      - Whether to write even if rmd-operator runs, which writes the same workloads.
+    description: Whether to write even if rmd-operator runs, which writes the same workloads.
     type: bool
     default: false
   # end generated
-  daemons:
-    description:
-      - Options of the requests to daemons. They are grouped because those of the Kubernetes API
-        have the same names.
-    type: dict
-    default: {}
-    suboptions:
-      # begin generated: daemons
-      timeout:
-        description:
-          - Seconds that all requests to one daemon may take together.
-        type: float
-        default: 10.0
-      concurrency:
-        description:
-          - Number of daemons to ask at the same time.
-        type: int
-        default: 64
-      allow_plain_http:
-        description:
-          - Whether O(daemons.username) and O(daemons.password) may be sent to a daemon whose
-            endpoint is V(http://…). Anybody on the network path can then read them. If V(false),
-            such a daemon is an error and gets no request. If V(true), a warning tells the number of
-            such daemons.
-        type: bool
-        default: false
-      validate_certs:
-        description:
-          - Whether the daemons' certificates are verified.
-        type: bool
-        default: true
-      ca_path:
-        description:
-          - Path of the PEM certificates that verify the daemons. The system's certificates by
-            default.
-        type: path
-      tls_fingerprint:
-        description:
-          - SHA-256 fingerprints of certificates or public keys. A daemon with any other certificate
-            gets no request. A pinned certificate needs no authority and no matching name.
-        type: list
-        elements: str
-        default: []
-      tls_server_name:
-        description:
-          - Host name that the certificate of every daemon must contain. If empty, the host of each
-            endpoint.
-        type: str
-        default: rmd-nameserver
-      client_cert:
-        description:
-          - Path of the client certificate, in PEM. An RSA key needs at least 2048 bits.
-          - A certificate that cannot be used is an error; requests to V(https) endpoints never fall
-            back to plain HTTP.
-        type: path
-      client_key:
-        description:
-          - Path of the private key of the client certificate, in PEM without a password. By default
-            the key is in the file O(daemons.client_cert).
-        type: path
-      username:
-        description:
-          - User name for daemons that ask for a password instead of a certificate.
-        type: str
-      password:
-        description:
-          - Password of O(daemons.username).
-        type: str
-      wire:
-        description:
-          - RMD version whose JSON format the daemons use. V(auto) detects the version of each
-            daemon.
-        type: str
-        default: auto
-        choices:
-          - auto
-          - "0.2"
-          - "0.3"
-      on_error:
-        description:
-          - Effect of a failed daemon. V(report) lists it in the result, V(fail) also fails the
-            task, which equals O(daemons.min_success) set to V(1.0).
-        type: str
-        default: report
-        choices:
-          - report
-          - fail
-      min_success:
-        description:
-          - Share of the daemons, from V(0.0) to V(1.0), that must succeed. Below it the task fails;
-            the failure holds all results. Changes on the other daemons stay.
-        type: float
-        default: 0.0
-      # end generated
   assume:
-    description:
-      - Manifests that an earlier task of the play applies, such as CustomResourceDefinitions, or
-        paths of files with them. Only check mode reads them, because that task has then not changed
-        the cluster.
+    description: Manifests that an earlier task of the play applies, such as
+      CustomResourceDefinitions, or paths of files with them. Only check mode reads them, because
+      that task has then not changed the cluster.
     type: list
     elements: raw
     default: []
   run_dir:
-    description:
-      - Folder of the document C(rmd.json); created if missing.
+    description: Folder of the document C(rmd.json); created if missing.
     type: path
     required: true
 extends_documentation_fragment:
+  - wattwise.kube.rmd.daemons
   - wattwise.kube.kubernetes
   - wattwise.kube.progress
   - wattwise.kube.attributes
@@ -211,8 +109,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description:
-    - Result of each workload on each daemon, as M(wattwise.kube.rmd_workload) returns it.
+  description: Result of each workload on each daemon, as M(wattwise.kube.rmd_workload) returns it.
   returned: always
   type: list
   elements: dict
@@ -227,9 +124,8 @@ results:
       status: Successful
       workload: rmdworkload-guaranteed-cache
 errors:
-  description:
-    - Daemons without an answer, and workloads that daemons refused, as
-      M(wattwise.kube.rmd_workload) returns them.
+  description: Daemons without an answer, and workloads that daemons refused, as
+    M(wattwise.kube.rmd_workload) returns them.
   returned: with RMD objects or daemons
   type: list
   elements: dict
@@ -239,17 +135,12 @@ errors:
       name: worker-node-2
       reason: unreachable
 objects:
-  description:
-    - Result of each object of the cluster, in the form of M(wattwise.kube.kube_apply).
+  description: Result of each object of the cluster, in the form of M(wattwise.kube.kube_apply).
   returned: always
   type: list
   elements: dict
   sample:
-    - action: created
-      api_version: v1
-      kind: Namespace
-      name: rmd-system
-      namespace: ""
+    - {action: created, api_version: v1, kind: Namespace, name: rmd-system, namespace: ""}
 pruned:
   description: Removed RmdNodeStates, in the form of RV(objects).
   returned: always
@@ -278,8 +169,8 @@ path:
   type: str
   sample: /var/lib/wattwise/run/rmd.json
 findings:
-  description:
-    - RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used. Each stops no other.
+  description: RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used. Each stops no
+    other.
   returned: with RMD objects or daemons
   type: list
   elements: dict

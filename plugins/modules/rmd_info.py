@@ -10,15 +10,12 @@ DOCUMENTATION = r"""
 module: rmd_info
 short_description: Read workloads, caches and free capacity of RMD daemons
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
-description:
-  - Reads workloads, caches, policies, memory bandwidth and hospitality scores of Intel RMD
-    (Resource Management Daemon) v0.2 and v0.3, from many daemons concurrently.
+author: Contributors to the wattwise.kube project (@wattwise)
+description: Reads workloads, caches, policies, memory bandwidth and hospitality scores of Intel RMD
+  (Resource Management Daemon) v0.2 and v0.3, from many daemons concurrently.
 options:
   targets:
-    description:
-      - The daemons.
+    description: The daemons.
     type: list
     elements: dict
     required: true
@@ -32,21 +29,14 @@ options:
         type: str
         required: true
   gather:
-    description:
-      - Parts to read from each daemon.
+    description: Parts to read from each daemon.
     type: list
     elements: str
     default: [workloads, cache]
-    choices:
-      - workloads
-      - cache
-      - policies
-      - mba
-      - hospitality
+    choices: [workloads, cache, policies, mba, hospitality]
   request:
-    description:
-      - Cache ways for which to read the hospitality score. By default those of each policy of the
-        daemon.
+    description: Cache ways for which to read the hospitality score. By default those of each policy
+      of the daemon.
     type: dict
     suboptions:
       max:
@@ -94,9 +84,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 daemons:
-  description:
-    - State of each daemon that answered, in the order of the input. A refused part is null and has
-      an entry in RV(errors).
+  description: State of each daemon that answered, in the order of the input. A refused part is null
+    and has an entry in RV(errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -110,14 +99,12 @@ daemons:
       type: str
       sample: "0.2"
     workloads:
-      description:
-        - Its workloads from any source. C(cpus) are numbers, C(core_ids) the original texts.
+      description: Its workloads from any source. C(cpus) are numbers, C(core_ids) the original
+        texts.
       type: list
       elements: dict
       sample:
-        - cache:
-            max: 2
-            min: 2
+        - cache: {max: 2, min: 2}
           core_ids: ["1-2"]
           cos_name: 1-2-guarantee
           cpus: [1, 2]
@@ -127,9 +114,8 @@ daemons:
           task_ids: []
           uuid: database
     cache:
-      description:
-        - Its last-level caches. C(free_ways) and C(longest_runs), the longest contiguous free ways,
-          are by pool. C(room) counts the further workloads that fit, by policy.
+      description: Its last-level caches. C(free_ways) and C(longest_runs), the longest contiguous
+        free ways, are by pool. C(room) counts the further workloads that fit, by policy.
       type: list
       elements: dict
       sample:
@@ -141,48 +127,28 @@ daemons:
             os: [0]
             shared: [13]
           id: 0
-          longest_runs:
-            besteffort: 2
-            guaranteed: 4
-            os: 1
-            shared: 1
-          room:
-            bronze: 10
-            gold: 2
-            silver: 2
+          longest_runs: {besteffort: 2, guaranteed: 4, os: 1, shared: 1}
+          room: {bronze: 10, gold: 2, silver: 2}
           ways: 14
     policies:
       description: Its policies, as numbers for both versions.
       type: dict
       sample:
         gold:
-          cache:
-            max: 2
-            min: 2
-          pstate:
-            ratio: 1.5
+          cache: {max: 2, min: 2}
+          pstate: {ratio: 1.5}
     mba:
       description: Memory bandwidth allocation; C(step) and C(min) are percentages.
       type: dict
-      sample:
-        enabled: true
-        min: 10
-        step: 10
-        supported: true
+      sample: {enabled: true, min: 10, step: 10, supported: true}
     hospitality:
-      description:
-        - Score from 0 to 100 by cache, for O(request), or for each policy.
+      description: Score from 0 to 100 by cache, for O(request), or for each policy.
       type: list
       elements: dict
       sample:
-        - cache_id: 0
-          max: 4
-          min: 4
-          policy: null
-          score: 100
+        - {cache_id: 0, max: 4, min: 4, policy: null, score: 100}
 errors:
-  description:
-    - Daemons, or parts of their state, that could not be read.
+  description: Daemons, or parts of their state, that could not be read.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -196,9 +162,8 @@ errors:
       type: str
       sample: http://10.0.0.2:8081
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
-          V(malformed) or V(refused).
+      description: V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
+        V(malformed) or V(refused).
       type: str
       sample: unreachable
     detail:

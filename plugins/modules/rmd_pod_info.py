@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_pod_info
 short_description: List the running pods that request cache ways, by node
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - A pod requests cache ways by a container limit of C(intel.com/l3_cache_ways).
   - Each pod is reduced to the fields that M(wattwise.kube.pod_cpuset_info) needs on the nodes.
@@ -49,25 +48,19 @@ pods:
   type: dict
   sample:
     node-1:
-      - metadata:
-          name: pod-1
-          namespace: default
-          uid: f906a249-ab9d-4180-9afa-4075e2058ac7
+      - metadata: {name: pod-1, namespace: default, uid: f906a249-ab9d-4180-9afa-4075e2058ac7}
         spec:
           nodeName: node-1
           initContainers: []
           containers:
             - name: nginx1
               resources:
-                limits:
-                  cpu: "2"
-                  intel.com/l3_cache_ways: "2"
+                limits: {cpu: "2", intel.com/l3_cache_ways: "2"}
         status:
           phase: Running
           qosClass: Guaranteed
           containerStatuses:
-            - name: nginx1
-              containerID: containerd://0123456789abcdef
+            - {name: nginx1, containerID: containerd://0123456789abcdef}
 findings:
   description: Pods that cannot be read. Each causes a warning and stops no other.
   returned: success

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_pod_workload
 short_description: Keep an RmdWorkload for every pod that requests cache ways
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - A container of a Guaranteed pod with whole CPUs requests cache ways by a limit of
     C(intel.com/l3_cache_ways). Further settings are pod annotations, which are
@@ -38,10 +37,9 @@ options:
     type: list
     elements: str
   terminate_refused:
-    description:
-      - Whether to delete a pod whose workload was refused, as the RMD operator did. The daemon must
-        have refused the workload itself, or its CPUs must belong to another workload. An
-        unreachable daemon or a refused client deletes no pod.
+    description: Whether to delete a pod whose workload was refused, as the RMD operator did. The
+      daemon must have refused the workload itself, or its CPUs must belong to another workload. An
+      unreachable daemon or a refused client deletes no pod.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -90,8 +88,7 @@ removed:
   type: list
   elements: dict
   sample:
-    - namespace: default
-      name: rmd-workload-pod-1
+    - {namespace: default, name: rmd-workload-pod-1}
 refused:
   description: Pods without all of the cache ways that they requested.
   returned: success
@@ -120,8 +117,7 @@ terminated:
   type: list
   elements: dict
   sample:
-    - namespace: default
-      pod: pod-1
+    - {namespace: default, pod: pod-1}
 findings:
   description: Pods and RmdWorkloads of pods that cannot be read. Each stops no other.
   returned: success

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: rmd_workload
 short_description: Assign cache ways, memory bandwidth and P-states to CPUs of many machines
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Brings workloads of Intel RMD (Resource Management Daemon) to their desired state, on many
     daemons concurrently. The REST API is that of RMD v0.2 or v0.3, detected for each daemon.
@@ -26,8 +25,7 @@ description:
   - A daemon that fails stops no other.
 options:
   targets:
-    description:
-      - The daemons.
+    description: The daemons.
     type: list
     elements: dict
     required: true
@@ -73,9 +71,8 @@ options:
             description: Name of a policy of the daemon. It overrides all other values.
             type: str
           cache:
-            description:
-              - Cache ways. Equal C(min) and C(max) above 0 are guaranteed, a smaller C(min) above 0
-                is best effort, and 0 for both is shared.
+            description: Cache ways. Equal C(min) and C(max) above 0 are guaranteed, a smaller
+              C(min) above 0 is best effort, and 0 for both is shared.
             type: dict
             suboptions:
               max:
@@ -114,17 +111,13 @@ options:
     elements: dict
     suboptions: *workload
   state:
-    description:
-      - V(present) creates or changes the workloads. V(absent) deletes them by name.
+    description: V(present) creates or changes the workloads. V(absent) deletes them by name.
     type: str
     default: present
-    choices:
-      - present
-      - absent
+    choices: [present, absent]
   require_capacity:
-    description:
-      - Whether to ask a daemon for its hospitality score before creating a workload. A score of 0
-        refuses the workload. The request needs the certificate of an administrator.
+    description: Whether to ask a daemon for its hospitality score before creating a workload. A
+      score of 0 refuses the workload. The request needs the certificate of an administrator.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -200,9 +193,8 @@ results:
       type: str
       sample: rmdworkload-guaranteed-cache
     action:
-      description:
-        - V(created), V(changed), V(replaced) (deleted and created anew), V(deleted), V(unchanged)
-          or V(failed).
+      description: V(created), V(changed), V(replaced) (deleted and created anew), V(deleted),
+        V(unchanged) or V(failed).
       type: str
       sample: created
     id:
@@ -231,8 +223,7 @@ results:
       type: bool
       sample: true
 errors:
-  description:
-    - Daemons without an answer, and workloads that daemons refused.
+  description: Daemons without an answer, and workloads that daemons refused.
   returned: always
   type: list
   elements: dict
@@ -246,14 +237,13 @@ errors:
       type: str
       sample: https://10.0.0.2:8443
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
-          V(malformed), V(refused) (by the daemon) or V(conflict) (two workloads with the same CPU).
+      description: V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
+        V(malformed), V(refused) (by the daemon) or V(conflict) (two workloads with the same CPU).
       type: str
       sample: conflict
     detail:
-      description:
-        - Sentence with the problem, its place and the remedy; it explains the daemon's message.
+      description: Sentence with the problem, its place and the remedy; it explains the daemon's
+        message.
       type: str
       sample: >-
         workload database: CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: tls_fingerprint_info
 short_description: Show the TLS certificates of many machines for review
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Makes a TLS handshake with each machine and returns fingerprint, subject, issuer and expiry of
     its certificate. Nothing is verified. No request and no credential is sent.
@@ -19,8 +18,7 @@ description:
     you pass them as C(tls_fingerprint) to other modules.
 options:
   targets:
-    description:
-      - Machines to connect to. Either this option or O(snapshot) is required.
+    description: Machines to connect to. Either this option or O(snapshot) is required.
     type: list
     elements: dict
     suboptions:
@@ -33,13 +31,11 @@ options:
         type: str
         required: true
   snapshot:
-    description:
-      - Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. The Redfish
-        endpoints of its NodeConfigs are the machines.
+    description: Path of a snapshot document that M(wattwise.kube.fleet_snapshot_info) wrote. The
+      Redfish endpoints of its NodeConfigs are the machines.
     type: path
   node_selector:
-    description:
-      - Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot).
+    description: Label selector, in Kubernetes' text form, that limits the nodes of O(snapshot).
     type: str
   timeout:
     description: Seconds that the handshake with one machine may take.
@@ -50,18 +46,14 @@ options:
     type: int
     default: 64
   on_error:
-    description:
-      - Effect of a failed machine. V(report) lists it in the result, V(fail) also fails the task,
-        which equals O(min_success) set to V(1.0).
+    description: Effect of a failed machine. V(report) lists it in the result, V(fail) also fails
+      the task, which equals O(min_success) set to V(1.0).
     type: str
     default: report
-    choices:
-      - report
-      - fail
+    choices: [report, fail]
   min_success:
-    description:
-      - Share of the machines, from V(0.0) to V(1.0), that must succeed. Below it the task fails;
-        the failure holds all results.
+    description: Share of the machines, from V(0.0) to V(1.0), that must succeed. Below it the task
+      fails; the failure holds all results.
     type: float
     default: 0.0
 extends_documentation_fragment:
@@ -97,8 +89,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 certificates:
-  description:
-    - Certificates by machine, in the order of the input.
+  description: Certificates by machine, in the order of the input.
   returned: success, and when too few machines succeeded
   type: list
   elements: dict
@@ -136,8 +127,7 @@ certificates:
       type: bool
       sample: true
 errors:
-  description:
-    - Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the order of the input.
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
@@ -151,9 +141,8 @@ errors:
       type: str
       sample: https://10.0.0.107
     reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
+        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
       type: str
       sample: timeout
     detail:

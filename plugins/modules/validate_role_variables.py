@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: validate_role_variables
 short_description: Check the variables of all roles of a play before its first change
 version_added: 0.1.0
-author:
-  - Contributors to the wattwise.kube project (@wattwise)
+author: Contributors to the wattwise.kube project (@wattwise)
 description:
   - Checks types, choices, required members, ranges, names and paths of every variable of the given
     roles. One message lists all problems, each with the variable, its value and the expected one.
@@ -20,26 +19,22 @@ description:
     that may be a password.
 options:
   roles:
-    description:
-      - Names of the roles, without C(wattwise.kube).
+    description: Names of the roles, without C(wattwise.kube).
     type: list
     elements: str
     default: []
   tags:
-    description:
-      - Tags that a role has in the play, by the name of the role. Where a run leaves the role out by
-        C(--tags) or C(--skip-tags), its required variables may be missing.
+    description: Tags that a role has in the play, by the name of the role. Where a run leaves the
+      role out by C(--tags) or C(--skip-tags), its required variables may be missing.
     type: dict
     default: {}
   entry_point:
-    description:
-      - Entry point of the roles.
+    description: Entry point of the roles.
     type: str
     default: main
   group:
-    description:
-      - Inventory group that must contain the host. The task fails for other hosts and tells the
-        lines to add to the inventory.
+    description: Inventory group that must contain the host. The task fails for other hosts and
+      tells the lines to add to the inventory.
     type: str
 extends_documentation_fragment:
   - wattwise.kube.attributes.info_module
@@ -103,7 +98,6 @@ problems:
       type: str
   sample:
     - variable: observe_timeout
-      roles:
-        - observe
+      roles: [observe]
       problem: observe_timeout is 'soon', but must be a number
 """

@@ -11,7 +11,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction, sources
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import Query
-from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import Subject
+from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import NodeQuery
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.models import models_of
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import readings_of
@@ -26,8 +26,8 @@ def predict_queries(
 ) -> Json:
     """``predictions``, ``errors`` and ``requests`` of literal queries, each with its login."""
     complete = prediction.SPEC.complete(options)
-    subjects = [
-        Subject(
+    of_nodes = [
+        NodeQuery(
             Query(
                 **{name: value for name, value in query.items() if name not in _LOGIN},
                 cpu_usage_format=complete["cpu_usage_format"],
@@ -36,22 +36,22 @@ def predict_queries(
         )
         for query in queries
     ]
-    return _predicted(subjects, complete, context)
+    return _predicted(of_nodes, complete, context)
 
 
 def predict_nodes(snapshot: Json, readings: Json, models: t.Any = (), **options: t.Any) -> Json:
     """The same for the nodes of a snapshot, and ``without_predictor``."""
     complete = prediction.SPEC.complete(options)
-    subjects, without = sources.of_targets(
+    queries, without = sources.of_targets(
         of_snapshot(snapshot), readings_of({"readings": readings}), models_of(models), complete
     )
-    return {**_predicted(subjects, complete, Context()), "without_predictor": without}
+    return {**_predicted(queries, complete, Context()), "without_predictor": without}
 
 
-def _predicted(subjects: list[Subject], complete: Json, context: Context) -> Json:
+def _predicted(queries: list[NodeQuery], complete: Json, context: Context) -> Json:
     host = complete["host"] or "http://127.0.0.1:9"
     kube = Kube.connect({**complete, "host": host, "api_key": "token"})
-    found = prediction.predict(subjects, complete, context, kube)
+    found = prediction.predict(queries, complete, context, kube)
     curves = {name: curve.as_document() for name, curve in found.curves.items()}
     return {
         "predictions": [{"name": name, **curve} for name, curve in curves.items()],

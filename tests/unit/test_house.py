@@ -44,7 +44,6 @@ LONG_CLASSES: set[str] = {
     "power/constraints/relation_builder.py:_Builder",
     "power/migration/moves.py:_Neighbourhood",
     "power/model/assignment.py:Assignment",
-    "redfish/hardware/walk.py:Walk",
     "rmd/daemon/run.py:Run",
 }
 

@@ -12,167 +12,124 @@ import typing as t
 
 Schema = dict[str, t.Any]
 
+
+def _list(items: Schema, **limits: int) -> Schema:
+    return {"type": "array", **limits, "items": items}
+
+
+def _by_name(value: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": value}
+
+
+def _record(required: Schema, optional: Schema | None = None) -> Schema:
+    return {
+        "type": "object",
+        "required": [*required],
+        "properties": {**required, **(optional or {})},
+    }
+
+
+def _members(optional: Schema) -> Schema:
+    return {"type": "object", "properties": optional}
+
+
+def _only(record: Schema) -> Schema:
+    """The record without further members."""
+    return {**record, "additionalProperties": False}
+
+
 _TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"}
-_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
-_AMOUNT_OR_NULL: Schema = {"type": ["number", "null"], "minimum": 0}
-_JOULES: Schema = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
-_OBJECTS: Schema = {"type": "array", "items": {"type": "object", "required": ["metadata"]}}
-_NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
-_ERRORS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "reason", "detail"],
-        "properties": {
-            "name": {"type": "string"},
-            "endpoint": {"type": "string"},
-            "reason": {"type": "string"},
-            "detail": {"type": "string"},
-        },
-    },
-}
-
-
-# Findings about objects; see boundary.py.
-_FINDINGS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["kind", "namespace", "name", "field", "problem"],
-        "additionalProperties": {"type": "string"},
-    },
-}
-
-
-_PLACEMENTS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["namespace", "pod", "node"],
-        "properties": {
-            "namespace": {"type": "string"},
-            "pod": {"type": "string"},
-            "node": {"type": "string"},
-        },
-    },
-}
-
-
-_DAEMON: Schema = {
-    "type": "object",
-    "required": ["caches", "workloads"],
-    "properties": {
-        "caches": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "ways", "cpus", "shares"],
-                "properties": {
-                    "id": {"type": "integer"},
-                    "ways": {"type": "integer"},
-                    "cpus": {"type": "string"},
-                    "shares": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["first", "count", "use"],
-                            "properties": {
-                                "first": {"type": "integer"},
-                                "count": {"type": "integer"},
-                                "use": {"enum": ["free", "held", "unknown", "system", "unused"]},
-                                "pool": {"enum": ["guaranteed", "besteffort", "shared", "os"]},
-                                "holders": {"type": "array", "items": {"type": "string"}},
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "workloads": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "uuid", "cpus", "pool"],
-                "properties": {
-                    "id": {"type": "string"},
-                    "uuid": {"type": "string"},
-                    "cpus": {"type": "string"},
-                    "pool": {"enum": ["guaranteed", "besteffort", "shared", ""]},
-                    "most": {"type": "integer"},
-                    "least": {"type": "integer"},
-                    "workload": {"type": "string"},
-                    "pod": {"type": "string"},
-                },
-            },
-        },
-    },
-}
-
-
 _TEXT: Schema = {"type": "string"}
-
-_ENDPOINT: Schema = {
-    "type": "object",
-    "required": ["type", "endpoint", "fetch_interval_seconds"],
-    "additionalProperties": False,
-    "properties": {
-        "type": _TEXT,
-        "endpoint": _TEXT,
-        "secret_name": _TEXT,
-        "fetch_interval_seconds": {"type": "number", "exclusiveMinimum": 0},
-        "tls_fingerprints": {"type": "array", "items": _TEXT},
-        "problem": _TEXT,
-    },
-}
-
-# Resolved NodeConfigs without empty members; see nodeconfig/targets.py.
-_TARGETS: Schema = {
-    "type": "object",
-    "required": ["nodes", "findings"],
-    "additionalProperties": False,
-    "properties": {
-        "nodes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "node_config", "namespace", "endpoints"],
-                "additionalProperties": False,
-                "properties": {
-                    "name": _TEXT,
-                    "node_config": _TEXT,
-                    "namespace": _TEXT,
-                    "api_version": _TEXT,
-                    "uid": _TEXT,
-                    "labels": {"type": "object", "additionalProperties": _TEXT},
-                    "cpu_capacity": _TEXT,
-                    "cpu_usage_format": _TEXT,
-                    "power_curve": _TEXT,
-                    "system": _TEXT,
-                    "fallbacks": {
-                        "type": "object",
-                        "additionalProperties": False,
-                        "properties": {
-                            "inlet_celsius": {"type": "number"},
-                            "delta_p_pascal": {"type": "number"},
-                        },
-                    },
-                    "status": {"type": "object"},
-                    "endpoints": {
-                        "type": "object",
-                        "additionalProperties": False,
-                        "properties": {
-                            "inlet_temp": _ENDPOINT,
-                            "delta_p": _ENDPOINT,
-                            "power_consumption": _ENDPOINT,
-                            "power_consumption_endpoint_provider": _ENDPOINT,
-                        },
-                    },
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_BOOLEAN: Schema = {"type": "boolean"}
+_BOOLEAN_OR_NULL: Schema = {"type": ["boolean", "null"]}
+_INTEGER: Schema = {"type": "integer"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
+_NUMBER: Schema = {"type": "number"}
+_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_AMOUNT: Schema = {"type": "number", "minimum": 0}
+_AMOUNT_OR_NULL: Schema = {"type": ["number", "null"], "minimum": 0}
+_POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
+_ANY: Schema = {"type": "object"}
+_ANY_OR_NULL: Schema = {"type": ["object", "null"]}
+_TEXTS = _list(_TEXT)
+_NUMBERS = _list(_NUMBER)
+_JOULES = _by_name(_AMOUNT)
+_OBJECTS = _list({"type": "object", "required": ["metadata"]})
+_ERRORS = _list(_record({"name": _TEXT, "reason": _TEXT, "detail": _TEXT}, {"endpoint": _TEXT}))
+# Findings about objects; see boundary.py.
+_FINDINGS = _list(
+    {**_by_name(_TEXT), "required": ["kind", "namespace", "name", "field", "problem"]}
+)
+_PLACEMENT: Schema = {"namespace": _TEXT, "pod": _TEXT, "node": _TEXT}
+_DAEMON = _record(
+    {
+        "caches": _list(
+            _record(
+                {
+                    "id": _INTEGER,
+                    "ways": _INTEGER,
+                    "cpus": _TEXT,
+                    "shares": _list(
+                        _record(
+                            {
+                                "first": _INTEGER,
+                                "count": _INTEGER,
+                                "use": {"enum": ["free", "held", "unknown", "system", "unused"]},
+                            },
+                            {
+                                "pool": {"enum": ["guaranteed", "besteffort", "shared", "os"]},
+                                "holders": _TEXTS,
+                            },
+                        )
+                    ),
+                }
+            )
+        ),
+        "workloads": _list(
+            _record(
+                {
+                    "id": _TEXT,
+                    "uuid": _TEXT,
+                    "cpus": _TEXT,
+                    "pool": {"enum": ["guaranteed", "besteffort", "shared", ""]},
                 },
-            },
+                {"most": _INTEGER, "least": _INTEGER, "workload": _TEXT, "pod": _TEXT},
+            )
+        ),
+    }
+)
+_ENDPOINT = _only(
+    _record(
+        {"type": _TEXT, "endpoint": _TEXT, "fetch_interval_seconds": _POSITIVE},
+        {"secret_name": _TEXT, "tls_fingerprints": _TEXTS, "problem": _TEXT},
+    )
+)
+# Resolved NodeConfigs without empty members; see nodeconfig/targets.py.
+_ENDPOINTS = ("inlet_temp", "delta_p", "power_consumption", "power_consumption_endpoint_provider")
+_NODE_TARGETS = _only(
+    _record(
+        {
+            "name": _TEXT,
+            "node_config": _TEXT,
+            "namespace": _TEXT,
+            "endpoints": _only(_members(dict.fromkeys(_ENDPOINTS, _ENDPOINT))),
         },
-        "findings": _FINDINGS,
-    },
-}
+        {
+            "api_version": _TEXT,
+            "uid": _TEXT,
+            "labels": _by_name(_TEXT),
+            "cpu_capacity": _TEXT,
+            "cpu_usage_format": _TEXT,
+            "power_curve": _TEXT,
+            "system": _TEXT,
+            "fallbacks": _only(_members({"inlet_celsius": _NUMBER, "delta_p_pascal": _NUMBER})),
+            "status": _ANY,
+        },
+    )
+)
+_TARGETS = _only(_record({"nodes": _list(_NODE_TARGETS), "findings": _FINDINGS}))
 
 
 def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
@@ -192,69 +149,122 @@ def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
     }
 
 
-def _by_node(value: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": value}
-
-
-_MOVE: Schema = {
-    "type": "object",
-    "required": ["namespace", "pod", "from_node", "to_node", "gain_watts"],
-    "properties": {
-        "namespace": {"type": "string"},
-        "pod": {"type": "string"},
-        "uid": {"type": ["string", "null"]},
-        "from_node": {"type": "string"},
-        "to_node": {"type": "string"},
-        "gain_watts": {"type": "number"},
-    },
-}
-
-
+_MOVE = _record(
+    {"namespace": _TEXT, "pod": _TEXT, "from_node": _TEXT, "to_node": _TEXT, "gain_watts": _NUMBER},
+    {"uid": _TEXT_OR_NULL},
+)
 # Evidence of a curve that was learned from samples of the node, or of its server type.
-_LEARNED: Schema = {
-    "type": "object",
-    "required": ["of", "samples", "nodes", "error_percent", "load_percent"],
-    "properties": {
+_LEARNED = _record(
+    {
         "of": {"enum": ["node", "type"]},
         "samples": {"type": "integer", "minimum": 1},
         "nodes": {"type": "integer", "minimum": 1},
-        "error_percent": {"type": "number", "minimum": 0},
-        "load_percent": {"type": "array", "items": {"type": "number"}},
-        # Evidence of its type, whose slopes continue the curve beyond the loads of the node.
-        "beyond": {"type": "object"},
+        "error_percent": _AMOUNT,
+        "load_percent": _NUMBERS,
     },
-}
-
-
+    # Evidence of its type, whose slopes continue the curve beyond the loads of the node.
+    {"beyond": _ANY},
+)
 # The published measurements that a curve comes from; see published/curves.py.
-_PUBLISHED: Schema = {
-    "type": "object",
-    "required": ["match", "of", "scale", "generations", "server", "told_by"],
-    "properties": {
+_PUBLISHED = _record(
+    {
         "match": {"enum": ["processor", "series", "generation", "model"]},
-        "of": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        "scale": {"type": "number", "exclusiveMinimum": 0},
-        "generations": {"type": "integer", "minimum": 0},
-        "server": {"type": "string"},
+        "of": _list(_TEXT, minItems=1),
+        "scale": _POSITIVE,
+        "generations": _COUNT,
+        "server": _TEXT,
         "told_by": {"enum": ["labels", "Redfish", "annotation"]},
+    }
+)
+_HOST = _record(
+    {
+        "name": _TEXT,
+        "namespace": _TEXT,
+        "rack": _TEXT_OR_NULL,
+        "roles": _list({"enum": ["master", "worker"]}),
+        "label": _TEXT_OR_NULL,
+        "why": _TEXT,
+        "processors": _COUNT_OR_NULL,
+        "memory_mib": _COUNT_OR_NULL,
+        "sriov": _BOOLEAN_OR_NULL,
+        "qat": _BOOLEAN_OR_NULL,
+        "gpus": _COUNT_OR_NULL,
+    }
+)
+_READING = _record(
+    {
+        "inlet_celsius": _NUMBER_OR_NULL,
+        "delta_p_pascal": _NUMBER_OR_NULL,
+        "power_watts": _NUMBER_OR_NULL,
     },
-}
-
-
-_COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
-_CAN: dict[str, Schema] = {
-    "processors": _COUNT_OR_NULL,
-    "memory_mib": _COUNT_OR_NULL,
-    "sriov": {"type": ["boolean", "null"]},
-    "qat": {"type": ["boolean", "null"]},
-    "gpus": _COUNT_OR_NULL,
-}
-
+    {
+        "time": _TIME,
+        "source": {"type": ["object", "string", "null"]},
+        "stale": _BOOLEAN,
+        # Identity of the server; see published/curves.py.
+        "system": _ANY,
+    },
+)
+_METERED_POD = _record(
+    {**_PLACEMENT, "package_watts": _AMOUNT_OR_NULL, "dram_watts": _AMOUNT_OR_NULL},
+    {"uid": _TEXT, "workload_kind": _TEXT, "workload": _TEXT, "cpu_cores": _AMOUNT_OR_NULL},
+)
+_METERED_NODE = _record(
+    {"rapl_watts": _AMOUNT, "measured_watts": _NUMBER_OR_NULL, "difference_watts": _NUMBER_OR_NULL},
+    {"package_watts": _AMOUNT_OR_NULL, "dram_watts": _AMOUNT_OR_NULL},
+)
+_ENERGY = _record(
+    {
+        "begin": _TIME,
+        "end": _TIME,
+        "workloads": _list(
+            _record(
+                {"namespace": _TEXT, "workload_kind": _TEXT, "workload": _TEXT, "joules": _AMOUNT}
+            )
+        ),
+    }
+)
+_COUNTERS = _record(
+    {"time": _TIME, "node": _JOULES, "pods": _by_name(_JOULES)},
+    # Counters of pods that are missing from the metrics this time.
+    {"kept": _by_name(_JOULES)},
+)
+_CURVE = _record(
+    {"cpu": _NUMBERS, "watts": _NUMBERS},
+    {
+        "source": {"enum": ["stated", "predictor", "learned", "published"]},
+        # Inputs and time of the prediction or the fit.
+        "inputs": _ANY,
+        "learned": _LEARNED,
+        "published": _PUBLISHED,
+        # The predictor's curve of a node with a stated curve.
+        "predicted": _ANY,
+    },
+)
+_STEP = _record(
+    {
+        "gain_watts": _NUMBER,
+        "cost_if_stopped_watts": _AMOUNT,
+        "asleep": _TEXTS,
+        "moves": _list(_MOVE, minItems=1),
+    }
+)
+_COMPARED = _record(
+    {
+        "strategy": _TEXT,
+        "watts_after": _NUMBER,
+        "watts_added": _NUMBER,
+        "placed": _INTEGER,
+        "unplaced": _INTEGER,
+    },
+    {"placed_unpriced": _INTEGER},
+)
+_REPORT_STATE: Schema = {"enum": ["observed", "planned", "pending", "measured"]}
 
 SCHEMAS: dict[str, Schema] = {
     "snapshot": _schema(
         "snapshot",
-        {"cluster": {"type": "object"}, "nodes": _OBJECTS},
+        {"cluster": _ANY, "nodes": _OBJECTS},
         {
             "pods": _OBJECTS,
             "node_configs": _OBJECTS,
@@ -275,52 +285,9 @@ SCHEMAS: dict[str, Schema] = {
         },
     ),
     "node_configs": _schema("node_configs", {"node_configs": _OBJECTS}, {"statuses": _OBJECTS}),
-    "readings": _schema(
-        "readings",
-        {
-            "readings": _by_node(
-                {
-                    "type": "object",
-                    "required": ["inlet_celsius", "delta_p_pascal", "power_watts"],
-                    "properties": {
-                        "inlet_celsius": _NUMBER_OR_NULL,
-                        "delta_p_pascal": _NUMBER_OR_NULL,
-                        "power_watts": _NUMBER_OR_NULL,
-                        "time": _TIME,
-                        "source": {"type": ["object", "string", "null"]},
-                        "stale": {"type": "boolean"},
-                        # Identity of the server; see published/curves.py.
-                        "system": {"type": "object"},
-                    },
-                }
-            )
-        },
-        {"errors": _ERRORS},
-    ),
+    "readings": _schema("readings", {"readings": _by_name(_READING)}, {"errors": _ERRORS}),
     # Bare-metal hosts of one cluster; null stands for unknown facts.
-    "hosts": _schema(
-        "hosts",
-        {
-            "cluster": _TEXT,
-            "hosts": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name", "namespace", "rack", "roles", "label", "why", *_CAN],
-                    "properties": {
-                        "name": _TEXT,
-                        "namespace": _TEXT,
-                        "rack": {"type": ["string", "null"]},
-                        "roles": {"type": "array", "items": {"enum": ["master", "worker"]}},
-                        "label": {"type": ["string", "null"]},
-                        "why": _TEXT,
-                        **_CAN,
-                    },
-                },
-            },
-        },
-        {},
-    ),
+    "hosts": _schema("hosts", {"cluster": _TEXT, "hosts": _list(_HOST)}, {}),
     # Watts of pods from Kepler, and of nodes from RAPL and their BMCs; see observe/metering.
     # ``counters`` are the joules of this run, with which the next run compares its own. ``energy``
     # has the joules of workloads by period; a workload without a name stands for pods that have
@@ -329,213 +296,82 @@ SCHEMAS: dict[str, Schema] = {
         "metering",
         {
             "source": {"enum": ["prometheus", "kepler"]},
-            "pods": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "pod", "node", "package_watts", "dram_watts"],
-                    "properties": {
-                        "namespace": _TEXT,
-                        "pod": _TEXT,
-                        "uid": _TEXT,
-                        "node": _TEXT,
-                        "workload_kind": _TEXT,
-                        "workload": _TEXT,
-                        "package_watts": _AMOUNT_OR_NULL,
-                        "dram_watts": _AMOUNT_OR_NULL,
-                        "cpu_cores": _AMOUNT_OR_NULL,
-                    },
-                },
-            },
-            "nodes": _by_node(
-                {
-                    "type": "object",
-                    "required": ["rapl_watts", "measured_watts", "difference_watts"],
-                    "properties": {
-                        "package_watts": _AMOUNT_OR_NULL,
-                        "dram_watts": _AMOUNT_OR_NULL,
-                        "rapl_watts": {"type": "number", "minimum": 0},
-                        "measured_watts": _NUMBER_OR_NULL,
-                        "difference_watts": _NUMBER_OR_NULL,
-                    },
-                }
-            ),
+            "pods": _list(_METERED_POD),
+            "nodes": _by_name(_METERED_NODE),
         },
         {
-            "left_out": {"type": "integer", "minimum": 0},
+            "left_out": _COUNT,
             "errors": _ERRORS,
-            "energy": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["begin", "end", "workloads"],
-                    "properties": {
-                        "begin": _TIME,
-                        "end": _TIME,
-                        "workloads": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["namespace", "workload_kind", "workload", "joules"],
-                                "properties": {
-                                    "namespace": _TEXT,
-                                    "workload_kind": _TEXT,
-                                    "workload": _TEXT,
-                                    "joules": {"type": "number", "minimum": 0},
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-            "counters": _by_node(
-                {
-                    "type": "object",
-                    "required": ["time", "node", "pods"],
-                    "properties": {
-                        "time": _TIME,
-                        "node": _JOULES,
-                        "pods": {"type": "object", "additionalProperties": _JOULES},
-                        # Counters of pods that are missing from the metrics this time.
-                        "kept": {"type": "object", "additionalProperties": _JOULES},
-                    },
-                }
-            ),
+            "energy": _list(_ENERGY),
+            "counters": _by_name(_COUNTERS),
         },
     ),
-    "models": _schema("models", {"models": {"type": "array", "items": {"type": "object"}}}, {}),
+    "models": _schema("models", {"models": _list(_ANY)}, {}),
     "curves": _schema(
         "curves",
-        {
-            "curves": _by_node(
-                {
-                    "type": "object",
-                    "required": ["cpu", "watts"],
-                    "properties": {
-                        "cpu": _NUMBERS,
-                        "watts": _NUMBERS,
-                        "source": {"enum": ["stated", "predictor", "learned", "published"]},
-                        # Inputs and time of the prediction or the fit.
-                        "inputs": {"type": "object"},
-                        "learned": _LEARNED,
-                        "published": _PUBLISHED,
-                        # The predictor's curve of a node with a stated curve.
-                        "predicted": {"type": "object"},
-                    },
-                }
-            )
-        },
+        {"curves": _by_name(_CURVE)},
         {
             "errors": _ERRORS,
             "findings": _FINDINGS,
             # Reasons of nodes without a learned and a published curve, by node.
-            "lacking": _by_node(_TEXT),
+            "lacking": _by_name(_TEXT),
         },
     ),
     # Loads and watts of each node at past runs, in columns; see inference/samples.py, which checks
     # the samples of each node, so that a broken one affects no other.
-    "samples": _schema("samples", {"nodes": {"type": "object"}}, {}),
+    "samples": _schema("samples", {"nodes": _ANY}, {}),
     "plan": _schema(
         "plan",
         {
-            "placements": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "pod", "node"],
-                    "properties": {
-                        "namespace": {"type": "string"},
-                        "pod": {"type": "string"},
-                        "node": {"type": "string"},
-                        "uid": {"type": ["string", "null"]},
-                        "resource_version": {"type": ["string", "null"]},
-                    },
-                },
-            },
-            "watts": {
-                "type": "object",
-                "required": ["before", "after", "lower_bound"],
-                "additionalProperties": {"type": "number"},
-            },
-            "unplaced": {"type": "array", "items": {"type": "object"}},
+            "placements": _list(
+                _record(_PLACEMENT, {"uid": _TEXT_OR_NULL, "resource_version": _TEXT_OR_NULL})
+            ),
+            "watts": {**_by_name(_NUMBER), "required": ["before", "after", "lower_bound"]},
+            "unplaced": _list(_ANY),
         },
         {
-            "gap": {"type": "number"},
-            "steps": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["gain_watts", "cost_if_stopped_watts", "asleep", "moves"],
-                    "properties": {
-                        "gain_watts": {"type": "number"},
-                        "cost_if_stopped_watts": {"type": "number", "minimum": 0},
-                        "asleep": {"type": "array", "items": {"type": "string"}},
-                        "moves": {"type": "array", "minItems": 1, "items": _MOVE},
-                    },
-                },
-            },
-            "preference_watts": {"type": "number"},
+            "gap": _NUMBER,
+            "steps": _list(_STEP),
+            "preference_watts": _NUMBER,
             "findings": _FINDINGS,
-            "allocations": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "name", "node", "allocation"],
-                },
-            },
-            "proven": {"type": "boolean"},
-            "method": {"type": "string"},
-            "stopped_by": {"type": "string"},
-            "asleep": {"type": "array", "items": {"type": "string"}},
-            "unpriced": {"type": "array", "items": {"type": "string"}},
-            "nodes": {"type": "array", "items": {"type": "object"}},
-            "comparison": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["strategy", "watts_after", "watts_added", "placed", "unplaced"],
-                    "properties": {
-                        "strategy": {"type": "string"},
-                        "watts_after": {"type": "number"},
-                        "watts_added": {"type": "number"},
-                        "placed": {"type": "integer"},
-                        "unplaced": {"type": "integer"},
-                        "placed_unpriced": {"type": "integer"},
-                    },
-                },
-            },
+            "allocations": _list(
+                {"type": "object", "required": ["namespace", "name", "node", "allocation"]}
+            ),
+            "proven": _BOOLEAN,
+            "method": _TEXT,
+            "stopped_by": _TEXT,
+            "asleep": _TEXTS,
+            "unpriced": _TEXTS,
+            "nodes": _list(_ANY),
+            "comparison": _list(_COMPARED),
         },
     ),
     # Each section defines the data under its name; see the package ``report``.
     "report": _schema(
         "report",
         {
-            "title": {"type": "string"},
-            "state": {"enum": ["observed", "planned", "pending", "measured"]},
-            "sections": {
-                "type": "object",
-                "required": ["headline"],
-                "additionalProperties": {"type": "object"},
-            },
+            "title": _TEXT,
+            "state": _REPORT_STATE,
+            "sections": {**_by_name(_ANY), "required": ["headline"]},
         },
-        {"findings": {"type": "array", "items": {"type": "object"}}},
+        {"findings": _list(_ANY)},
     ),
     "summary": _schema(
         "summary",
         {
-            "title": {"type": "string"},
-            "state": {"enum": ["observed", "planned", "pending", "measured"]},
-            "nodes": {"type": "integer"},
-            "placed": {"type": "integer"},
-            "not_bound": {"type": "integer"},
-            "waiting": {"type": "integer"},
-            "failing": {"type": "integer"},
-            "watts": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
-            "added": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
-            "saved": {"type": ["object", "null"]},
-            "hottest": {"type": ["object", "null"]},
-            "report": {"type": "string"},
-            "lines": {"type": "array", "items": {"type": "string"}},
+            "title": _TEXT,
+            "state": _REPORT_STATE,
+            "nodes": _INTEGER,
+            "placed": _INTEGER,
+            "not_bound": _INTEGER,
+            "waiting": _INTEGER,
+            "failing": _INTEGER,
+            "watts": _by_name(_NUMBER_OR_NULL),
+            "added": _by_name(_NUMBER_OR_NULL),
+            "saved": _ANY_OR_NULL,
+            "hottest": _ANY_OR_NULL,
+            "report": _TEXT,
+            "lines": _TEXTS,
         },
         {},
     ),
@@ -544,12 +380,12 @@ SCHEMAS: dict[str, Schema] = {
     "rmd": _schema(
         "rmd",
         {"node_states": _OBJECTS, "statuses": _OBJECTS},
-        {"errors": _ERRORS, "daemons": _by_node(_DAEMON)},
+        {"errors": _ERRORS, "daemons": _by_name(_DAEMON)},
     ),
     # ``time`` is the time after the last binding, ``plan_time`` that of the plan.
     "bindings": _schema(
         "bindings",
-        {"bound": _PLACEMENTS, "skipped": _PLACEMENTS},
-        {"plan_time": _TIME, "errors": {"type": "array", "items": {"type": "object"}}},
+        {"bound": _list(_record(_PLACEMENT)), "skipped": _list(_record(_PLACEMENT))},
+        {"plan_time": _TIME, "errors": _list(_ANY)},
     ),
 }

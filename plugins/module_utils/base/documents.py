@@ -48,9 +48,7 @@ def document_name(kind: str) -> str:
 
 
 def load(
-    path: str,
-    kind: DocumentKind,
-    shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+    path: str, kind: DocumentKind, shorten: t.Callable[[dict[str, t.Any]], t.Any] | None = None
 ) -> dict[str, t.Any]:
     """Read the document at ``path`` and check it against the schema of its kind.
 
@@ -59,7 +57,7 @@ def load(
     and the field.
     """
     try:
-        body = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
+        body: dict[str, t.Any] = strict_json.parse(Path(path).read_bytes(), object_hook=shorten)
     except OSError as error:
         raise InvalidInput(
             f"Cannot read the {kind} document {path}: {error.strerror}; run the step that writes it"
@@ -69,7 +67,7 @@ def load(
             f"The {kind} document {path} is not JSON ({error}); run the step that writes it again"
         ) from error
     check(body, kind, path)
-    return t.cast("dict[str, t.Any]", body)
+    return body
 
 
 def check(body: t.Any, kind: DocumentKind, where: str) -> None:
@@ -93,7 +91,8 @@ def check(body: t.Any, kind: DocumentKind, where: str) -> None:
 @functools.cache
 def _validator(kind: DocumentKind) -> t.Callable[[t.Any], t.Any]:
     """Compile the schema once, because this takes longer than checking a small document."""
-    return t.cast("t.Callable[[t.Any], t.Any]", fastjsonschema.compile(SCHEMAS[kind]))
+    validate: t.Callable[[t.Any], t.Any] = fastjsonschema.compile(SCHEMAS[kind])
+    return validate
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,20 @@ def parse_version(text: str, where: str) -> Version:
     return Version(numbers[0], numbers[1], numbers[2], prerelease)
 
 
-def is_of(value: t.Any, kind: type) -> bool:
-    """Whether a value is of a type; a boolean is no integer."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+def scalar_of(value: t.Any, kind: type, most: int, where: str) -> Scalar:
+    """A boolean, a text of at most this many bytes, or an integer of 64 bits.
+
+    A boolean is no integer. Raises InvalidField.
+    """
+    is_of_kind = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if not is_of_kind:
+        raise InvalidField(where, f"{shown(value)} is not of this type")
+    if isinstance(value, str) and not is_short_text(value, most):
+        raise InvalidField(where, f"{shown(value)} is not a text of up to {most} bytes")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidField(where, f"{shown(value)} is beyond 64 bits")
+    scalar: Scalar = value
+    return scalar
 
 
 def is_short_text(value: str, most: int) -> bool:

@@ -136,9 +136,9 @@ class Exchange:
             )
         except (OSError, asyncio.TimeoutError) as error:
             raise self.failure_of(error, "the TLS handshake") from error
-        certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.transport.abort()
-        return t.cast("bytes", certificate)
+        return certificate
 
     def _remaining(self, what: str) -> float:
         seconds = self.deadline - self._pace.clock()

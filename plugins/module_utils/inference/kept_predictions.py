@@ -12,31 +12,31 @@ from dataclasses import replace
 from ..base.errors import TargetFailure
 from .curves import Inputs, PowerCurve, PowerCurves
 from .queries import V2, Query
-from .sources import Subject
+from .sources import NodeQuery
 
 
 def divide(
-    subjects: t.Sequence[Subject], last: PowerCurves, now: datetime.datetime, keep_seconds: float
-) -> tuple[list[Subject], dict[str, PowerCurve]]:
-    """The subjects to query, and the valid curves of the last run for the others."""
+    queries: t.Sequence[NodeQuery], last: PowerCurves, now: datetime.datetime, keep_seconds: float
+) -> tuple[list[NodeQuery], dict[str, PowerCurve]]:
+    """The queries to send, and the valid curves of the last run for the others."""
     before = {name: curve.predicted or curve for name, curve in last.items()}
     kept = {
-        subject.query.name: before[subject.query.name]
-        for subject in subjects
-        if subject.query.name in before
-        and subject.problem is None
-        and _holds(before[subject.query.name], subject.query, now, keep_seconds)
+        node.query.name: before[node.query.name]
+        for node in queries
+        if node.query.name in before
+        and node.problem is None
+        and _holds(before[node.query.name], node.query, now, keep_seconds)
     }
-    return [subject for subject in subjects if subject.query.name not in kept], kept
+    return [node for node in queries if node.query.name not in kept], kept
 
 
 def with_inputs(
-    curves: PowerCurves, subjects: t.Sequence[Subject], now: datetime.datetime
+    curves: PowerCurves, queries: t.Sequence[NodeQuery], now: datetime.datetime
 ) -> dict[str, PowerCurve]:
     """New curves with the inputs of their query."""
-    queries = {subject.query.name: subject.query for subject in subjects}
+    by_name = {node.query.name: node.query for node in queries}
     return {
-        name: replace(curve, inputs=_inputs(queries[name], now)) for name, curve in curves.items()
+        name: replace(curve, inputs=_inputs(by_name[name], now)) for name, curve in curves.items()
     }
 
 

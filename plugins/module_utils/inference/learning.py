@@ -190,7 +190,7 @@ class _Fits:
 
 
 def _array(values: t.Iterable[float]) -> Floats:
-    return t.cast("Floats", numpy.array(list(values), dtype=float))
+    return numpy.array(list(values), dtype=float)
 
 
 def _or_nan(value: float | None) -> float:

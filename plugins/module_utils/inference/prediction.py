@@ -20,7 +20,7 @@ from ..scheduling.curve import Curve
 from . import asking, wire
 from .curves import PowerCurve
 from .queries import FAKE, FORMATS, V2, Query
-from .sources import Subject
+from .sources import NodeQuery
 
 REQUESTS_PER_HOST = 8
 # Bytes of one row in an answer: a number in a list of its own, with a margin.
@@ -56,19 +56,16 @@ class _Points:
 
 
 def predict(
-    subjects: t.Sequence[Subject],
-    options: Parameters,
-    context: Context,
-    secrets: SecretSource,
+    queries: t.Sequence[NodeQuery], options: Parameters, context: Context, secrets: SecretSource
 ) -> Predictions:
-    """The predictions of all subjects. Raises InvalidInput."""
+    """The predictions of all queries. Raises InvalidInput."""
     visiting = _fleet_options(options)
     inquiries: dict[asking.Model, asking.Inquiry] = {}
-    prepared = _prepare(subjects, inquiries, options, context, secrets)
+    prepared = _prepare(queries, inquiries, options, context, secrets)
     _warn_of_unverified(inquiries, context)
     warn_of_plain_http([model.target({}) for model in inquiries], context)
     asking.ask(list(inquiries.values()), visiting, context.progress)
-    answers = {subject.query.name: _answer(one) for subject, one in zip(subjects, prepared)}
+    answers = {node.query.name: _answer(one) for node, one in zip(queries, prepared)}
     return Predictions(
         {name: answer for name, answer in answers.items() if isinstance(answer, PowerCurve)},
         [answer for answer in answers.values() if isinstance(answer, TargetError)],
@@ -77,48 +74,48 @@ def predict(
 
 
 def _prepare(
-    subjects: t.Sequence[Subject],
+    queries: t.Sequence[NodeQuery],
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
     context: Context,
     secrets: SecretSource,
 ) -> list[_Points | TargetError]:
-    """The points of each subject, with their rows added to the inquiries."""
+    """The points of each query, with their rows added to the inquiries."""
     credentials = Credentials(
         options["credentials"],
-        [subject.named for subject in subjects if _needs_credential(subject)],
+        [node.named for node in queries if _needs_credential(node)],
         lambda: secrets,
         context,
     )
     prepared: list[_Points | TargetError] = []
-    for subject in subjects:
+    for node in queries:
         try:
-            if subject.problem is not None:
-                raise subject.problem
-            prepared.append(_points(subject, credentials, inquiries, options))
+            if node.problem is not None:
+                raise node.problem
+            prepared.append(_points(node, credentials, inquiries, options))
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            prepared.append(_error(subject.query, error))
+            prepared.append(_error(node.query, error))
     return prepared
 
 
-def _needs_credential(subject: Subject) -> bool:
-    silent = subject.named.is_silent
-    return not silent and subject.query.type == V2 and subject.problem is None
+def _needs_credential(node: NodeQuery) -> bool:
+    silent = node.named.is_silent
+    return not silent and node.query.type == V2 and node.problem is None
 
 
 def _points(
-    subject: Subject,
+    node: NodeQuery,
     credentials: Credentials,
     inquiries: dict[asking.Model, asking.Inquiry],
     options: Parameters,
 ) -> _Points:
-    query = subject.query
+    query = node.query
     cpu = query.cpu()
     if query.type == FAKE:
         return _Points(query, cpu)
     rows = query.rows(cpu)
-    # A subject without a credential gets none, because the entry `default` is for BMCs.
-    access = credentials.resolve(subject.named) if _needs_credential(subject) else Access()
+    # A query without a credential gets none, because the entry `default` is for BMCs.
+    access = credentials.resolve(node.named) if _needs_credential(node) else Access()
     trust = _trust(access, options)
     url, allowed = wire.infer_url(query.endpoint), options["allow_plain_http"]
     model = asking.Model(url, access.credential, trust, allowed)

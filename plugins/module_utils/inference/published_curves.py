@@ -62,11 +62,7 @@ def published_curves(
 
 
 def _curve(
-    node: NodeFacts,
-    of_bmc: Object,
-    type_label: str,
-    rows: t.Sequence[Row] | None,
-    annotation: str,
+    node: NodeFacts, of_bmc: Object, type_label: str, rows: t.Sequence[Row] | None, annotation: str
 ) -> PowerCurve | str:
     """The curve, or the reason of a missing one."""
     system, source = system_of(node, of_bmc, type_label, annotation)

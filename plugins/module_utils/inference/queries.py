@@ -42,8 +42,7 @@ class Query:
         """The value to send for each CPU use, in the unit of the format. Raises TargetFailure."""
         if self.type != V2:
             raise TargetFailure(
-                "malformed",
-                f"{self.type!r} is not a type of power predictor; write {V2} or {FAKE}",
+                "malformed", f"{self.type!r} is not a type of power predictor; write {V2} or {FAKE}"
             )
         inlet = self._finite(self.inlet_celsius, "inlet temperature")
         delta_p = self._finite(self.delta_p_pascal, "differential pressure")

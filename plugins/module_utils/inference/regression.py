@@ -107,7 +107,7 @@ class Fit:
         """Watts at these loads, which never fall with the load; clamped to recorded loads and watts."""
         air = self.inlet.on(inlet_celsius) + self.pressure.on(delta_p_pascal)
         watts = numpy.exp(numpy.interp(load, self.knots, self.log_watts) + air)
-        return t.cast("Floats", numpy.clip(watts, *self.watts_range))
+        return numpy.clip(watts, *self.watts_range)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _knots(low: float, high: float) -> Floats:
     inner = numpy.arange(1, 1 + int(high / _SEGMENT)) * _SEGMENT
     least = _SEGMENT / 4
     inner = inner[(inner > low + least) & (inner < high - least)]
-    return t.cast("Floats", numpy.concatenate(([low], inner, [high])))
+    return numpy.concatenate(([low], inner, [high]))
 
 
 def _air(values: Floats) -> _Air:
@@ -205,7 +205,7 @@ def _air(values: Floats) -> _Air:
 
 
 def _filled(values: Floats, mean: float) -> Floats:
-    return t.cast("Floats", numpy.where(numpy.isnan(values), mean, values))
+    return numpy.where(numpy.isnan(values), mean, values)
 
 
 def _matrix(table: Table, knots: Floats, airs: t.Sequence[_Air]) -> Floats:
@@ -215,7 +215,7 @@ def _matrix(table: Table, knots: Floats, airs: t.Sequence[_Air]) -> Floats:
         _filled(values, one.mean) - one.mean
         for one, values in zip(airs, (table.inlet_celsius, table.delta_p_pascal))
     ]
-    return t.cast("Floats", numpy.column_stack([numpy.ones(len(table)), parts, *air]))
+    return numpy.column_stack([numpy.ones(len(table)), parts, *air])
 
 
 def _penalty(segments: int) -> Floats:
@@ -226,7 +226,7 @@ def _penalty(segments: int) -> Floats:
     # Without it a segment without samples would have any slope.
     penalty[1:-2, 1:-2] += 1e-9 * numpy.eye(segments)
     penalty[-2:, -2:] = numpy.diag(_AIR_PENALTIES)
-    return t.cast("Floats", penalty)
+    return penalty
 
 
 def _solve(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> Floats:
@@ -236,12 +236,11 @@ def _solve(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) -> 
     """
     weighted = matrix * weights[:, None]
     normal, right = weighted.T @ matrix + penalty, weighted.T @ target
-    solution = numpy.linalg.solve(normal, right)
     kept = numpy.ones(len(right), dtype=bool)
     while True:
-        slopes = solution[1:-2]
-        if not len(slopes) or slopes.min() >= 0.0:
-            return t.cast("Floats", solution)
-        kept[1 + int(slopes.argmin())] = False
         solution = numpy.zeros(len(right))
         solution[kept] = numpy.linalg.solve(normal[numpy.ix_(kept, kept)], right[kept])
+        slopes = solution[1:-2]
+        if not len(slopes) or slopes.min() >= 0.0:
+            return solution
+        kept[1 + int(slopes.argmin())] = False

@@ -22,7 +22,7 @@ from .queries import FAKE, Query
 
 
 @dataclass(frozen=True)
-class Subject:
+class NodeQuery:
     """A query, its credential, and the reason why it cannot be sent, if any."""
 
     query: Query
@@ -39,18 +39,15 @@ class _Term(t.NamedTuple):
 
 
 def of_targets(
-    targets: Targets,
-    readings: Readings,
-    models: t.Sequence[NodeModels],
-    options: Parameters,
-) -> tuple[list[Subject], list[str]]:
-    """The subjects in node-name order, and the configured nodes without a predictor.
+    targets: Targets, readings: Readings, models: t.Sequence[NodeModels], options: Parameters
+) -> tuple[list[NodeQuery], list[str]]:
+    """The queries in node-name order, and the configured nodes without a predictor.
 
     Raises InvalidInput.
     """
     named = {one.node: one for one in models}
     receivers = _Receivers.of(targets, options["model_origins"])
-    subjects: list[Subject] = []
+    queries: list[NodeQuery] = []
     without_predictor: list[str] = []
     for target in targets.nodes:
         if target.api_version is None:  # with an unreadable NodeConfig
@@ -62,11 +59,11 @@ def of_targets(
         try:
             term = _term(source, named.get(target.name))
             query = _query(target, term, readings.get(target.name, Reading()), options)
-            subject = _subject(query, term, source, receivers)
+            node = _node_query(query, term, source, receivers)
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            subject = Subject(Query(target.name, source.used.endpoint), problem=failure_of(error))
-        subjects.append(subject)
-    return subjects, without_predictor
+            node = NodeQuery(Query(target.name, source.used.endpoint), problem=failure_of(error))
+        queries.append(node)
+    return queries, without_predictor
 
 
 class _Source(t.NamedTuple):
@@ -118,16 +115,16 @@ def _query(target: NodeTarget, term: _Term, reading: Reading, options: Parameter
     )
 
 
-def _subject(query: Query, term: _Term, source: _Source, receivers: _Receivers) -> Subject:
+def _node_query(query: Query, term: _Term, source: _Source, receivers: _Receivers) -> NodeQuery:
     # A provider gives type and endpoint; the Secret is that of powerConsumption.
     namespace, direct = source.target.namespace, source.direct
     if direct is None or not direct.secret_name:
-        return Subject(query, Named(namespace=namespace), term.problem)
+        return NodeQuery(query, Named(namespace=namespace), term.problem)
     secret = (namespace, direct.secret_name)
     problem = term.problem
     if problem is None and source.is_provided and term.type != FAKE:
         problem = receivers.problem(secret, term.endpoint)
-    return Subject(query, Named(secret=secret, namespace=namespace), problem)
+    return NodeQuery(query, Named(secret=secret, namespace=namespace), problem)
 
 
 @dataclass(frozen=True)

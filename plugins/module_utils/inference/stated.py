@@ -52,9 +52,7 @@ def statements(given: t.Sequence[t.Mapping[str, t.Any]]) -> list[Statement]:
 
 
 def stated_curves(
-    nodes: t.Iterable[NodeFacts],
-    targets: t.Mapping[str, NodeTarget],
-    given: t.Sequence[Statement],
+    nodes: t.Iterable[NodeFacts], targets: t.Mapping[str, NodeTarget], given: t.Sequence[Statement]
 ) -> SourceCurves:
     """Curves by node; the annotation of a NodeConfig precedes the first matching entry.
 

@@ -22,7 +22,6 @@ from ..base.json_types import Object
 from ..nodeconfig.freshness import youngest_value
 from ..nodeconfig.models import NodeModels
 from ..nodeconfig.readings import (
-    FRESH_SOURCES,
     QUANTITIES,
     Answers,
     Reading,
@@ -35,6 +34,7 @@ from ..nodeconfig.readings import (
 from ..nodeconfig.targets import NodeTarget, Targets
 from ..rmd.manifests import told_caches
 from . import textfile
+from .merged_node import MergedNode
 from .status import HEARTBEAT_SECONDS, status_of
 
 OPTIONS: t.Mapping[str, t.Any] = {
@@ -79,40 +79,6 @@ class LastObservation:
     def from_document(cls, document: Object | None) -> LastObservation:
         """Nothing without a readings document."""
         return cls(readings_of(document), errors_of(member(document, "errors")))
-
-
-@dataclass
-class MergedNode:
-    """Values and failures of one node, while they are merged.
-
-    ``needed`` are the quantities with a source in the NodeConfig. Without a power model, the power
-    draw of a BMC suffices in place of its inlet temperature. ``failing`` are pairs of endpoint
-    (``bmc`` or ``pressure``) and reason.
-    """
-
-    node: str
-    needed: frozenset[str] = frozenset({"inlet_celsius"})
-    has_power_model: bool = True
-    system: Object = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    errors: list[TargetError] = field(default_factory=list)
-    failing: set[tuple[str, str]] = field(default_factory=set)
-
-    def fail(self, endpoint: str, error: TargetError) -> None:
-        self.errors.append(error)
-        self.failing.add((endpoint, error.reason))
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether all configured quantities have fresh readings."""
-        fresh = {name for name, value in self.values.items() if value.source in FRESH_SOURCES}
-        if "power_watts" in fresh and not self.has_power_model:
-            fresh.add("inlet_celsius")
-        return self.needed <= fresh
-
-    @property
-    def reading(self) -> Reading:
-        return Reading(self.values, self.system)
 
 
 Nodes = t.Mapping[str, MergedNode]
@@ -329,9 +295,7 @@ def _summary(nodes: Nodes, errors: t.Sequence[TargetError]) -> Result:
 
 
 def _statuses(
-    targets: Targets,
-    make: t.Callable[[NodeTarget], Result | None],
-    findings: list[Finding],
+    targets: Targets, make: t.Callable[[NodeTarget], Result | None], findings: list[Finding]
 ) -> list[Result]:
     """Statuses to write; a failure becomes a finding of the NodeConfig."""
     statuses: list[Result] = []

@@ -175,8 +175,7 @@ def _require_success(body: Object, path: str) -> None:
         return
     reason = _CODES.get(int(status), "server_error") if status is not None else "malformed"
     raise TargetFailure(
-        reason,
-        f"the answer to {path} has the code {shown(code)}; check the pressure server's log",
+        reason, f"the answer to {path} has the code {shown(code)}; check the pressure server's log"
     )
 
 

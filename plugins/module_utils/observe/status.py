@@ -11,25 +11,15 @@ import re
 import typing as t
 import zlib
 
-from ..base.errors import InvalidInput, TargetError
+from ..base.errors import InvalidInput
 from ..base.fields.lenient import count, member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import Condition, are_stored, condition
 from ..nodeconfig.freshness import IN_STATUS
-from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE, Value
+from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE
 from ..nodeconfig.targets import NodeTarget
-
-
-class MergedNode(t.Protocol):
-    """Fields of a merged node for the status."""
-
-    values: dict[str, Value]
-    errors: list[TargetError]
-
-    @property
-    def is_fresh(self) -> bool: ...
-
+from .merged_node import MergedNode
 
 # Limits of the CRD of NodeConfigs; a longer text would make the whole status invalid.
 _MAX_URI_LENGTH = 2048
@@ -59,17 +49,14 @@ def status_of(
     is written again after ``heartbeat_seconds``, for some nodes after half of that.
     """
     stored = target.status
-    status: dict[str, t.Any] = {"conditions": [_ready(node)]}
     longest_age = _longest_age_seconds(target.name, heartbeat_seconds)
-    readings = _readings(member(stored, "readings") or {}, node, now, longest_age)
-    if readings:
-        status["readings"] = readings
-    sensors = _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {})
-    if sensors:
-        status["sensors"] = sensors
-    authentication = _authentication(details.get("authentication"), stored)
-    if authentication:
-        status["authentication"] = authentication
+    parts = {
+        "conditions": [_ready(node)],
+        "readings": _readings(member(stored, "readings") or {}, node, now, longest_age),
+        "sensors": _sensors(details.get("sensors")) or _stored_sensors(stored.get("sensors") or {}),
+        "authentication": _authentication(details.get("authentication"), stored),
+    }
+    status = {name: part for name, part in parts.items() if part}
     if _says_the_same(stored, status):
         return None
     return {**target.manifest_head, "status": status}
@@ -147,21 +134,19 @@ def _sensors(entry: Object | None) -> dict[str, t.Any]:
     """``status.sensors`` from the entry of the Redfish modules."""
     if entry is None:
         return {}
-    sensors: dict[str, t.Any] = {}
-    inlet = _fitting(entry.get("inlet_uri"), _MAX_URI_LENGTH)
-    if inlet:
-        name = _fitting(entry.get("inlet_name"), _MAX_NAME_LENGTH)
-        sensors["inletTemp"] = {"uri": inlet, "name": name}
-    power = _fitting(entry.get("power_uri"), _MAX_URI_LENGTH)
-    if power:
-        sensors["power"] = {"uri": power}
-    vendor = _fitting(entry.get("vendor"), _MAX_NAME_LENGTH)
-    if vendor:
-        sensors["vendor"] = vendor
-    system = _system(entry.get("system"))
-    if system:
-        sensors["system"] = system
-    return sensors
+    inlet, power = (
+        _fitting(entry.get(name), _MAX_URI_LENGTH) for name in ("inlet_uri", "power_uri")
+    )
+    name, vendor = (
+        _fitting(entry.get(name), _MAX_NAME_LENGTH) for name in ("inlet_name", "vendor")
+    )
+    sensors = {
+        "inletTemp": {"uri": inlet, "name": name} if inlet else {},
+        "power": {"uri": power} if power else {},
+        "vendor": vendor,
+        "system": _system(entry.get("system")),
+    }
+    return {name: value for name, value in sensors.items() if value}
 
 
 def _system(given: t.Any) -> dict[str, t.Any]:

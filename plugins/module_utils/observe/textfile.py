@@ -9,21 +9,7 @@ import datetime
 import typing as t
 
 from ..base.metrics import Labels, Samples, check_labels, family
-from ..nodeconfig.readings import Value
-
-
-class MergedNode(t.Protocol):
-    """Fields of a merged node for the text format.
-
-    ``failing`` has pairs of endpoint (``bmc`` or ``pressure``) and reason.
-    """
-
-    node: str
-    values: dict[str, Value]
-    failing: set[tuple[str, str]]
-
-    @property
-    def is_fresh(self) -> bool: ...
+from .merged_node import MergedNode
 
 
 class CacheWays(t.NamedTuple):
@@ -84,10 +70,7 @@ def _freshness(
     readings: t.Sequence[MergedNode], now: datetime.datetime
 ) -> t.Iterator[tuple[str, str, Samples]]:
     ages = [
-        (
-            {"node": reading.node, "quantity": _GAUGES[quantity][0]},
-            max(0.0, value.age_seconds(now)),
-        )
+        ({"node": reading.node, "quantity": _GAUGES[quantity][0]}, max(0.0, value.age_seconds(now)))
         for reading in readings
         for quantity, value in reading.values.items()
     ]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Subject of a power reading: the whole server, a part of it, or unknown.
+"""Coverage of a power reading: the whole server, a part of it, or unknown.
 
 The name decides first, because firmware links "System Power Control" to a processor. Without a
 telling name, PhysicalContext and RelatedItem decide.
@@ -73,13 +73,13 @@ _PART_COLLECTIONS = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 
-Subject = t.Literal["whole", "unknown", "part"]
+Coverage = t.Literal["whole", "unknown", "part"]
 
 
 # Cached, because machines of one model have the same names.
 @functools.lru_cache(maxsize=4096)
-def named(name: str) -> Subject:
-    """The subject by a name; a part wins over the whole, as in "System Fan Power"."""
+def named(name: str) -> Coverage:
+    """The coverage by a name; a part wins over the whole, as in "System Fan Power"."""
     bare = _SYSTEM_BOARD.sub("system", name)
     squeezed = re.sub(r"[\s_.-]", "", bare).lower()
     words = {word.lower() for word in [*_WORD.findall(bare), *_LETTERS.findall(bare)]}
@@ -92,13 +92,13 @@ def named(name: str) -> Subject:
     return "whole" if words & _WHOLE else "unknown"
 
 
-def of_entry(entry: Object) -> Subject:
-    """The subject of a control or a sensor."""
+def of_entry(entry: Object) -> Coverage:
+    """The coverage of a control or a sensor."""
     names = [name_of(entry.get(key)) for key in ("Name", "MemberId", "Id")]
-    subjects = {named(name) for name in names if name}
-    if "part" in subjects:
+    found = {named(name) for name in names if name}
+    if "part" in found:
         return "part"
-    if "whole" in subjects:
+    if "whole" in found:
         return "whole"
     context = text(entry.get("PhysicalContext")).lower()
     related = links(entry.get("RelatedItem"))[:_MAX_RELATED]

@@ -103,7 +103,7 @@ def _controls(body: Object) -> list[Object]:
     """
     entries = objects(body.get("PowerControl"))[:_MAX_CONTROLS]
     shapes = Counter(_NUMBERS.sub("#", name_of(entry.get("Name"))) for entry in entries)
-    found: dict[parts.Subject, list[Object]] = {"whole": [], "unknown": [], "part": []}
+    found: dict[parts.Coverage, list[Object]] = {"whole": [], "unknown": [], "part": []}
     for entry in sorted(entries, key=_order):
         name = name_of(entry.get("Name"))
         is_one_of_several = _NUMBERS.search(name) and shapes[_NUMBERS.sub("#", name)] > 1

@@ -21,22 +21,8 @@ _NEVER_WITHIN = (
     *("電源", "电源", "排気", "排气", "出風", "出风", "出口"),
 )
 _NEVER_BEGINNING = (
-    *(
-        "psu",
-        "gpu",
-        "nic",
-        "sioc",
-        "ifm",
-        "asic",
-        "fem",
-        "pdb",
-        "hdd",
-        "ssd",
-        "dimm",
-        "cpu",
-        "erot",
-    ),
-    *("irot", "raid"),
+    *("psu", "gpu", "nic", "sioc", "ifm", "asic", "fem", "pdb", "hdd", "ssd", "dimm", "cpu"),
+    *("erot", "irot", "raid"),
 )
 _NEVER_ALONE = ("ps", "bp")
 # Not the word board: "System Board Inlet Temp" is the inlet of a chassis.
@@ -44,19 +30,8 @@ _BOARD_INLET = re.compile(r"(\d+\s*-\s*)?board\s*inlet", re.IGNORECASE)
 
 _INLET = (
     *("inlet", "intake", "zuluft", "einlass", "lufteintritt", "ansaug", "admission", "aspiration"),
-    *(
-        "entrée",
-        "entree",
-        "entrada",
-        "ingresso",
-        "吸気",
-        "吸い込み",
-        "入気",
-        "入口",
-        "进风",
-        "進風",
-    ),
-    *("进气", "進氣", "入风"),
+    *("entrée", "entree", "entrada", "ingresso", "吸気", "吸い込み", "入気", "入口"),
+    *("进风", "進風", "进气", "進氣", "入风"),
 )
 _AMBIENT = ("ambient", "umgebung", "ambiant", "周囲", "環境温", "环境温", "環境溫")
 _AMBIENT_ALONE = ("amb",)
@@ -66,19 +41,8 @@ _TEMPERATURE_BEGINNING = ("temp", "tmp")
 
 _OTHER_QUANTITIES = (
     *("fan", "volt", "curr", "cur", "amp", "power", "pwr", "watt", "energy", "freq", "rpm", "pwm"),
-    *(
-        "tach",
-        "speed",
-        "flow",
-        "airflow",
-        "humid",
-        "press",
-        "altitude",
-        "util",
-        "usage",
-        "vr",
-        "vcore",
-    ),
+    *("tach", "speed", "flow", "airflow", "humid", "press", "altitude", "util", "usage"),
+    *("vr", "vcore"),
 )
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -37,9 +37,7 @@ def trim_pod(pod: MutableObject) -> MutableObject:
         others = {name: spec[name] for name in sorted(spec.keys() - POD.harmless)}
         mounted = [_trim_volume(volume) for volume in spec.get("volumes") or []]
         return _identified_pod(
-            pod,
-            spec={**others, **containers, "volumes": mounted},
-            status={**kept, **claims},
+            pod, spec={**others, **containers, "volumes": mounted}, status={**kept, **claims}
         )
     return _identified_pod(
         pod,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import typing as t
 
 import pytest
@@ -12,7 +13,7 @@ import yaml
 from ansible.module_utils.common.parameters import env_fallback
 
 from ansible_collections.wattwise.kube.plugins import doc_fragments, modules
-from ansible_collections.wattwise.kube.plugins.doc_fragments import targets
+from ansible_collections.wattwise.kube.plugins.doc_fragments import steps, targets
 from ansible_collections.wattwise.kube.plugins.module_utils.base import argspec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
@@ -67,6 +68,18 @@ def test_a_fragment_of_targets_describes_the_suboptions_of_its_modules(name: str
     for suboption, description in documented["suboptions"].items():
         for key in KEYS:
             assert description.get(key) == specified["options"][suboption].get(key), suboption
+
+
+@pytest.mark.parametrize("step", ["place", "devices"])
+def test_options_of_a_step_are_suboptions_of_a_run_with_their_whole_path(step: str) -> None:
+    own = yaml.safe_load(getattr(steps.ModuleDocFragment, step.upper()))["options"]
+    of_run = yaml.safe_load(getattr(steps.ModuleDocFragment, f"{step.upper()}_OF_RUN"))["options"]
+    assert of_run.keys() == {step}
+    suboptions = of_run[step]["suboptions"]
+    assert suboptions.keys() == own.keys()
+    text = yaml.safe_dump(suboptions, width=10**6)
+    assert set(re.findall(r"O\((\w+)", text)) <= {step}
+    assert set(re.findall(rf"O\({step}\.(\w+)", text)) <= own.keys()
 
 
 @pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(modules.__path__)])

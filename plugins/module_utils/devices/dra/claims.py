@@ -54,10 +54,10 @@ class ClaimReader:
 
     def read(self, obj: ApiObject, spec: Json, name: str) -> Claim:
         """A claim by its spec. Raises InvalidInput before any part of it is kept."""
-        known_only(obj, spec, _SPEC_FIELDS, "spec")
+        dra_values.refuse_unknown(obj, spec, _SPEC_FIELDS, "spec")
         check_selectors(obj, spec, "expression")
         devices = mapping_of(obj, spec.get("devices"), "spec.devices")
-        known_only(obj, devices, _DEVICES_FIELDS, "spec.devices")
+        dra_values.refuse_unknown(obj, devices, _DEVICES_FIELDS, "spec.devices")
         _check_configurations(obj, devices)
         items = limited(obj, devices.get("requests"), MAX_REQUESTS, "spec.devices.requests")
         read = [
@@ -80,7 +80,7 @@ class ClaimReader:
         return Claim(obj.namespace, name, requests, constraints, uid, MAX_RESULTS)
 
     def _request(self, obj: ApiObject, item: Json, where: str) -> tuple[Request, list[Origin]]:
-        known_only(obj, item, _REQUEST_FIELDS, where)
+        dra_values.refuse_unknown(obj, item, _REQUEST_FIELDS, where)
         name = item.get("name")
         if not isinstance(name, str) or not name:
             raise obj.error(f"{where}.name", "the name is missing")
@@ -88,7 +88,7 @@ class ClaimReader:
             raise obj.error(where, "write either exactly or firstAvailable")
         if "exactly" in item:
             body = mapping_of(obj, item["exactly"], f"{where}.exactly")
-            known_only(obj, body, _EXACT_FIELDS, f"{where}.exactly")
+            dra_values.refuse_unknown(obj, body, _EXACT_FIELDS, f"{where}.exactly")
             one, asked = self._alternative(obj, body, f"{where}.exactly", name)
             return Request(name, (one,)), [asked]
         place = f"{where}.firstAvailable"
@@ -96,7 +96,7 @@ class ClaimReader:
         sources: list[Origin] = []
         for index, sub in enumerate(limited(obj, item["firstAvailable"], MAX_ALTERNATIVES, place)):
             body = dict(sub)
-            known_only(obj, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
+            dra_values.refuse_unknown(obj, body, _SUBREQUEST_FIELDS, f"{place}[{index}]")
             if not isinstance(body.get("name"), str) or not body["name"]:
                 raise obj.error(f"{place}[{index}].name", "the name is missing")
             label = f"{name}/{body['name']}"
@@ -114,7 +114,7 @@ class ClaimReader:
         every, count = _count(obj, body, where)
         limited(obj, body.get("tolerations"), MAX_TOLERATIONS, f"{where}.tolerations")
         capacity = mapping_of(obj, body.get("capacity"), f"{where}.capacity")
-        known_only(obj, capacity, {"requests"}, f"{where}.capacity")
+        dra_values.refuse_unknown(obj, capacity, {"requests"}, f"{where}.capacity")
         place = f"{where}.capacity.requests"
         wanted = mapping_of(obj, capacity.get("requests"), place)
         at_most(obj, wanted, dra_values.MAX_VALUES, "amounts", place)
@@ -186,7 +186,7 @@ def _constraints(
     items = limited(obj, devices.get("constraints"), MAX_CONSTRAINTS, where)
     for index, item in enumerate(items):
         place = f"{where}[{index}]"
-        known_only(obj, item, _CONSTRAINT_FIELDS, place)
+        dra_values.refuse_unknown(obj, item, _CONSTRAINT_FIELDS, place)
         kinds: tuple[tuple[str, t.Literal["match", "distinct"]], ...] = (
             ("matchAttribute", "match"),
             ("distinctAttribute", "distinct"),
@@ -217,11 +217,6 @@ def _members(
     if missing:
         raise obj.error(where, f"there is no request {shown(sorted(missing))}")
     return frozenset(members)
-
-
-def known_only(obj: ApiObject, body: Json, known: t.AbstractSet[str], where: str) -> None:
-    """Refuse an unknown field by name. Raises InvalidInput."""
-    dra_values.refuse_unknown(obj, body, known, where)
 
 
 def names_of(obj: ApiObject, value: t.Any, where: str) -> list[str]:

@@ -172,11 +172,13 @@ class Slices:
             self.findings.note(fault)
         self.counters += counters
         for seen, reason in reasons.items():
+            if not reason:
+                continue
             nodes = views[seen]
             if nodes is None:
                 nodes = frozenset().union(*(one.nodes for slice_ in read for one, _more in slice_))
-            for node in nodes if reason else ():
-                self.unsettled.setdefault(node, t.cast(str, reason))
+            for node in nodes:
+                self.unsettled.setdefault(node, reason)
         for index, devices in enumerate(read):
             seen_by = [(reason, views[seen]) for seen, reason in reasons.items() if index in seen]
             yield from _judged(devices, seen_by, generation)

@@ -9,6 +9,7 @@ import itertools
 import math
 import typing as t
 import uuid
+from dataclasses import dataclass
 
 from ...base.fields.lenient import member, objects, text
 from ...cel.values import demand_of, quantity_text
@@ -88,22 +89,15 @@ def _consumed(obj: ApiObject, item: Json, where: str) -> dict[str, int]:
     return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
 
 
+@dataclass(frozen=True)
 class Results:
     """Writes allocations as the AllocationResult of the API."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        slices: Slices,
-        origins: t.Sequence[t.Sequence[t.Sequence[Origin]]],
-        sources: t.Sequence[ApiObject],
-        specs: t.Sequence[Json],
-    ) -> None:
-        self._instance = instance
-        self._slices = slices
-        self._origins = origins
-        self._sources = sources
-        self._specs = specs
+    instance: Instance
+    slices: Slices
+    origins: t.Sequence[t.Sequence[t.Sequence[Origin]]]
+    sources: t.Sequence[ApiObject]
+    specs: t.Sequence[Json]
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``devices`` with results and configurations, and ``nodeSelector`` if it is needed."""
@@ -123,8 +117,8 @@ class Results:
         return result
 
     def _result(self, claim: int, number: int, chosen: Pick) -> dict[str, t.Any]:
-        device = self._instance.devices[chosen.device]
-        asked = self._origins[claim][chosen.request][chosen.alternative]
+        device = self.instance.devices[chosen.device]
+        asked = self.origins[claim][chosen.request][chosen.alternative]
         result: dict[str, t.Any] = {
             "request": asked.name,
             "driver": device.driver,
@@ -141,7 +135,7 @@ class Results:
             result["bindingFailureConditions"] = list(device.binding_failure_conditions)
         if device.shareable and not asked.body.get("adminAccess"):
             # Upstream's is random; ours is the same for the same answer.
-            claimed = f"{self._instance.claims[claim]}/{self._instance.claims[claim].uid}"
+            claimed = f"{self.instance.claims[claim]}/{self.instance.claims[claim].uid}"
             result["shareID"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{claimed}/{device}/{number}"))
             if chosen.portions:
                 result["consumedCapacity"] = {
@@ -152,7 +146,7 @@ class Results:
     def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
         """The configurations of classes, then of the claim, for the chosen devices."""
         chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
-        asked = [self._origins[claim][request][number] for request, number in chosen]
+        asked = [self.origins[claim][request][number] for request, number in chosen]
         found: list[Json] = []
         for one in asked:
             spec = one.device_class.manifest.get("spec") or {}
@@ -161,8 +155,8 @@ class Results:
                 for item in items_of(one.device_class, spec.get("config"), "spec.config")
             ]
         names = {one.name for one in asked} | {one.name.partition("/")[0] for one in asked}
-        devices = self._specs[claim].get("devices") or {}
-        for item in items_of(self._sources[claim], devices.get("config"), "spec.devices.config"):
+        devices = self.specs[claim].get("devices") or {}
+        for item in items_of(self.sources[claim], devices.get("config"), "spec.devices.config"):
             if not item.get("requests") or names & set(item["requests"]):
                 found.append({"source": "FromClaim", **item})
         return found
@@ -174,8 +168,8 @@ class Results:
         """
         selectors: list[Json] = []
         for chosen in allocation.chosen:
-            published = self._slices.published[chosen.device]
-            if published.local or self._instance.devices[chosen.device].binds_to_node:
+            published = self.slices.published[chosen.device]
+            if published.local or self.instance.devices[chosen.device].binds_to_node:
                 return _only(allocation.node)
             if published.selector and published.selector not in selectors:
                 selectors.append(published.selector)

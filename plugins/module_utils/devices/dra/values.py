@@ -8,15 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.boundary import shown, shown_text
-from ...cel.values import (
-    Attribute,
-    Scalar,
-    demand_of,
-    is_of,
-    is_short_text,
-    parse_version,
-    supply_of,
-)
+from ...cel.values import Attribute, Scalar, demand_of, parse_version, scalar_of, supply_of
 from ...scheduling.model import Taint, Toleration
 from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject
@@ -107,13 +99,8 @@ def _scalar(obj: ApiObject, value: t.Any, kind: str, where: str) -> Scalar:
     place = f"{where}.{shown_text(str(kind), _MAX_NAME_LENGTH)}"
     if kind not in _SCALARS:
         raise obj.error(place, "unsupported type of attribute")
-    if not is_of(value, _SCALARS[kind]):
-        raise obj.error(place, f"{shown(value)} is not of this type")
-    if isinstance(value, str) and not is_short_text(value, MAX_VALUE_LENGTH):
-        raise obj.error(place, f"{shown(value)} is not a text of up to {MAX_VALUE_LENGTH} bytes")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise obj.error(place, f"{shown(value)} is beyond 64 bits")
-    return parse_version(value, place) if kind == "version" else t.cast(Scalar, value)
+    scalar = scalar_of(value, _SCALARS[kind], MAX_VALUE_LENGTH, place)
+    return parse_version(value, place) if kind == "version" else scalar
 
 
 def _capacity(obj: ApiObject, value: t.Any, where: str) -> Capacity:

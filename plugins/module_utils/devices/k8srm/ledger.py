@@ -82,11 +82,7 @@ class Reservation:
 
     @classmethod
     def for_claim(
-        cls,
-        claim: MutableObject,
-        node: str,
-        users: t.Sequence[User],
-        result: t.Mapping[str, t.Any],
+        cls, claim: MutableObject, node: str, users: t.Sequence[User], result: t.Mapping[str, t.Any]
     ) -> Reservation:
         """A reservation for the claim as it was read."""
         metadata = claim["metadata"]

@@ -84,10 +84,6 @@ def _own(pod: MutableObject, label: str, spec: MutableObject, find: Find) -> Mut
     return {
         "apiVersion": VERSION,
         "kind": "DeviceClaim",
-        "metadata": {
-            "name": name,
-            "namespace": metadata["namespace"],
-            "ownerReferences": [owner],
-        },
+        "metadata": {"name": name, "namespace": metadata["namespace"], "ownerReferences": [owner]},
         "spec": spec,
     }

@@ -19,10 +19,10 @@ from ...cel.values import (
     Attribute,
     Quantity,
     demand_of,
-    is_of,
     is_short_text,
     parse_version,
     rounded_up,
+    scalar_of,
     supply_of,
 )
 from ..model.fields import Json, at_most, items_of, mapping_of
@@ -41,6 +41,11 @@ _RESOURCE_FIELDS = frozenset("name capacity blockSize counter quantity block acc
 _MAX_DEVICES = 10_000
 # cel/selector.py bounds evaluations by these.
 _MAX_ATTRIBUTES, _MAX_TEXT_LENGTH = 64, 256
+_SCALARS: t.Mapping[str, type] = {
+    **dict.fromkeys(("stringValue", "string"), str),
+    **dict.fromkeys(("intValue", "int"), int),
+    **dict.fromkeys(("boolValue", "bool"), bool),
+}
 # Resources of a pool or a device; an A100 has 15.
 _MAX_RESOURCES = 256
 
@@ -121,11 +126,7 @@ class Pools:
                     access[resource["name"]] = _access(resource["accessMode"], place)
                 else:
                     capacities[resource["name"]] = _capacity(resource, place)
-        return {
-            "capacities": capacities,
-            "access": access,
-            "shareable": bool(capacities or access),
-        }
+        return {"capacities": capacities, "access": access, "shareable": bool(capacities or access)}
 
 
 def _devices(obj: ApiObject, spec: Json, pools: Pools) -> t.Sequence[Json]:
@@ -205,17 +206,8 @@ def _attribute(obj: ApiObject, item: Json, where: str) -> Attribute:
         raise obj.error(where, f"an attribute has exactly one value, not {len(kinds)}")
     [kind] = kinds
     value, place = item[kind], f"{where}.{kind}"
-    simple = {"stringValue": str, "string": str, "intValue": int, "int": int, "boolValue": bool}
-    simple["bool"] = bool
-    if kind in simple:
-        if not is_of(value, simple[kind]):
-            raise obj.error(f"{where}.{kind}", f"{shown(value)} is not of this type")
-        if isinstance(value, str) and not is_short_text(value, _MAX_TEXT_LENGTH):
-            problem = f"{shown(value)} is not a text of up to {_MAX_TEXT_LENGTH} bytes"
-            raise obj.error(f"{where}.{kind}", problem)
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise obj.error(f"{where}.{kind}", f"{shown(value)} is beyond 64 bits")
-        return t.cast(Attribute, value)
+    if kind in _SCALARS:
+        return scalar_of(value, _SCALARS[kind], _MAX_TEXT_LENGTH, place)
     if kind in ("quantityValue", "quantity"):
         return Quantity(parse_quantity(value, place))
     if kind in ("semVerValue", "versionValue", "version"):

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
 from ...base.boundary import shown
 from ...base.fields.lenient import member, objects
 from ...cel.values import demand_of, quantity_text
 from ..model.fields import Json, items_of, mapping_of
 from ..model.findings import ApiObject
-from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance, Pick
+from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance
 from ..model.usage import ACCESS_MODES
 from .claims import Origin
 from .classes import configs_of
@@ -104,30 +105,24 @@ def _portions(device: Device, amounts: Amounts) -> Amounts:
     return {name: capacity.amount for name, capacity in device.capacities.items()}
 
 
+@dataclass(frozen=True)
 class Results:
     """Writes allocations in the form of a DeviceClaim's status."""
 
-    def __init__(
-        self,
-        instance: Instance,
-        counted: frozenset[str],
-        origins: t.Sequence[t.Sequence[t.Sequence[Origin]]],
-        sources: t.Sequence[ApiObject],
-    ) -> None:
-        self._instance = instance
-        self._counted = counted
-        self._origins = origins
-        self._sources = sources
+    instance: Instance
+    counted: frozenset[str]
+    origins: t.Sequence[t.Sequence[t.Sequence[Origin]]]
+    sources: t.Sequence[ApiObject]
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``allocations``, and the configurations of the claim and its classes, if any."""
         counts: dict[tuple[str, bool], dict[str, t.Any]] = {}
         entries: list[dict[str, t.Any]] = []
         for chosen in allocation.chosen:
-            device = self._instance.devices[chosen.device]
-            admin = self._is_admin(claim, chosen)
+            device = self.instance.devices[chosen.device]
+            admin = self.instance.alternative(claim, chosen).admin
             looked_at = {"adminAccess": True} if admin else {}
-            if device.pool not in self._counted:
+            if device.pool not in self.counted:
                 entries.append({**_named(device, chosen.portions), **looked_at})
                 continue
             if (device.pool, admin) not in counts:
@@ -138,18 +133,14 @@ class Results:
         configs = self._configs(claim, allocation)
         return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
 
-    def _is_admin(self, claim: int, chosen: Pick) -> bool:
-        requests = self._instance.claims[claim].requests
-        return requests[chosen.request].alternatives[chosen.alternative].admin
-
     def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
         """The references to configurations of the chosen alternatives."""
         found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
-        obj = self._sources[claim]
+        obj = self.sources[claim]
         for request, alternative in dict.fromkeys(
             (chosen.request, chosen.alternative) for chosen in allocation.chosen
         ):
-            detail, device_class = self._origins[claim][request][alternative]
+            detail, device_class = self.origins[claim][request][alternative]
             found["claimConfigs"] += configs_of(obj, detail, "spec")
             if device_class is not None:
                 found["classConfigs"] += configs_of(device_class.obj, device_class.spec, "spec")

@@ -210,6 +210,11 @@ class Claim:
     uid: str = ""
     limit: int | None = None
 
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """The alternatives of all requests."""
+        return tuple(one for request in self.requests for one in request.alternatives)
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
@@ -265,11 +270,19 @@ class Instance:
     held: tuple[HeldDevice, ...] = ()
     unsettled: t.Mapping[str, str] = field(default_factory=dict)
 
+    def alternatives_of(self, unit: Unit) -> list[Alternative]:
+        """The alternatives of all claims of a unit."""
+        return [one for claim in unit.claims for one in self.claims[claim].alternatives]
+
     def nodes_of(self, unit: Unit) -> tuple[Node, ...]:
         """The nodes on which the unit may be, in the order of their names."""
         if unit.nodes is None:
             return self.nodes
         return tuple(node for node in self.nodes if node.name in unit.nodes)
+
+    def alternative(self, claim: int, pick: Pick) -> Alternative:
+        """The alternative for which a device is chosen."""
+        return self.claims[claim].requests[pick.request].alternatives[pick.alternative]
 
 
 @dataclass(frozen=True)

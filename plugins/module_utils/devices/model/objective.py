@@ -22,7 +22,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...cel.values import Scalar, identities
-from .model import Alternative, ClaimAllocation, Device, Instance, Level, Pick, Unit
+from .model import ClaimAllocation, Device, Instance, Level, Pick, Unit
 from .usage import Usage
 
 Claims = t.Sequence[t.Optional[ClaimAllocation]]
@@ -108,7 +108,7 @@ class Objective:
             closeness += self._spread(given)
             for claim, chosen in self._chosen(unit, claims):
                 names += chosen.device + 1
-                if not self.alternative(claim, chosen).admin:
+                if not self._instance.alternative(claim, chosen).admin:
                     usage.take(chosen.device, chosen.portions)
             rank += sum(
                 sum({chosen.request: chosen.alternative for chosen in one.chosen}.values())
@@ -120,12 +120,6 @@ class Objective:
             if device.milliwatts and usage.holders(number) and not before.holders(number)
         )
         return [*satisfied.values(), rank, watts, self.left_whole(usage), closeness, names]
-
-    def alternative(self, claim: int, chosen: Pick) -> Alternative:
-        """The alternative for which a device is chosen."""
-        return (
-            self._instance.claims[claim].requests[chosen.request].alternatives[chosen.alternative]
-        )
 
     def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Pick]]:
         for claim in unit.claims:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...cel.values import THOUSANDTHS, Quantity, is_of
+from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.pod_reader import is_daemon, is_finished
 from .findings import ApiObject
 from .model import Device, Instance
@@ -57,8 +57,8 @@ def milliwatts_of(device: Device, name: str) -> int:
         milliwatts = None
         if isinstance(value, Quantity):
             milliwatts = round(value.value * THOUSANDTHS)
-        elif is_of(value, int):
-            milliwatts = t.cast(int, value) * THOUSANDTHS
+        elif isinstance(value, int) and not isinstance(value, bool):
+            milliwatts = value * THOUSANDTHS
         elif known in device.capacities:
             milliwatts = device.capacities[known].amount
         if milliwatts is not None:

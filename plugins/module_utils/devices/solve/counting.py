@@ -109,8 +109,7 @@ class Needs:
         matchers = {
             alternative.matcher
             for claim in self._instance.claims
-            for request in claim.requests
-            for alternative in request.alternatives
+            for alternative in claim.alternatives
         }
         return {
             device

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ...cel.values import identities
 from ...solving.limits import Limits
-from ..model.model import Allocation, Alternative, Amounts, ClaimAllocation, Unit
+from ..model.model import Allocation, Amounts, ClaimAllocation, Unit
 from ..model.task import Task
 from ..model.usage import Usage
 from .node_solver import solve_node
@@ -78,8 +78,7 @@ class Explainer:
     ) -> None:
         """Take or give back the devices of a claim."""
         for chosen in allocation.chosen if allocation else ():
-            asked = self._instance.claims[claim].requests[chosen.request]
-            if not asked.alternatives[chosen.alternative].admin:
+            if not self._instance.alternative(claim, chosen).admin:
                 change(chosen.device, chosen.portions)
 
     def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Json:
@@ -107,10 +106,6 @@ class Explainer:
         found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
 
-    def _alternatives(self, claim: int) -> list[Alternative]:
-        requests = self._instance.claims[claim].requests
-        return [alternative for request in requests for alternative in request.alternatives]
-
     def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Json]]:
         """The possible devices of the node's pools, and the pools that can give nothing."""
         offers: list[_Offer] = []
@@ -129,7 +124,7 @@ class Explainer:
     def _offer(self, claim: int, pool: Pool, devices: list[int], usage: Usage) -> _Offer:
         if all(usage.in_use(device) for device in devices):
             return _Offer(pool, [], NO_DEVICES)
-        alternatives = self._alternatives(claim)
+        alternatives = self._instance.claims[claim].alternatives
         matching = [
             device
             for device in devices
@@ -210,7 +205,7 @@ class Explainer:
 
     def _is_plain(self, claim: int) -> bool:
         """Whether counting devices decides whether a claim is satisfied."""
-        alternatives = self._alternatives(claim)
+        alternatives = self._instance.claims[claim].alternatives
         constraints = self._instance.claims[claim].constraints
         return (
             len(alternatives) == 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...base.libraries import cp_model
 from ..model.model import ClaimAllocation, Instance, Unit
 from ..model.usage import Usage
-from .node_model import NodeModel
+from .node_model import NodeModel, new_solver
 from .node_solver import counted_out
 from .search import Candidates
 
@@ -136,9 +136,7 @@ class JointFeasibility:
         return frozenset().union(
             *(
                 self._accepting[alternative.matcher]
-                for claim in self.instance.units[unit].claims
-                for request in self.instance.claims[claim].requests
-                for alternative in request.alternatives
+                for alternative in self.instance.alternatives_of(self.instance.units[unit])
             )
         )
 
@@ -260,12 +258,7 @@ def _devices_of_several_nodes(instance: Instance, names: frozenset[str]) -> froz
 def _minimum(model: NodeModel, objective: t.Any, seed: int) -> t.Any:
     """A solver at the optimum, or "infeasible" or "unknown"."""
     model.model.minimize(objective)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.linearization_level = 2
-    solver.parameters.cp_model_presolve = False
-    solver.parameters.random_seed = seed
-    solver.parameters.max_deterministic_time = _WORK_FOR_A_NODE
+    solver = new_solver(seed, _WORK_FOR_A_NODE)
     status = solver.solve(model.model)
     if status == cp_model.OPTIMAL:
         return solver

@@ -13,6 +13,7 @@ from ...base.libraries import cp_model
 from ...solving.limits import Limits
 from ..model.model import ClaimAllocation
 from .fleet_model import FleetModel
+from .node_model import new_solver
 
 # Share of the remaining work that one level may use; unused work is left to later levels.
 _SHARE_OF_A_LEVEL = 0.5
@@ -25,6 +26,15 @@ class Work:
     left: float
     limits: Limits
     enough: bool = True
+
+    def solve(self, model: t.Any, most: float) -> tuple[t.Any, t.Any]:
+        """A solver after its work of at most ``most``, and the status."""
+        solver = new_solver(
+            self.limits.seed, max(most, 1e-3), self.limits.patience(), presolve=True
+        )
+        status = solver.solve(model)
+        self.left = max(0.0, self.left - solver.response_proto.deterministic_time)
+        return solver, status
 
 
 @dataclass
@@ -73,14 +83,7 @@ class Descent:
         """The bound of one level, and an answer better than ``value`` if there is one."""
         model = self.fleet.model
         model.minimize(term)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
-        solver.parameters.random_seed = self.work.limits.seed
-        solver.parameters.max_deterministic_time = max(_SHARE_OF_A_LEVEL * self.work.left, 1e-3)
-        solver.parameters.max_time_in_seconds = max(self.work.limits.patience(), 0.01)
-        status = solver.solve(model)
-        self.work.left = max(0.0, self.work.left - solver.response_proto.deterministic_time)
+        solver, status = self.work.solve(model, _SHARE_OF_A_LEVEL * self.work.left)
         self.work.enough = self.work.enough and status == cp_model.OPTIMAL
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return floor, None

@@ -342,6 +342,25 @@ class _AttributeConstraints:
         return frozenset() if value is None else identities(value)
 
 
+def new_solver(
+    seed: int, work: float, seconds: float | None = None, *, presolve: bool = False
+) -> t.Any:
+    """A solver with this limit of deterministic time, about seconds, and of seconds by the clock.
+
+    Presolve takes longer than solving a small model.
+    """
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    # All constraints are in the linear relaxation, which detects a lack of devices.
+    solver.parameters.linearization_level = 2
+    solver.parameters.cp_model_presolve = presolve
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = work
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = max(seconds, 0.01)
+    return solver
+
+
 def most_within(left: int, amounts: t.Iterable[int]) -> int:
     """Largest number of these amounts that fit, the smallest ones first."""
     count = 0

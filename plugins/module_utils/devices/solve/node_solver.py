@@ -11,7 +11,7 @@ from ...base.libraries import cp_model
 from ...solving.limits import Limits
 from ..model.model import ClaimAllocation, Instance, Request, Unit
 from ..model.usage import Usage
-from .node_model import NodeModel, most_within
+from .node_model import NodeModel, most_within, new_solver
 from .search import Candidates, OutOfTime, Search
 
 # Devices that are tried before a search counts as hard.
@@ -24,12 +24,7 @@ ClaimAllocations = tuple[ClaimAllocation, ...]
 
 
 def solve_node(
-    instance: Instance,
-    usage: Usage,
-    candidates: Candidates,
-    unit: Unit,
-    node: str,
-    limits: Limits,
+    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str, limits: Limits
 ) -> ClaimAllocations | t.Literal["infeasible", "unknown"]:
     """Allocation of a unit's claims on a node, or infeasible, or unknown.
 
@@ -41,15 +36,7 @@ def solve_node(
     if found is not None:
         return found
     model = NodeModel(instance, usage, candidates, [(unit, node)])
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    # All constraints are in the linear relaxation, which detects a lack of devices.
-    solver.parameters.linearization_level = 2
-    # No presolve: it takes longer than solving these small models.
-    solver.parameters.cp_model_presolve = False
-    solver.parameters.random_seed = limits.seed
-    solver.parameters.max_deterministic_time = _WORK_FOR_A_SECOND * limits.left()
-    solver.parameters.max_time_in_seconds = max(limits.patience(), 0.01)
+    solver = new_solver(limits.seed, _WORK_FOR_A_SECOND * limits.left(), limits.patience())
     status = solver.solve(model.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return model.allocations(lambda variable: int(solver.value(variable)))
@@ -69,8 +56,7 @@ def _searched(
         return "infeasible"
     for allocation, claim in zip(found, unit.claims):
         for chosen in allocation.chosen:
-            asked = instance.claims[claim].requests[chosen.request]
-            if not asked.alternatives[chosen.alternative].admin:
+            if not instance.alternative(claim, chosen).admin:
                 usage.give_back(chosen.device, chosen.portions)
     return found
 

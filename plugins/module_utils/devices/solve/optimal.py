@@ -157,7 +157,7 @@ class _Optimal:
 
     def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
         for chosen in allocation.chosen:
-            if not self.objective.alternative(claim, chosen).admin:
+            if not self.instance.alternative(claim, chosen).admin:
                 usage.take(chosen.device, chosen.portions)
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
@@ -191,9 +191,7 @@ class _Optimal:
     def _size(self, unit: Unit, node: str) -> int:
         return sum(
             len(self.candidates.of(alternative.matcher, node))
-            for claim in unit.claims
-            for request in self.instance.claims[claim].requests
-            for alternative in request.alternatives
+            for alternative in self.instance.alternatives_of(unit)
         )
 
     def _solve(

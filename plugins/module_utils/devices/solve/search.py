@@ -216,11 +216,7 @@ class Search:
         if place.ends_request:
             return self._first_of(place.claim, place.request + 1)
         return _SearchPoint(
-            place.claim,
-            place.request,
-            place.alternative,
-            place.taken + 1,
-            place.next_candidate,
+            place.claim, place.request, place.alternative, place.taken + 1, place.next_candidate
         )
 
     def _choose(self, place: _SearchPoint) -> bool:
@@ -341,12 +337,10 @@ def first_failing(
 ) -> SelectorFailed | None:
     """The first free device on the node on which a selector of the unit fails."""
     for claim in unit.claims:
-        for request in instance.claims[claim].requests:
-            for alternative in request.alternatives:
-                failing = candidates.failing(alternative.matcher, node)
-                for device, reason in failing.items():
-                    if alternative.admin or not usage.in_use(device):
-                        return SelectorFailed(claim, reason)
+        for alternative in instance.claims[claim].alternatives:
+            for device, reason in candidates.failing(alternative.matcher, node).items():
+                if alternative.admin or not usage.in_use(device):
+                    return SelectorFailed(claim, reason)
     return None
 
 

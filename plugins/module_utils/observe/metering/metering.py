@@ -45,11 +45,7 @@ OTHERS = "_others"
 
 SPEC = ArgumentSpec(
     {
-        "source": {
-            "type": "str",
-            "default": "none",
-            "choices": ["none", "prometheus", "kepler"],
-        },
+        "source": {"type": "str", "default": "none", "choices": ["none", "prometheus", "kepler"]},
         "url": {"type": "str"},
         "labels": {"type": "dict", "default": {}},
         "targets": {

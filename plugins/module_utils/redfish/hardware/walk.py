@@ -75,8 +75,28 @@ class Bus:
     was_listed: bool = False
     is_complete: bool = True
 
-    def add(self, function: Function) -> None:
-        """Add a new function; beyond a limit the bus is incomplete."""
+    def add(self, uri: str, device: str, body: Object, name: str = "") -> None:
+        """Add a function in the standard's form; the name is that of its device."""
+        code = pci.class_code(body.get("ClassCode"))
+        code = code or _CLASSES.get(name_of(body.get("DeviceClass")), "")
+        pci_id = pci.pci_id_of(body.get("VendorId"), body.get("DeviceId"))
+        self._add(uri, device, pci_id, code, name or name_of(body.get("Name")))
+
+    def add_hpe_device(self, uri: str, body: Object) -> None:
+        """Add a device in iLO's own form: decimal numbers, and the class without its interface."""
+        parts = [pci.hexadecimal(body.get(key), 2) for key in ("ClassCode", "SubclassCode")]
+        code = "".join(part or "" for part in parts).ljust(6, "0") if parts[0] else ""
+        pci_id = pci.pci_id_of(body.get("VendorID"), body.get("DeviceID"))
+        self._add(
+            uri, uri, pci_id, code, name_of(body.get("Name")), name_of(body.get("UEFIDevicePath"))
+        )
+
+    def _add(self, uri: str, device: str, pci_id: str | None, code: str, *names: str) -> None:
+        """Add a new function if it has an identifier; beyond a limit the bus is incomplete."""
+        self.was_listed = True
+        if pci_id is None:
+            return
+        function = Function(uri, device, pci_id, code, *names)
         if len(self.functions) < facts.MAX_PCI_DEVICES:
             self.functions.setdefault(function.uri, function)
         elif function.uri not in self.functions:
@@ -111,6 +131,22 @@ class Bus:
         )
         return next(found, None) if path else None
 
+    def hardware(self, gpus: int | None) -> Result:
+        """GPUs, QuickAssist and devices; ``gpus`` are those among the processors."""
+        functions = self.functions.values()
+        there = {item.device for item in functions if pci.is_gpu(item.pci_id, item.class_code)}
+        counted = max(gpus or 0, len(there))
+        has_qat = any(pci.is_quick_assist(item.pci_id) for item in functions)
+        return {
+            "gpus": counted if counted or self.is_complete else None,
+            "has_qat": True if has_qat else False if self.is_whole else None,
+            "pci_devices": [
+                {"pci_id": item.pci_id, "name": item.name}
+                for item in functions
+                if not item.class_code.startswith(_NETWORK)
+            ],
+        }
+
     @property
     def only_network(self) -> str | None:
         """The identifier of all network functions, if they have one in common."""
@@ -120,6 +156,103 @@ class Bus:
         return ids.pop() if len(ids) == 1 else None
 
 
+class _Ports:
+    """The ports of network adapters by their MAC address."""
+
+    def __init__(self, bus: Bus, found: Facts) -> None:
+        self._bus, self._found = bus, found
+        self._by_mac: dict[str, Result] = {}
+
+    def add(self, uri: str, body: Object) -> Result | None:
+        """Add an interface, or what it adds to a known port; None without a MAC address."""
+        given = body.get("PermanentMACAddress") or body.get("MACAddress")
+        mac = self._found.read(given, f"MACAddress of {uri}", facts.mac_address)
+        if mac is None:
+            return None
+        speed = number(body.get("SpeedMbps"))
+        name = name_of(body.get("Id")) or last_segment(uri)
+        new = {"name": name, "mac": mac, **dict.fromkeys(_PORT), "uefi_path": ""}
+        port = self._by_mac.setdefault(mac, new)
+        known = (port["ip"], port["ip6"])
+        port["ip"], port["ip6"] = facts.of_port((*known, *self._addresses(uri, body)))
+        port["gigabits"] = port["gigabits"] or (speed / 1000 if speed and speed > 0 else None)
+        port["uefi_path"] = port["uefi_path"] or name_of(body.get("UefiDevicePath"))
+        return port
+
+    def _addresses(self, uri: str, body: Object) -> list[str | None]:
+        entries = [*objects(body.get("IPv4Addresses")), *objects(body.get("IPv6Addresses"))]
+        given = [entry.get("Address") for entry in entries[:8]]
+        return [
+            self._found.read(each, f"address of {uri}", facts.host_address)
+            for each in given
+            if each not in (None, "", "0.0.0.0", "::")
+        ]
+
+    def add_adapter(self, adapter: Object, functions: t.Iterable[Member]) -> None:
+        """Add the ports of an adapter by its network functions."""
+        controllers = objects(adapter.get("Controllers"))[:16]
+        devices = [
+            uri for item in controllers for uri in links(member(item, "Links", "PCIeDevices"))
+        ]
+        of_adapter = self._bus.of_device(devices)
+        told = any(member(item, *_SRIOV_CAPABLE) is True for item in controllers)
+        for uri, body in functions:
+            ethernet = next(iter(objects([body.get("Ethernet")])), {})
+            port = self.add(uri, {**ethernet, "Id": body.get("Id")})
+            if port is None:
+                continue
+            dell = member(body, "Oem", "Dell", "DellNIC")
+            port["pci_id"] = (
+                pci.pci_id_of(member(dell, "PCIVendorID"), member(dell, "PCIDeviceID"))
+                or self._bus.of_device(links(member(body, "Links", "PCIeFunction")))
+                or of_adapter
+            )
+            virtual = whole(body.get("MaxVirtualFunctions")) or 0
+            port["can_sriov"] = True if told or virtual > 0 else None
+            mode = name_of(body.get("BootMode")).lower()
+            port["boots"] = mode == "pxe" if mode else None
+
+    def listed(self) -> list[Result]:
+        """The ports in the order of their names, with identifiers as far as the bus has them."""
+        for port in self._by_mac.values():
+            path = port.pop("uefi_path")
+            port["pci_id"] = port["pci_id"] or self._bus.at_path(path) or self._bus.only_network
+            # A missing statement of the BMC does not exclude virtual functions.
+            port["can_sriov"] = port["can_sriov"] or pci.can_sriov(port["pci_id"])
+        ordered = sorted(self._by_mac.values(), key=lambda port: natural_order(port["name"]))
+        return ordered[: facts.MAX_INTERFACES]
+
+
+@dataclass(frozen=True)
+class _Resources:
+    """Collections of a tree, as members that are present."""
+
+    tree: Tree
+
+    async def members(self, uri: str) -> list[Member] | None:
+        """The present members of a collection; None if there is no collection."""
+        if not uri:
+            return None
+        entries = await self.tree.entries(uri, "Members", expand=True)
+        return None if entries is None else await self._bodies(entries)
+
+    async def listed(self, value: t.Any) -> list[Member] | None:
+        """The resources of a list of links, or of the collection behind a link."""
+        if isinstance(value, list):
+            return await self._bodies(value)
+        return await self.members(link(value))
+
+    async def _bodies(self, entries: t.Sequence[t.Any]) -> list[Member]:
+        found: dict[str, Object] = {}
+        for entry in entries[:_MAX_READ]:
+            uri = link(entry)
+            is_whole = isinstance(entry, dict) and len(entry) > 1
+            body = entry if is_whole else await self.tree.read(uri)
+            if uri and isinstance(body, dict) and not _is_absent(body):
+                found.setdefault(identity(uri), body)
+        return list(found.items())
+
+
 class Walk:
     """One BMC's hardware. ``hardware`` has the facts so far, ``failure`` the first defect.
 
@@ -127,7 +260,7 @@ class Walk:
     """
 
     def __init__(self, tree: Tree, system: str = "") -> None:
-        self._tree = tree
+        self._tree, self._resources = tree, _Resources(tree)
         self._wanted = identity(system)
         self._found = Facts()
         self._systems: list[Member] = []
@@ -199,41 +332,23 @@ class Walk:
         gpus = 0
         before = len(self._tree.failures)
         for uri, system in self._systems:
-            for _uri, body in await self._members(link(system.get("Processors"))) or []:
+            for _uri, body in await self._resources.members(link(system.get("Processors"))) or []:
                 kind = name_of(body.get("ProcessorType")) or "CPU"
                 gpus += kind == "GPU"
                 if kind == "CPU" and uri == self._systems[0][0]:
                     found.append(body)
         self.hardware["gpus"] = gpus or None
         is_complete = len(self._tree.failures) == before
-        self.hardware["processors"] = self._processors(found if is_complete else [])
-
-    def _processors(self, found: t.Sequence[Object]) -> Result:
-        summary = member(self._system, "ProcessorSummary") or {}
-        threads = _sum([body.get("TotalThreads") for body in found])
-        cores = _sum([body.get("TotalCores") for body in found])
-        count = threads or _positive(member(summary, "LogicalProcessorCount"))
-        cores = cores or _positive(member(summary, "CoreCount"))
-        if count is None and cores is not None:
-            self._found.note(CORES_COUNTED)
-            count = cores
-        names = [body.get("Model") for body in found] + [member(summary, "Model")]
-        sets = [(body.get("InstructionSet"), body.get("ProcessorArchitecture")) for body in found]
-        given = next((name_of(item) for pair in sets for item in pair if name_of(item)), None)
-        return {
-            "count": count,
-            "cores": cores,
-            "sockets": len(found) or _positive(member(summary, "Count")),
-            "model": next(filter(None, map(name_of, names)), None),
-            "architecture": self._found.read(given, "InstructionSet", facts.architecture),
-        }
+        self.hardware["processors"] = _processors(
+            self._system, found if is_complete else [], self._found
+        )
 
     async def _read_memory(self) -> None:
         """The summary if it is a whole number of GiB, because some firmware uses GB or rounds."""
         gib = number(member(self._system, "MemorySummary", "TotalSystemMemoryGiB"))
         if gib is None or gib <= 0 or gib != int(gib):
             before = len(self._tree.failures)
-            modules = await self._members(link(self._system.get("Memory"))) or []
+            modules = await self._resources.members(link(self._system.get("Memory"))) or []
             mib = _sum([body.get("CapacityMiB") for _uri, body in modules], 0)
             if mib and len(self._tree.failures) == before:
                 self.hardware["memory_mib"] = min(mib, facts.MAX_MEMORY_MIB)
@@ -247,93 +362,38 @@ class Walk:
         for _uri, body in bodies:
             for value in (body.get("PCIeDevices"), member(body, "Links", "PCIeDevices")):
                 await self._read_devices(value)
-        for uri, body in await self._listed(self._system.get("PCIeFunctions")) or []:
-            self._add_function(uri, uri, body)
+        for uri, body in await self._resources.listed(self._system.get("PCIeFunctions")) or []:
+            self._bus.add(uri, uri, body)
         oem = member(self._system, "Oem", "Hpe", "Links", "PCIDevices")
-        for uri, body in await self._members(link(oem)) or []:
-            self._add_hpe_device(uri, body)
+        for uri, body in await self._resources.members(link(oem)) or []:
+            self._bus.add_hpe_device(uri, body)
         if not self._bus.is_complete:
             self._found.note(f"PCI devices: only the first {facts.MAX_PCI_DEVICES} are read")
         self._bus.is_complete &= len(self._tree.failures) == before
         if not self._bus.was_listed:
             return
-        functions = self._bus.functions.values()
-        gpus = {item.device for item in functions if pci.is_gpu(item.pci_id, item.class_code)}
-        counted = max(self.hardware["gpus"] or 0, len(gpus))
-        has_qat = any(pci.is_quick_assist(item.pci_id) for item in functions)
-        self.hardware["gpus"] = counted if counted or self._bus.is_complete else None
-        self.hardware["has_qat"] = True if has_qat else False if self._bus.is_whole else None
-        self.hardware["pci_devices"] = [
-            {"pci_id": item.pci_id, "name": item.name}
-            for item in functions
-            if not item.class_code.startswith(_NETWORK)
-        ]
+        self.hardware.update(self._bus.hardware(self.hardware["gpus"]))
 
     async def _read_devices(self, value: t.Any) -> None:
-        for uri, body in await self._listed(value) or []:
+        for uri, body in await self._resources.listed(value) or []:
             given = body.get("PCIeFunctions") or member(body, "Links", "PCIeFunctions")
-            for function_uri, function in await self._listed(given) or []:
-                self._add_function(function_uri, uri, function, name_of(body.get("Name")))
-
-    def _add_function(self, uri: str, device: str, body: Object, name: str = "") -> None:
-        self._bus.was_listed = True
-        found = pci.pci_id_of(body.get("VendorId"), body.get("DeviceId"))
-        code = pci.class_code(body.get("ClassCode"))
-        code = code or _CLASSES.get(name_of(body.get("DeviceClass")), "")
-        if found is not None:
-            called = name or name_of(body.get("Name"))
-            self._bus.add(Function(uri, device, found, code, called))
-
-    def _add_hpe_device(self, uri: str, body: Object) -> None:
-        """iLO's own schema: decimal numbers, and the class without its interface."""
-        self._bus.was_listed = True
-        found = pci.pci_id_of(body.get("VendorID"), body.get("DeviceID"))
-        parts = [pci.hexadecimal(body.get(key), 2) for key in ("ClassCode", "SubclassCode")]
-        if found is not None:
-            code = "".join(part or "" for part in parts).ljust(6, "0") if parts[0] else ""
-            path = name_of(body.get("UEFIDevicePath"))
-            name = name_of(body.get("Name"))
-            self._bus.add(Function(uri, uri, found, code, name, path))
+            for function_uri, function in await self._resources.listed(given) or []:
+                self._bus.add(function_uri, uri, function, name_of(body.get("Name")))
 
     async def _read_network(self) -> None:
-        ports: dict[str, Result] = {}
-        for uri, body in await self._members(link(self._system.get("EthernetInterfaces"))) or []:
-            self._add_port(ports, uri, body)
+        ports = _Ports(self._bus, self._found)
+        for uri, body in (
+            await self._resources.members(link(self._system.get("EthernetInterfaces"))) or []
+        ):
+            ports.add(uri, body)
         for uri in await self._adapters():
             adapter = await self._tree.read(uri)
             if adapter is not None and not _is_absent(adapter):
-                await self._add_adapter(ports, adapter)
-        for port in ports.values():
-            path = port.pop("uefi_path")
-            port["pci_id"] = port["pci_id"] or self._bus.at_path(path) or self._bus.only_network
-            # A missing statement of the BMC does not exclude virtual functions.
-            port["can_sriov"] = port["can_sriov"] or pci.can_sriov(port["pci_id"])
-        ordered = sorted(ports.values(), key=lambda port: natural_order(port["name"]))
-        self.hardware["network_interfaces"] = ordered[: facts.MAX_INTERFACES]
-
-    def _add_port(self, ports: dict[str, Result], uri: str, body: Object) -> Result | None:
-        given = body.get("PermanentMACAddress") or body.get("MACAddress")
-        mac = self._found.read(given, f"MACAddress of {uri}", facts.mac_address)
-        if mac is None:
-            return None
-        speed = number(body.get("SpeedMbps"))
-        port = ports.setdefault(mac, {"name": name_of(body.get("Id")) or last_segment(uri)})
-        for key, value in {"mac": mac, **dict.fromkeys(_PORT), "uefi_path": ""}.items():
-            port.setdefault(key, value)
-        known = (port["ip"], port["ip6"])
-        port["ip"], port["ip6"] = facts.of_port((*known, *self._addresses(uri, body)))
-        port["gigabits"] = port["gigabits"] or (speed / 1000 if speed and speed > 0 else None)
-        port["uefi_path"] = port["uefi_path"] or name_of(body.get("UefiDevicePath"))
-        return port
-
-    def _addresses(self, uri: str, body: Object) -> list[str | None]:
-        entries = [*objects(body.get("IPv4Addresses")), *objects(body.get("IPv6Addresses"))]
-        given = [entry.get("Address") for entry in entries[:8]]
-        return [
-            self._found.read(each, f"address of {uri}", facts.host_address)
-            for each in given
-            if each not in (None, "", "0.0.0.0", "::")
-        ]
+                functions = (
+                    await self._resources.members(link(adapter.get("NetworkDeviceFunctions"))) or []
+                )
+                ports.add_adapter(adapter, functions)
+        self.hardware["network_interfaces"] = ports.listed()
 
     async def _adapters(self) -> list[str]:
         """The URIs of the network adapters, from the chassis or from links of interfaces."""
@@ -341,49 +401,27 @@ class Walk:
         for _uri, body in self._chassis:
             for uri in await self._tree.members(link(body.get("NetworkAdapters"))) or []:
                 uris[identity(uri)] = uri
-        for _uri, body in await self._members(link(self._system.get("NetworkInterfaces"))) or []:
+        for _uri, body in (
+            await self._resources.members(link(self._system.get("NetworkInterfaces"))) or []
+        ):
             for uri in links(member(body, "Links", "NetworkAdapter")):
                 uris.setdefault(identity(uri), uri)
         return list(uris.values())[:_MAX_READ]
 
-    async def _add_adapter(self, ports: dict[str, Result], adapter: Object) -> None:
-        controllers = objects(adapter.get("Controllers"))[:16]
-        devices = [
-            uri for item in controllers for uri in links(member(item, "Links", "PCIeDevices"))
-        ]
-        of_adapter = self._bus.of_device(devices)
-        told = any(member(item, *_SRIOV_CAPABLE) is True for item in controllers)
-        functions = await self._members(link(adapter.get("NetworkDeviceFunctions"))) or []
-        for uri, body in functions:
-            ethernet = next(iter(objects([body.get("Ethernet")])), {})
-            port = self._add_port(ports, uri, {**ethernet, "Id": body.get("Id")})
-            if port is None:
-                continue
-            dell = member(body, "Oem", "Dell", "DellNIC")
-            port["pci_id"] = (
-                pci.pci_id_of(member(dell, "PCIVendorID"), member(dell, "PCIDeviceID"))
-                or self._bus.of_device(links(member(body, "Links", "PCIeFunction")))
-                or of_adapter
-            )
-            virtual = whole(body.get("MaxVirtualFunctions")) or 0
-            port["can_sriov"] = True if told or virtual > 0 else None
-            mode = name_of(body.get("BootMode")).lower()
-            port["boots"] = mode == "pxe" if mode else None
-
     async def _read_disks(self) -> None:
         disks: dict[str, Result] = {}
-        controllers = await self._members(link(self._system.get("Storage")))
+        controllers = await self._resources.members(link(self._system.get("Storage")))
         for _uri, body in controllers or []:
-            for uri, drive in await self._listed(body.get("Drives")) or []:
-                self._add_disk(disks, uri, drive)
+            for uri, drive in await self._resources.listed(body.get("Drives")) or []:
+                _add_disk(disks, uri, drive)
         smart = await self._smart_storage()
         for uri, drive in smart or []:
-            self._add_disk(disks, uri, drive)
+            _add_disk(disks, uri, drive)
         if controllers is None and smart is None:
-            simple = await self._members(link(self._system.get("SimpleStorage")))
+            simple = await self._resources.members(link(self._system.get("SimpleStorage")))
             for uri, body in simple or []:
                 for index, device in enumerate(objects(body.get("Devices"))[:_MAX_READ]):
-                    self._add_disk(disks, f"{uri}#{index}", device)
+                    _add_disk(disks, f"{uri}#{index}", device)
             if simple is None:
                 return
         ordered = sorted(disks.values(), key=lambda disk: natural_order(disk["name"]))
@@ -397,25 +435,10 @@ class Walk:
             return None
         found: list[Member] = []
         given = member(body, "Links", "ArrayControllers") or body.get("ArrayControllers")
-        for _uri, controller in await self._members(link(given)) or []:
+        for _uri, controller in await self._resources.members(link(given)) or []:
             drives = member(controller, "Links", "PhysicalDrives")
-            found += await self._members(link(drives)) or []
+            found += await self._resources.members(link(drives)) or []
         return found
-
-    def _add_disk(self, disks: dict[str, Result], uri: str, body: Object) -> None:
-        if _is_absent(body):
-            return
-        size = number(body.get("CapacityBytes"))
-        mib = number(body.get("CapacityMiB"))
-        size = mib * 2**20 if size is None and mib is not None else size
-        usable = size is not None and 0 < size <= facts.MAX_BYTES
-        protocol = name_of(body.get("Protocol") or body.get("InterfaceType")).upper()
-        kind = name_of(body.get("MediaType")).upper()
-        disks[identity(uri) if "#" not in uri else uri] = {
-            "name": name_of(body.get("Id")) or name_of(body.get("Name")),
-            "size_bytes": int(size) if usable and size is not None else None,
-            "kind": "NVME" if "NVME" in protocol else kind if kind in ("HDD", "SSD") else None,
-        }
 
     async def _read_switch(self) -> None:
         """The switch for SR-IOV in the attributes of the BIOS, if the vendor has one."""
@@ -430,29 +453,6 @@ class Walk:
                 state = True if given in _ON else False if given in _OFF else None
                 self.hardware["sriov_enabled"] = state
                 return
-
-    async def _members(self, uri: str) -> list[Member] | None:
-        """The present members of a collection; None if there is no collection."""
-        if not uri:
-            return None
-        entries = await self._tree.entries(uri, "Members", expand=True)
-        return None if entries is None else await self._bodies(entries)
-
-    async def _listed(self, value: t.Any) -> list[Member] | None:
-        """The resources of a list of links, or of the collection behind a link."""
-        if isinstance(value, list):
-            return await self._bodies(value)
-        return await self._members(link(value))
-
-    async def _bodies(self, entries: t.Sequence[t.Any]) -> list[Member]:
-        found: dict[str, Object] = {}
-        for entry in entries[:_MAX_READ]:
-            uri = link(entry)
-            is_whole = isinstance(entry, dict) and len(entry) > 1
-            body = entry if is_whole else await self._tree.read(uri)
-            if uri and isinstance(body, dict) and not _is_absent(body):
-                found.setdefault(identity(uri), body)
-        return list(found.items())
 
 
 _PORT = ("ip", "ip6", "pci_id", "gigabits", "boots", "can_sriov")
@@ -505,8 +505,45 @@ def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:
     return not is_physical, is_baseboard, natural_order(last_segment(uri))
 
 
+def _add_disk(disks: dict[str, Result], uri: str, body: Object) -> None:
+    if _is_absent(body):
+        return
+    size = number(body.get("CapacityBytes"))
+    mib = number(body.get("CapacityMiB"))
+    size = mib * 2**20 if size is None and mib is not None else size
+    usable = size is not None and 0 < size <= facts.MAX_BYTES
+    protocol = name_of(body.get("Protocol") or body.get("InterfaceType")).upper()
+    kind = name_of(body.get("MediaType")).upper()
+    disks[identity(uri) if "#" not in uri else uri] = {
+        "name": name_of(body.get("Id")) or name_of(body.get("Name")),
+        "size_bytes": int(size) if usable and size is not None else None,
+        "kind": "NVME" if "NVME" in protocol else kind if kind in ("HDD", "SSD") else None,
+    }
+
+
 def _is_absent(body: Object) -> bool:
     return name_of(member(body, "Status", "State")).lower() in ("absent", "unavailableoffline")
+
+
+def _processors(system: Object, found: t.Sequence[Object], host: Facts) -> Result:
+    summary = member(system, "ProcessorSummary") or {}
+    threads = _sum([body.get("TotalThreads") for body in found])
+    cores = _sum([body.get("TotalCores") for body in found])
+    count = threads or _positive(member(summary, "LogicalProcessorCount"))
+    cores = cores or _positive(member(summary, "CoreCount"))
+    if count is None and cores is not None:
+        host.note(CORES_COUNTED)
+        count = cores
+    names = [body.get("Model") for body in found] + [member(summary, "Model")]
+    sets = [(body.get("InstructionSet"), body.get("ProcessorArchitecture")) for body in found]
+    given = next((name_of(item) for pair in sets for item in pair if name_of(item)), None)
+    return {
+        "count": count,
+        "cores": cores,
+        "sockets": len(found) or _positive(member(summary, "Count")),
+        "model": next(filter(None, map(name_of, names)), None),
+        "architecture": host.read(given, "InstructionSet", facts.architecture),
+    }
 
 
 def _positive(value: t.Any) -> int | None:

@@ -23,10 +23,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.redfish_hardwa
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import PollTarget
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware import facts
-from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware.walk import (
-    Bus,
-    Function,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.hardware.walk import Bus
 from lab.bmc.vendors import TREES
 from lab.embedded import EmbeddedLab, embedded_lab
 from lab.machines import Machine
@@ -265,10 +262,11 @@ def test_hostile_values_are_findings() -> None:
 
 def test_a_bus_beyond_its_limit_is_not_known_whole() -> None:
     bus = Bus()
+    bridge = {"VendorId": "0x8086", "DeviceId": "0x1572", "ClassCode": "0x060400"}
     for number in range(facts.MAX_PCI_DEVICES + 1):
         assert bus.is_complete
         for _again in range(2):
-            bus.add(Function(f"/f/{number}", "/d", "8086:1572", "060400", ""))
+            bus.add(f"/f/{number}", "/d", bridge)
     assert len(bus.functions) == facts.MAX_PCI_DEVICES
     assert not bus.is_complete and not bus.is_whole
 

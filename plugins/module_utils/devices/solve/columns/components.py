@@ -77,12 +77,7 @@ def groups_of(instance: Instance) -> list[UnitGroup]:
 
 
 def _matchers(instance: Instance, unit: Unit) -> set[int]:
-    return {
-        alternative.matcher
-        for claim in unit.claims
-        for request in instance.claims[claim].requests
-        for alternative in request.alternatives
-    }
+    return {alternative.matcher for alternative in instance.alternatives_of(unit)}
 
 
 def is_for_one_device(claim: Claim) -> bool:
@@ -152,7 +147,7 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
         for number, request in enumerate(claim.requests)
         for way in range(len(request.alternatives))
     }
-    if any(one.every_device for request in claim.requests for one in request.alternatives):
+    if any(one.every_device for one in claim.alternatives):
         return None
     return next(
         (
@@ -187,15 +182,12 @@ class _DisjointSets:
         return device
 
     def components(self, node_of: t.Sequence[str | None]) -> list[Component]:
-        members: dict[int, list[int]] = {}
+        # All devices of a component are on the node of the first one.
+        found: dict[int, tuple[str, list[int]]] = {}
         for device, node in enumerate(node_of):
             if node is not None:
-                members.setdefault(self._root(device), []).append(device)
-        # A root is the first device of its component; all devices of the component are on its node.
-        return [
-            Component(t.cast(str, node_of[root]), tuple(devices))
-            for root, devices in members.items()
-        ]
+                found.setdefault(self._root(device), (node, []))[1].append(device)
+        return [Component(node, tuple(devices)) for node, devices in found.values()]
 
 
 @dataclass
@@ -280,9 +272,7 @@ class _Classifier:
             for number, group in enumerate(self.groups)
             if any(
                 component.node in alternative.unsettled
-                for claim in group.units[0].claims
-                for request in self.instance.claims[claim].requests
-                for alternative in request.alternatives
+                for alternative in self.instance.alternatives_of(group.units[0])
             )
         )
 

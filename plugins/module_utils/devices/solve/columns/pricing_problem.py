@@ -140,14 +140,7 @@ class PricingProblem:
         for group, ceiling in self._ceilings.items():
             most = min(units[group], self._builder.most[group])
             ceiling.proto.domain[1] = most
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 2
-        solver.parameters.random_seed = work.limits.seed
-        solver.parameters.max_deterministic_time = max(1e-3, min(_WORK_FOR_A_CELL, work.left))
-        solver.parameters.max_time_in_seconds = max(work.limits.patience(), 0.01)
-        status = solver.solve(self._fleet.model)
-        work.left = max(0.0, work.left - solver.response_proto.deterministic_time)
+        solver, status = work.solve(self._fleet.model, min(_WORK_FOR_A_CELL, work.left))
         bound = solver.best_objective_bound
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return self._least(prices), ()
@@ -212,8 +205,7 @@ class _Builder:
         self._uses += sum(
             len(self._candidates.of(one.matcher, self._node.name))
             for claim in claims
-            for request in claim.requests
-            for one in request.alternatives
+            for one in claim.alternatives
         )
         if self._uses > _MAX_USES:
             raise TooLarge
