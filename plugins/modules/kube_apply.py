@@ -168,7 +168,7 @@ options:
     description:
       - Effect of a failed object. V(fail) fails the task. V(report) makes an object that the API
         server refuses, for example by its schema, a warning and an entry in RV(results), and
-        pruning continues. A missing right or an unreachable server always fails the task.
+        pruning continues. A missing permission or an unreachable server always fails the task.
     type: str
     default: fail
     choices:

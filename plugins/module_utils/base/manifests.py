@@ -22,7 +22,7 @@ _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
     frozenset({"ServiceAccount", "Role", "ClusterRole"}),
-    # A binding of a missing role is refused for accounts without the right to bind.
+    # A binding of a missing role is refused for accounts without the permission to bind.
     frozenset({"RoleBinding", "ClusterRoleBinding"}),
     frozenset({"Secret", "ConfigMap"}),
 )

@@ -12,7 +12,7 @@ from ..base.boundary import shown, shown_text
 from ..base.context import Parameters
 from ..base.errors import InvalidInput, TargetFailure, failure_of
 from ..base.units import parse_quantity
-from ..fleet.credentials import Named, SecretName
+from ..fleet.credentials import CredentialReference, SecretName
 from ..fleet.urls import Origin, origin_of, origin_text, parse_endpoint
 from ..nodeconfig.models import NodeModels
 from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
@@ -26,7 +26,7 @@ class Subject:
     """A query, its credential, and the reason why it cannot be sent, if any."""
 
     query: Query
-    named: Named = field(default_factory=Named)
+    named: CredentialReference = field(default_factory=CredentialReference)
     problem: TargetFailure | None = None
 
 
@@ -122,12 +122,12 @@ def _subject(query: Query, term: _Term, source: _Source, receivers: _Receivers) 
     # A provider gives type and endpoint; the Secret is that of powerConsumption.
     namespace, direct = source.target.namespace, source.direct
     if direct is None or not direct.secret_name:
-        return Subject(query, Named(namespace=namespace), term.problem)
+        return Subject(query, CredentialReference(namespace=namespace), term.problem)
     secret = (namespace, direct.secret_name)
     problem = term.problem
     if problem is None and source.is_provided and term.type != FAKE:
         problem = receivers.problem(secret, term.endpoint)
-    return Subject(query, Named(secret=secret, namespace=namespace), problem)
+    return Subject(query, CredentialReference(secret=secret, namespace=namespace), problem)
 
 
 @dataclass(frozen=True)

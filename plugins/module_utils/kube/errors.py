@@ -93,12 +93,12 @@ def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: 
             "has the token or client certificate expired?"
         )
     elif response.status == 403 and _is_namespace_terminating(fields["causes"]):
-        # It concerns only the objects of that namespace, and no right would help.
+        # It concerns only the objects of that namespace, and no permission would help.
         fields["namespace_terminating"] = True
         text = f"{method} {path} at {host}: {message}"
     elif response.status == 403 and (not status_object or _OF_AUTHORIZER.search(message)):
-        fields["lacks_right"] = bool(status_object)
-        text = f"Not allowed at {host}: {message}; grant the right in RBAC"
+        fields["lacks_permission"] = bool(status_object)
+        text = f"Not allowed at {host}: {message}; grant the permission in RBAC"
     else:
         text = f"{method} {path} at {host}: {message}"
     return ApiError(text, response.status, **fields)

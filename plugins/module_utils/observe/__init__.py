@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Observation: pressure servers, merged readings, statuses, a Prometheus textfile, watts of pods.
 
-Room ``observe`` imports ``base``, ``kube``, ``fleet``, ``nodeconfig`` and ``rmd``.
+Entry points are ``observation.observe``, ``pressure.read_pressure`` and ``status.status_of``.
 """

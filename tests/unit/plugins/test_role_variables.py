@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
     ROLES,
-    Given,
+    RenderedValue,
     misspelt,
     problems_of,
     role_names,
@@ -31,7 +31,7 @@ FINGERPRINT = "must be a SHA-256 fingerprint, 64 hexadecimal digits"
 
 
 def problems(name: str, value: t.Any, **given: t.Any) -> list[str]:
-    return problems_of(EVERYTHING[name], Given(value, **given))
+    return problems_of(EVERYTHING[name], RenderedValue(value, **given))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_folders_must_be_makeable(tmp_path: Path) -> None:
 
 
 def test_files_of_gateways_are_not_looked_for_here() -> None:
-    given = Given("/nowhere/ca.pem")
+    given = RenderedValue("/nowhere/ca.pem")
     assert problems_of(EVERYTHING["observe_ca_path"], given, gateways=True) == []
     assert problems_of(EVERYTHING["placement_ca_path"], given, gateways=True)
 

@@ -80,7 +80,7 @@ class ResourceKind:
         return None if member(found, "metadata", "deletionTimestamp") else found
 
     def resource_path(self, kube: Kube, namespace: str, name: str) -> str:
-        """Path of a resource. Raises UnknownKind if its definition is missing."""
+        """Path of a resource. Raises UnknownKind if its CRD is missing."""
         return kube.resource(self.api_version, self.kind).path(name, namespace)
 
     def read(

@@ -21,7 +21,7 @@ from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
 from ...base.texts import shown
 from ...fleet.budget import Budget
-from ...fleet.credentials import Named
+from ...fleet.credentials import CredentialReference
 from ...fleet.tls import ClientCertificate
 from ...fleet.urls import redacted
 from ...fleet.visits import Client
@@ -93,7 +93,7 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
         endpoint,
         kind,
         where,
-        named=Named(key=options["credential"] or None),
+        named=CredentialReference(key=options["credential"] or None),
         # The options precede an authority in the credential, because the Secret of a service
         # account has the authority of the API server.
         tls={
