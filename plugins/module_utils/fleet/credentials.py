@@ -21,6 +21,7 @@ from ..base.boundary import shown, shown_text
 from ..base.context import Context, Parameters, Result, Work
 from ..base.errors import ApiError, InvalidInput, TargetFailure
 from ..base.fields.strict import is_subdomain
+from ..base.json_types import Object
 from .visits import BearerToken, Credential
 
 DEFAULT_KEY = "default"
@@ -100,7 +101,7 @@ class Credentials:
 
     def __init__(
         self,
-        entries: t.Mapping[str, t.Any] | None,
+        entries: Object | None,
         named: t.Sequence[CredentialReference],
         connect: t.Callable[[], SecretSource],
         context: Context,
@@ -184,7 +185,7 @@ class Credentials:
             version=version,
         )
 
-    def _of_token(self, values: t.Mapping[str, t.Any], source: str, version: str) -> Access:
+    def _of_token(self, values: Object, source: str, version: str) -> Access:
         token = str(values["token"]).strip()
         self._protect(token)
         if not _TOKEN.fullmatch(token):

@@ -10,6 +10,7 @@ import ssl
 import typing as t
 
 from ..base.errors import ApiError
+from ..base.json_types import Object
 from ..base.libraries import urllib3
 
 # A server that stops or starts aborts handshakes; the next one may succeed.
@@ -104,7 +105,7 @@ def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: 
     return ApiError(text, response.status, **fields)
 
 
-def _is_namespace_terminating(causes: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+def _is_namespace_terminating(causes: t.Sequence[Object]) -> bool:
     """Source: https://pkg.go.dev/k8s.io/api/core/v1, NamespaceTerminatingCause."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
