@@ -69,9 +69,7 @@ def queries(wanted: Configuration) -> dict[str, MutableObject]:
         # AWX answers 400 to an empty list.
         if names := [item["name"] for item in wanted[kind]]:
             found[endpoint]["or__name__in"] = ",".join(names)
-    found[NODES] = {
-        "workflow_job_template__description__endswith": marker(organization),
-    }
+    found[NODES] = {"workflow_job_template__description__endswith": marker(organization)}
     return found
 
 

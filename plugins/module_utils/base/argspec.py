@@ -170,40 +170,41 @@ LEASE = ArgumentSpec(
     }
 )
 
+_REQUESTS: Options = {
+    "timeout": {"type": "float", "default": 10.0},
+    "concurrency": {"type": "int", "default": 64},
+    "allow_plain_http": {"type": "bool", "default": False},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_path": {"type": "path"},
+    "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+}
+_OUTCOME: Options = {
+    "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
+    "min_success": {"type": "float", "default": 0.0},
+}
+
 # Options of every module with HTTP requests to many machines.
 FLEET = ArgumentSpec(
     {
         "snapshot": {"type": "path"},
         "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
         "node_selector": {"type": "str"},
-        "timeout": {"type": "float", "default": 10.0},
-        "concurrency": {"type": "int", "default": 64},
-        "allow_plain_http": {"type": "bool", "default": False},
-        "validate_certs": {"type": "bool", "default": True},
-        "ca_path": {"type": "path"},
-        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
-        "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
-        "min_success": {"type": "float", "default": 0.0},
+        **_REQUESTS,
+        **_OUTCOME,
     }
 )
 
 # Options of every module with requests to RMD daemons.
 RMD = ArgumentSpec(
     {
-        "timeout": {"type": "float", "default": 10.0},
-        "concurrency": {"type": "int", "default": 64},
-        "allow_plain_http": {"type": "bool", "default": False},
-        "validate_certs": {"type": "bool", "default": True},
-        "ca_path": {"type": "path"},
-        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        **_REQUESTS,
         "tls_server_name": {"type": "str", "default": "rmd-nameserver"},
         "client_cert": {"type": "path"},
         "client_key": {"type": "path", "no_log": False},
         "username": {"type": "str"},
         "password": {"type": "str", "no_log": True},
         "wire": {"type": "str", "default": "auto", "choices": ["auto", "0.2", "0.3"]},
-        "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
-        "min_success": {"type": "float", "default": 0.0},
+        **_OUTCOME,
     },
     required_by={"client_key": ("client_cert",), "password": ("username",)},
 )

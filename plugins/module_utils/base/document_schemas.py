@@ -12,167 +12,159 @@ import typing as t
 
 Schema = dict[str, t.Any]
 
+_TEXT: Schema = {"type": "string"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_INTEGER: Schema = {"type": "integer"}
+_NUMBER: Schema = {"type": "number"}
+_OBJECT: Schema = {"type": "object"}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _map(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _object(
+    properties: Schema, optional: t.Collection[str] = (), is_closed: bool = False
+) -> Schema:
+    """An object with these properties, all but the ``optional`` ones required."""
+    required = [name for name in properties if name not in optional]
+    closed = {"additionalProperties": False} if is_closed else {}
+    return {"type": "object", "required": required, **closed, "properties": properties}
+
+
+def _each(schema: Schema, *names: str) -> Schema:
+    """Properties of one schema."""
+    return dict.fromkeys(names, schema)
+
+
 _TIME: Schema = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"}
 _NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
 _AMOUNT_OR_NULL: Schema = {"type": ["number", "null"], "minimum": 0}
-_JOULES: Schema = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
-_OBJECTS: Schema = {"type": "array", "items": {"type": "object", "required": ["metadata"]}}
-_NUMBERS: Schema = {"type": "array", "items": {"type": "number"}}
-_ERRORS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "reason", "detail"],
-        "properties": {
-            "name": {"type": "string"},
-            "endpoint": {"type": "string"},
-            "reason": {"type": "string"},
-            "detail": {"type": "string"},
-        },
-    },
-}
+_JOULES: Schema = _map({"type": "number", "minimum": 0})
+_OBJECTS: Schema = _list({"type": "object", "required": ["metadata"]})
+_NUMBERS: Schema = _list(_NUMBER)
+_ERRORS: Schema = _list(
+    _object(
+        {"name": _TEXT, "endpoint": _TEXT, "reason": _TEXT, "detail": _TEXT}, optional=("endpoint",)
+    )
+)
 
 
 # Findings about objects; see boundary.py.
-_FINDINGS: Schema = {
-    "type": "array",
-    "items": {
+_FINDINGS: Schema = _list(
+    {
         "type": "object",
         "required": ["kind", "namespace", "name", "field", "problem"],
-        "additionalProperties": {"type": "string"},
-    },
-}
+        "additionalProperties": _TEXT,
+    }
+)
 
 
-_PLACEMENTS: Schema = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["namespace", "pod", "node"],
-        "properties": {
-            "namespace": {"type": "string"},
-            "pod": {"type": "string"},
-            "node": {"type": "string"},
-        },
-    },
-}
+_PLACEMENTS: Schema = _list(_object({"namespace": _TEXT, "pod": _TEXT, "node": _TEXT}))
 
 
-_DAEMON: Schema = {
-    "type": "object",
-    "required": ["caches", "workloads"],
-    "properties": {
-        "caches": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "ways", "cpus", "shares"],
-                "properties": {
-                    "id": {"type": "integer"},
-                    "ways": {"type": "integer"},
-                    "cpus": {"type": "string"},
-                    "shares": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["first", "count", "use"],
-                            "properties": {
-                                "first": {"type": "integer"},
-                                "count": {"type": "integer"},
+_DAEMON: Schema = _object(
+    {
+        "caches": _list(
+            _object(
+                {
+                    "id": _INTEGER,
+                    "ways": _INTEGER,
+                    "cpus": _TEXT,
+                    "shares": _list(
+                        _object(
+                            {
+                                "first": _INTEGER,
+                                "count": _INTEGER,
                                 "use": {"enum": ["free", "held", "unknown", "system", "unused"]},
                                 "pool": {"enum": ["guaranteed", "besteffort", "shared", "os"]},
-                                "holders": {"type": "array", "items": {"type": "string"}},
+                                "holders": _list(_TEXT),
                             },
-                        },
-                    },
-                },
-            },
-        },
-        "workloads": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "uuid", "cpus", "pool"],
-                "properties": {
-                    "id": {"type": "string"},
-                    "uuid": {"type": "string"},
-                    "cpus": {"type": "string"},
+                            optional=("pool", "holders"),
+                        )
+                    ),
+                }
+            )
+        ),
+        "workloads": _list(
+            _object(
+                {
+                    **_each(_TEXT, "id", "uuid", "cpus"),
                     "pool": {"enum": ["guaranteed", "besteffort", "shared", ""]},
-                    "most": {"type": "integer"},
-                    "least": {"type": "integer"},
-                    "workload": {"type": "string"},
-                    "pod": {"type": "string"},
+                    "most": _INTEGER,
+                    "least": _INTEGER,
+                    "workload": _TEXT,
+                    "pod": _TEXT,
                 },
-            },
-        },
-    },
-}
+                optional=("most", "least", "workload", "pod"),
+            )
+        ),
+    }
+)
 
 
-_TEXT: Schema = {"type": "string"}
-
-_ENDPOINT: Schema = {
-    "type": "object",
-    "required": ["type", "endpoint", "fetch_interval_seconds"],
-    "additionalProperties": False,
-    "properties": {
-        "type": _TEXT,
-        "endpoint": _TEXT,
-        "secret_name": _TEXT,
+_ENDPOINT: Schema = _object(
+    {
+        **_each(_TEXT, "type", "endpoint", "secret_name"),
         "fetch_interval_seconds": {"type": "number", "exclusiveMinimum": 0},
-        "tls_fingerprints": {"type": "array", "items": _TEXT},
+        "tls_fingerprints": _list(_TEXT),
         "problem": _TEXT,
     },
-}
+    optional=("secret_name", "tls_fingerprints", "problem"),
+    is_closed=True,
+)
 
 # Resolved NodeConfigs without empty members; see nodeconfig/targets.py.
-_TARGETS: Schema = {
-    "type": "object",
-    "required": ["nodes", "findings"],
-    "additionalProperties": False,
-    "properties": {
-        "nodes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "node_config", "namespace", "endpoints"],
-                "additionalProperties": False,
-                "properties": {
-                    "name": _TEXT,
-                    "node_config": _TEXT,
-                    "namespace": _TEXT,
-                    "api_version": _TEXT,
-                    "uid": _TEXT,
-                    "labels": {"type": "object", "additionalProperties": _TEXT},
-                    "cpu_capacity": _TEXT,
-                    "cpu_usage_format": _TEXT,
-                    "power_curve": _TEXT,
-                    "system": _TEXT,
+_TARGETS: Schema = _object(
+    {
+        "nodes": _list(
+            _object(
+                {
+                    **_each(_TEXT, "name", "node_config", "namespace", "api_version", "uid"),
+                    "labels": _map(_TEXT),
+                    **_each(_TEXT, "cpu_capacity", "cpu_usage_format", "power_curve", "system"),
                     "fallbacks": {
                         "type": "object",
                         "additionalProperties": False,
-                        "properties": {
-                            "inlet_celsius": {"type": "number"},
-                            "delta_p_pascal": {"type": "number"},
-                        },
+                        "properties": {"inlet_celsius": _NUMBER, "delta_p_pascal": _NUMBER},
                     },
-                    "status": {"type": "object"},
+                    "status": _OBJECT,
                     "endpoints": {
                         "type": "object",
                         "additionalProperties": False,
                         "properties": {
-                            "inlet_temp": _ENDPOINT,
-                            "delta_p": _ENDPOINT,
-                            "power_consumption": _ENDPOINT,
-                            "power_consumption_endpoint_provider": _ENDPOINT,
+                            **_each(
+                                _ENDPOINT,
+                                "inlet_temp",
+                                "delta_p",
+                                "power_consumption",
+                                "power_consumption_endpoint_provider",
+                            )
                         },
                     },
                 },
-            },
-        },
+                optional=(
+                    "api_version",
+                    "uid",
+                    "labels",
+                    "cpu_capacity",
+                    "cpu_usage_format",
+                    "power_curve",
+                    "system",
+                    "fallbacks",
+                    "status",
+                ),
+                is_closed=True,
+            )
+        ),
         "findings": _FINDINGS,
     },
-}
+    is_closed=True,
+)
 
 
 def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
@@ -192,53 +184,45 @@ def _schema(kind: str, properties: Schema, optional: Schema) -> Schema:
     }
 
 
-def _by_node(value: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": value}
-
-
-_MOVE: Schema = {
-    "type": "object",
-    "required": ["namespace", "pod", "from_node", "to_node", "gain_watts"],
-    "properties": {
-        "namespace": {"type": "string"},
-        "pod": {"type": "string"},
+_MOVE: Schema = _object(
+    {
+        "namespace": _TEXT,
+        "pod": _TEXT,
         "uid": {"type": ["string", "null"]},
-        "from_node": {"type": "string"},
-        "to_node": {"type": "string"},
-        "gain_watts": {"type": "number"},
+        "from_node": _TEXT,
+        "to_node": _TEXT,
+        "gain_watts": _NUMBER,
     },
-}
+    optional=("uid",),
+)
 
 
 # Evidence of a curve that was learned from samples of the node, or of its server type.
-_LEARNED: Schema = {
-    "type": "object",
-    "required": ["of", "samples", "nodes", "error_percent", "load_percent"],
-    "properties": {
+_LEARNED: Schema = _object(
+    {
         "of": {"enum": ["node", "type"]},
         "samples": {"type": "integer", "minimum": 1},
         "nodes": {"type": "integer", "minimum": 1},
         "error_percent": {"type": "number", "minimum": 0},
-        "load_percent": {"type": "array", "items": {"type": "number"}},
+        "load_percent": _list(_NUMBER),
         # Evidence of its type, whose slopes continue the curve beyond the loads of the node.
-        "beyond": {"type": "object"},
+        "beyond": _OBJECT,
     },
-}
+    optional=("beyond",),
+)
 
 
 # The published measurements that a curve comes from; see published/curves.py.
-_PUBLISHED: Schema = {
-    "type": "object",
-    "required": ["match", "of", "scale", "generations", "server", "told_by"],
-    "properties": {
+_PUBLISHED: Schema = _object(
+    {
         "match": {"enum": ["processor", "series", "generation", "model"]},
-        "of": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "of": {"type": "array", "minItems": 1, "items": _TEXT},
         "scale": {"type": "number", "exclusiveMinimum": 0},
         "generations": {"type": "integer", "minimum": 0},
-        "server": {"type": "string"},
+        "server": _TEXT,
         "told_by": {"enum": ["labels", "Redfish", "annotation"]},
-    },
-}
+    }
+)
 
 
 _COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
@@ -254,22 +238,25 @@ _CAN: dict[str, Schema] = {
 SCHEMAS: dict[str, Schema] = {
     "snapshot": _schema(
         "snapshot",
-        {"cluster": {"type": "object"}, "nodes": _OBJECTS},
+        {"cluster": _OBJECT, "nodes": _OBJECTS},
         {
-            "pods": _OBJECTS,
-            "node_configs": _OBJECTS,
-            "node_config_templates": _OBJECTS,
-            "node_metrics": _OBJECTS,
-            "pod_disruption_budgets": _OBJECTS,
-            "controllers": _OBJECTS,
-            "namespaces": _OBJECTS,
-            "replica_sets": _OBJECTS,
-            "rmd_workloads": _OBJECTS,
-            "rmd_node_states": _OBJECTS,
-            "rmd_configs": _OBJECTS,
-            "rmd_pods": _OBJECTS,
-            "device_objects": _OBJECTS,
-            "volume_objects": _OBJECTS,
+            **_each(
+                _OBJECTS,
+                "pods",
+                "node_configs",
+                "node_config_templates",
+                "node_metrics",
+                "pod_disruption_budgets",
+                "controllers",
+                "namespaces",
+                "replica_sets",
+                "rmd_workloads",
+                "rmd_node_states",
+                "rmd_configs",
+                "rmd_pods",
+                "device_objects",
+                "volume_objects",
+            ),
             "targets": _TARGETS,
             "findings": _FINDINGS,
         },
@@ -278,21 +265,18 @@ SCHEMAS: dict[str, Schema] = {
     "readings": _schema(
         "readings",
         {
-            "readings": _by_node(
-                {
-                    "type": "object",
-                    "required": ["inlet_celsius", "delta_p_pascal", "power_watts"],
-                    "properties": {
-                        "inlet_celsius": _NUMBER_OR_NULL,
-                        "delta_p_pascal": _NUMBER_OR_NULL,
-                        "power_watts": _NUMBER_OR_NULL,
+            "readings": _map(
+                _object(
+                    {
+                        **_each(_NUMBER_OR_NULL, "inlet_celsius", "delta_p_pascal", "power_watts"),
                         "time": _TIME,
                         "source": {"type": ["object", "string", "null"]},
-                        "stale": {"type": "boolean"},
+                        "stale": _BOOLEAN,
                         # Identity of the server; see published/curves.py.
-                        "system": {"type": "object"},
+                        "system": _OBJECT,
                     },
-                }
+                    optional=("time", "source", "stale", "system"),
+                )
             )
         },
         {"errors": _ERRORS},
@@ -302,22 +286,19 @@ SCHEMAS: dict[str, Schema] = {
         "hosts",
         {
             "cluster": _TEXT,
-            "hosts": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name", "namespace", "rack", "roles", "label", "why", *_CAN],
-                    "properties": {
+            "hosts": _list(
+                _object(
+                    {
                         "name": _TEXT,
                         "namespace": _TEXT,
                         "rack": {"type": ["string", "null"]},
-                        "roles": {"type": "array", "items": {"enum": ["master", "worker"]}},
+                        "roles": _list({"enum": ["master", "worker"]}),
                         "label": {"type": ["string", "null"]},
                         "why": _TEXT,
                         **_CAN,
-                    },
-                },
-            },
+                    }
+                )
+            ),
         },
         {},
     ),
@@ -329,213 +310,176 @@ SCHEMAS: dict[str, Schema] = {
         "metering",
         {
             "source": {"enum": ["prometheus", "kepler"]},
-            "pods": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "pod", "node", "package_watts", "dram_watts"],
-                    "properties": {
-                        "namespace": _TEXT,
-                        "pod": _TEXT,
-                        "uid": _TEXT,
-                        "node": _TEXT,
-                        "workload_kind": _TEXT,
-                        "workload": _TEXT,
-                        "package_watts": _AMOUNT_OR_NULL,
-                        "dram_watts": _AMOUNT_OR_NULL,
-                        "cpu_cores": _AMOUNT_OR_NULL,
+            "pods": _list(
+                _object(
+                    {
+                        **_each(
+                            _TEXT, "namespace", "pod", "uid", "node", "workload_kind", "workload"
+                        ),
+                        **_each(_AMOUNT_OR_NULL, "package_watts", "dram_watts", "cpu_cores"),
                     },
-                },
-            },
-            "nodes": _by_node(
-                {
-                    "type": "object",
-                    "required": ["rapl_watts", "measured_watts", "difference_watts"],
-                    "properties": {
+                    optional=("uid", "workload_kind", "workload", "cpu_cores"),
+                )
+            ),
+            "nodes": _map(
+                _object(
+                    {
                         "package_watts": _AMOUNT_OR_NULL,
                         "dram_watts": _AMOUNT_OR_NULL,
                         "rapl_watts": {"type": "number", "minimum": 0},
                         "measured_watts": _NUMBER_OR_NULL,
                         "difference_watts": _NUMBER_OR_NULL,
                     },
-                }
+                    optional=("package_watts", "dram_watts"),
+                )
             ),
         },
         {
             "left_out": {"type": "integer", "minimum": 0},
             "errors": _ERRORS,
-            "energy": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["begin", "end", "workloads"],
-                    "properties": {
+            "energy": _list(
+                _object(
+                    {
                         "begin": _TIME,
                         "end": _TIME,
-                        "workloads": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["namespace", "workload_kind", "workload", "joules"],
-                                "properties": {
-                                    "namespace": _TEXT,
-                                    "workload_kind": _TEXT,
-                                    "workload": _TEXT,
+                        "workloads": _list(
+                            _object(
+                                {
+                                    **_each(_TEXT, "namespace", "workload_kind", "workload"),
                                     "joules": {"type": "number", "minimum": 0},
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-            "counters": _by_node(
-                {
-                    "type": "object",
-                    "required": ["time", "node", "pods"],
-                    "properties": {
+                                }
+                            )
+                        ),
+                    }
+                )
+            ),
+            "counters": _map(
+                _object(
+                    {
                         "time": _TIME,
                         "node": _JOULES,
-                        "pods": {"type": "object", "additionalProperties": _JOULES},
+                        "pods": _map(_JOULES),
                         # Counters of pods that are missing from the metrics this time.
-                        "kept": {"type": "object", "additionalProperties": _JOULES},
+                        "kept": _map(_JOULES),
                     },
-                }
+                    optional=("kept",),
+                )
             ),
         },
     ),
-    "models": _schema("models", {"models": {"type": "array", "items": {"type": "object"}}}, {}),
+    "models": _schema("models", {"models": _list(_OBJECT)}, {}),
     "curves": _schema(
         "curves",
         {
-            "curves": _by_node(
-                {
-                    "type": "object",
-                    "required": ["cpu", "watts"],
-                    "properties": {
+            "curves": _map(
+                _object(
+                    {
                         "cpu": _NUMBERS,
                         "watts": _NUMBERS,
                         "source": {"enum": ["stated", "predictor", "learned", "published"]},
                         # Inputs and time of the prediction or the fit.
-                        "inputs": {"type": "object"},
+                        "inputs": _OBJECT,
                         "learned": _LEARNED,
                         "published": _PUBLISHED,
                         # The predictor's curve of a node with a stated curve.
-                        "predicted": {"type": "object"},
+                        "predicted": _OBJECT,
                     },
-                }
+                    optional=("source", "inputs", "learned", "published", "predicted"),
+                )
             )
         },
         {
             "errors": _ERRORS,
             "findings": _FINDINGS,
             # Reasons of nodes without a learned and a published curve, by node.
-            "lacking": _by_node(_TEXT),
+            "lacking": _map(_TEXT),
         },
     ),
     # Loads and watts of each node at past runs, in columns; see inference/samples.py, which checks
     # the samples of each node, so that a broken one affects no other.
-    "samples": _schema("samples", {"nodes": {"type": "object"}}, {}),
+    "samples": _schema("samples", {"nodes": _OBJECT}, {}),
     "plan": _schema(
         "plan",
         {
-            "placements": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "pod", "node"],
-                    "properties": {
-                        "namespace": {"type": "string"},
-                        "pod": {"type": "string"},
-                        "node": {"type": "string"},
+            "placements": _list(
+                _object(
+                    {
+                        **_each(_TEXT, "namespace", "pod", "node"),
                         "uid": {"type": ["string", "null"]},
                         "resource_version": {"type": ["string", "null"]},
                     },
-                },
-            },
+                    optional=("uid", "resource_version"),
+                )
+            ),
             "watts": {
                 "type": "object",
                 "required": ["before", "after", "lower_bound"],
-                "additionalProperties": {"type": "number"},
+                "additionalProperties": _NUMBER,
             },
-            "unplaced": {"type": "array", "items": {"type": "object"}},
+            "unplaced": _list(_OBJECT),
         },
         {
-            "gap": {"type": "number"},
-            "steps": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["gain_watts", "cost_if_stopped_watts", "asleep", "moves"],
-                    "properties": {
-                        "gain_watts": {"type": "number"},
+            "gap": _NUMBER,
+            "steps": _list(
+                _object(
+                    {
+                        "gain_watts": _NUMBER,
                         "cost_if_stopped_watts": {"type": "number", "minimum": 0},
-                        "asleep": {"type": "array", "items": {"type": "string"}},
+                        "asleep": _list(_TEXT),
                         "moves": {"type": "array", "minItems": 1, "items": _MOVE},
-                    },
-                },
-            },
-            "preference_watts": {"type": "number"},
+                    }
+                )
+            ),
+            "preference_watts": _NUMBER,
             "findings": _FINDINGS,
-            "allocations": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["namespace", "name", "node", "allocation"],
-                },
-            },
-            "proven": {"type": "boolean"},
-            "method": {"type": "string"},
-            "stopped_by": {"type": "string"},
-            "asleep": {"type": "array", "items": {"type": "string"}},
-            "unpriced": {"type": "array", "items": {"type": "string"}},
-            "nodes": {"type": "array", "items": {"type": "object"}},
-            "comparison": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["strategy", "watts_after", "watts_added", "placed", "unplaced"],
-                    "properties": {
-                        "strategy": {"type": "string"},
-                        "watts_after": {"type": "number"},
-                        "watts_added": {"type": "number"},
-                        "placed": {"type": "integer"},
-                        "unplaced": {"type": "integer"},
-                        "placed_unpriced": {"type": "integer"},
+            "allocations": _list(
+                {"type": "object", "required": ["namespace", "name", "node", "allocation"]}
+            ),
+            "proven": _BOOLEAN,
+            "method": _TEXT,
+            "stopped_by": _TEXT,
+            "asleep": _list(_TEXT),
+            "unpriced": _list(_TEXT),
+            "nodes": _list(_OBJECT),
+            "comparison": _list(
+                _object(
+                    {
+                        "strategy": _TEXT,
+                        "watts_after": _NUMBER,
+                        "watts_added": _NUMBER,
+                        **_each(_INTEGER, "placed", "unplaced", "placed_unpriced"),
                     },
-                },
-            },
+                    optional=("placed_unpriced",),
+                )
+            ),
         },
     ),
     # Each section defines the data under its name; see the package ``report``.
     "report": _schema(
         "report",
         {
-            "title": {"type": "string"},
+            "title": _TEXT,
             "state": {"enum": ["observed", "planned", "pending", "measured"]},
             "sections": {
                 "type": "object",
                 "required": ["headline"],
-                "additionalProperties": {"type": "object"},
+                "additionalProperties": _OBJECT,
             },
         },
-        {"findings": {"type": "array", "items": {"type": "object"}}},
+        {"findings": _list(_OBJECT)},
     ),
     "summary": _schema(
         "summary",
         {
-            "title": {"type": "string"},
+            "title": _TEXT,
             "state": {"enum": ["observed", "planned", "pending", "measured"]},
-            "nodes": {"type": "integer"},
-            "placed": {"type": "integer"},
-            "not_bound": {"type": "integer"},
-            "waiting": {"type": "integer"},
-            "failing": {"type": "integer"},
-            "watts": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
-            "added": {"type": "object", "additionalProperties": _NUMBER_OR_NULL},
+            **_each(_INTEGER, "nodes", "placed", "not_bound", "waiting", "failing"),
+            "watts": _map(_NUMBER_OR_NULL),
+            "added": _map(_NUMBER_OR_NULL),
             "saved": {"type": ["object", "null"]},
             "hottest": {"type": ["object", "null"]},
-            "report": {"type": "string"},
-            "lines": {"type": "array", "items": {"type": "string"}},
+            "report": _TEXT,
+            "lines": _list(_TEXT),
         },
         {},
     ),
@@ -544,12 +488,12 @@ SCHEMAS: dict[str, Schema] = {
     "rmd": _schema(
         "rmd",
         {"node_states": _OBJECTS, "statuses": _OBJECTS},
-        {"errors": _ERRORS, "daemons": _by_node(_DAEMON)},
+        {"errors": _ERRORS, "daemons": _map(_DAEMON)},
     ),
     # ``time`` is the time after the last binding, ``plan_time`` that of the plan.
     "bindings": _schema(
         "bindings",
         {"bound": _PLACEMENTS, "skipped": _PLACEMENTS},
-        {"plan_time": _TIME, "errors": {"type": "array", "items": {"type": "object"}}},
+        {"plan_time": _TIME, "errors": _list(_OBJECT)},
     ),
 }

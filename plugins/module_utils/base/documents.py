@@ -49,9 +49,7 @@ def document_name(kind: str) -> str:
 
 
 def load(
-    path: str,
-    kind: DocumentKind,
-    shorten: t.Callable[[MutableObject], t.Any] | None = None,
+    path: str, kind: DocumentKind, shorten: t.Callable[[MutableObject], t.Any] | None = None
 ) -> MutableObject:
     """Read the document at ``path`` and check it against the schema of its kind.
 

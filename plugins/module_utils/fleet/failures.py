@@ -21,10 +21,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 RETRIED = frozenset({429, 500, 502, 503, 504})
 
 _STATUS_MEANINGS: dict[int, tuple[TargetReason, str]] = {
-    401: (
-        "unauthorized",
-        "user name or password is missing or wrong; correct the credential",
-    ),
+    401: ("unauthorized", "user name or password is missing or wrong; correct the credential"),
     403: ("forbidden", "the account may not do this; give it a role that may, such as ReadOnly"),
     404: ("not_found", "there is nothing at this address; check the endpoint"),
     410: ("not_found", "there is no longer anything at this address; check the endpoint"),

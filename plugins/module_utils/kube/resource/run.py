@@ -187,11 +187,7 @@ def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -
 
 def owner_manifest(namespace: str, name: str) -> MutableObject:
     """The ConfigMap that owns the objects of a run by options."""
-    metadata = {
-        "name": name,
-        "namespace": namespace,
-        "labels": {MANAGED_BY_LABEL: MANAGER},
-    }
+    metadata = {"name": name, "namespace": namespace, "labels": {MANAGED_BY_LABEL: MANAGER}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
