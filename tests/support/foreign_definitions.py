@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.definitions import find_definitions
+from lab.definitions import find_crds
 
 Json = dict[str, t.Any]
 
@@ -100,7 +100,7 @@ _PLURALS = {"AuthorizationPolicy": "authorizationpolicies"}
 def foreign_definitions() -> list[Json]:
     """All definitions, for installation."""
     small = [_definition(*key, schema) for key, schema in _SMALL.items()]
-    return [*map(_read, find_definitions(print)), *small]
+    return [*map(_read, find_crds(print)), *small]
 
 
 def _read(path: Path) -> Json:
