@@ -120,7 +120,7 @@ options:
                 default: ""
       scope:
         description:
-          - With V(minimum) collectors get no right in the cluster, so that metrics do not name
+          - With V(minimum) collectors get no permission in the cluster, so that metrics do not name
             pods. With V(cluster) they may read pods.
         type: str
         default: minimum
@@ -212,7 +212,7 @@ options:
           pod_informer:
             description:
               - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4), needs
-                the right to get C(nodes) and C(nodes/proxy), which also permits commands in pods.
+                the permission to get C(nodes) and C(nodes/proxy), which also permits commands in pods.
             type: str
             default: apiserver
             choices:

@@ -103,7 +103,7 @@ options:
   prune_kinds:
     description:
       - Kinds of the objects to prune, by default those of the manifests. Name kinds of which no
-        manifest may be left. The account needs the right to list each.
+        manifest may be left. The account needs the permission to list each.
     type: list
     elements: dict
     suboptions:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Host agents as processes, with their own rights, between an API server and simulated BMCs."""
+"""Host agents as processes, with their own permissions, between an API server and simulated BMCs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def site(kube: Kube, namespace: str, bmcs: EmbeddedLab, definitions: None) -> Si
 def account(
     site: Site, lab: RunningLab, tmp_path: Path
 ) -> Iterator[tuple[Proxy, Path, set[Right]]]:
-    """The agents' account with the rights of the operator's folder, recorded by a proxy."""
+    """The agents' account with the permissions of the operator's folder, recorded by a proxy."""
     items = []
     for name in ("rights.yaml", "secrets/rights.yaml"):
         text = (ROOT / "operator/config/host-agents" / name).read_text()

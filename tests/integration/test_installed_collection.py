@@ -168,7 +168,7 @@ def cron_job() -> tuple[Json, Json]:
 
 @pytest.fixture
 def account(installation: Installation, api: Api, tmp_path: Path) -> Path:
-    """The folder of the pod's service account, which has only the rights of the example."""
+    """The folder of the pod's service account, which has only the permissions of the example."""
     _configuration, job = cron_job()
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     namespace = job["metadata"]["namespace"]

@@ -410,7 +410,7 @@ def test_the_api_server_refuses_a_spec_that_is_none_and_has_the_defaults_of_the_
 def test_the_operator_has_the_rights_that_its_runs_use(
     site: Site, resources: str, lab: RunningLab
 ) -> None:
-    """The rights of operator/config, with the test's namespaces in place of Kepler's."""
+    """The permissions of operator/config, with the test's namespaces in place of Kepler's."""
     account, authority = f"{site.namespace}-operator", f"{site.namespace}-authority"
     text = RIGHTS_FILE.read_text()
     for before, after in (

@@ -115,7 +115,7 @@ ABSENT = {
     *("wao.bitmedia.co.jp", "node.waok8s.github.io"),
 }
 UNUSED = {
-    # Rights of the collectors; an account cannot grant more than it has.
+    # Permissions of the collectors; an account cannot grant more than it has.
     Right("", "pods", "get"),
     Right("", "pods", "watch"),
     # The namespace of a KeplerSystem already exists.
@@ -368,7 +368,7 @@ def condition(status: Json, name: str) -> tuple[str, str, str]:
 
 @contextlib.contextmanager
 def account_with(site: Site, text: str, *replaced: tuple[str, str]) -> Iterator[Trial]:
-    """An account with the rights of a file, with the test's namespace in place of kepler."""
+    """An account with the permissions of a file, with the test's namespace in place of kepler."""
     name = f"{site.namespace}-account"
     for before, after in (
         ("wattwise-kepler.kepler.kepler", names.cluster_name(site.namespace, "kepler")),
@@ -401,14 +401,14 @@ def _items(text: str) -> list[Json]:
 
 @dataclasses.dataclass
 class Trial:
-    """Granted rights, and the requests made with them; ``options`` are those of modules."""
+    """Granted permissions, and the requests made with them; ``options`` are those of modules."""
 
     given: list[Json]
     proxy: Proxy
     options: Json
 
     def assert_exactly(self, unused: t.Collection[Right]) -> None:
-        """No request was refused, and no right is unused."""
+        """No request was refused, and no permission is unused."""
         allowed = {
             Right(group, resource, verb)
             for item in self.given
@@ -468,7 +468,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str)
     with account_with(site, RIGHTS_FILE.read_text(), *replaced) as trial:
         options = trial.options
         assert not failed(site.call(**options))
-        # The collectors may read pods, so only an account with that right may grant it.
+        # The collectors may read pods, so only an account with that permission may grant it.
         assert site.of_cluster() == POLICY | RIGHTS
         spec = {"scope": "minimum", "version": "0.10.2", "redfish": None, "modelServer": None}
         site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)

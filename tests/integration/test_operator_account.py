@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of PowerFleets with the rights of an overlay, on an API server with RBAC."""
+"""Runs of PowerFleets with the permissions of an overlay, on an API server with RBAC."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from support.work_to_do import LEASE, rmd_workload, waiting_pods
 Json = dict[str, t.Any]
 
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
-# Rights that the runs below have no occasion to use: right → its purpose.
+# Permissions that the runs below have no occasion to use: permission → its purpose.
 UNUSED = {
     Right("", "events", "patch"): "an Event moves after five minutes",
     Right("", "configmaps", "update"): "a fleet that binds again replaces its record",
@@ -46,7 +46,7 @@ UNUSED = {
         for verb in ("list", "patch")
     },
 }
-# test_rights.py shows that the roles use the rights on these.
+# test_rights.py shows that the roles use the permissions on these.
 OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com", "storage.k8s.io"}
 # Used by ansible-operator and the watcher, which are not started here.
 WATCHED = {
@@ -60,7 +60,7 @@ TEMPLATES = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigtemplates"
 
 
 class Account:
-    """The operator's service account, and its rights that were used."""
+    """The operator's service account, and its permissions that were used."""
 
     def __init__(self, kubeconfig: str, proxy: Proxy, folder: Path) -> None:
         self.kubeconfig, self.proxy, self.folder = kubeconfig, proxy, folder
@@ -68,7 +68,7 @@ class Account:
         self.given: list[Json] = []
 
     def may(self, overlay: str) -> list[Json]:
-        """Give it the rights of an overlay in place of the previous ones."""
+        """Give it the permissions of an overlay in place of the previous ones."""
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given, "state": "absent"})
         self.given = [item for item in built(overlay) if "Role" in item["kind"]]
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given})
@@ -91,7 +91,7 @@ def path_of_config(config: Json) -> str:
 
 
 def rights(items: list[Json]) -> set[tuple[Right, ...]]:
-    """The rights of roles; each as alternatives over the API groups of its rule."""
+    """The permissions of roles; each as alternatives over the API groups of its rule."""
     return {
         tuple(Right(group, resource, verb) for group in rule["apiGroups"])
         for item in items
@@ -161,7 +161,7 @@ def test_each_overlay_has_the_rights_that_its_runs_use(
     used = set(WATCHED)
 
     def made(overlay: str, **spec: t.Any) -> set[tuple[Right, ...]]:
-        """One run with the rights of an overlay; returns these rights."""
+        """One run with the permissions of an overlay; returns these permissions."""
         given = rights(account.may(overlay))
         covered = {right for alternatives in given for right in alternatives}
         account.proxy.forget()
@@ -173,7 +173,7 @@ def test_each_overlay_has_the_rights_that_its_runs_use(
 
     made("minimal", placement={"enabled": False})
 
-    # The right to create the Lease is needed once in a cluster.
+    # The permission to create the Lease is needed once in a cluster.
     if kube.find(LEASE) is not None:
         kube.request("DELETE", LEASE)
     with waiting_pods(whole_lab):

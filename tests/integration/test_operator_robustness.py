@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real ansible-operator under faults: in every case, the cluster ends in the desired state.
 
-The operator and the watcher have the rights of overlay full. All tests share them, four nodes whose
+The operator and the watcher have the permissions of overlay full. All tests share them, four nodes whose
 BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as `slow`.
 """
 

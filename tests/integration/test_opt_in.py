@@ -28,7 +28,7 @@ Scheduler = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
-    """The scheduler's name in a new pod of a namespace, after an account with only the rights that
+    """The scheduler's name in a new pod of a namespace, after an account with only the permissions that
     role crds needs has installed the policy.
     """
     kube = Kube.connect({"kubeconfig": kubeconfig})
@@ -70,7 +70,7 @@ def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
 
 
 def _may_read_policies(kube: Kube) -> bool:
-    """The API server learns of rights some time after they are stored."""
+    """The API server learns of permissions some time after they are stored."""
     try:
         kube.find(f"/apis/{GROUP}/v1/mutatingadmissionpolicies/none")
         kube.find(f"/apis/{GROUP}/v1/mutatingadmissionpolicybindings/none")

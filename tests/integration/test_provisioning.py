@@ -457,7 +457,7 @@ RIGHTS = {
     "docs/rbac/provisioning.yaml": ("wao-system", "wattwise"),
     "operator/config/rbac/provisioning/rights.yaml": ("wattwise-system", "wattwise-operator"),
 }
-# Rights of the task that creates the namespace, and of ansible-operator itself.
+# Permissions of the task that creates the namespace, and of ansible-operator itself.
 OF_OTHERS = {
     *(Right("", "namespaces", verb) for verb in ("get", "create", "patch")),
     *(Right("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),
@@ -465,7 +465,7 @@ OF_OTHERS = {
 
 
 def granted(site: Site, file: str) -> tuple[list[Json], str]:
-    """The manifests of the rights, for an account of the test's namespace, and its token."""
+    """The manifests of the permissions, for an account of the test's namespace, and its token."""
     given_to, account = RIGHTS[file]
     text = (ROOT / file).read_text()
     for before, after in (
@@ -562,7 +562,7 @@ def test_runs_use_exactly_the_rights_that_are_granted(
 
 
 def forget_lease(site: Site) -> None:
-    """The right to create the Lease is needed once in a cluster."""
+    """The permission to create the Lease is needed once in a cluster."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-provisioning"
     if site.kube.find(path):
         site.kube.request("DELETE", path)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kepler in scope cluster: its rights on a real API, its pods' names, and alerts on its metrics.
+"""Kepler in scope cluster: its permissions on a real API, its pods' names, and alerts on its metrics.
 
 The tests with a process need a program `kepler` on PATH (docs/kepler.md, "A real Kepler").
 """
@@ -54,7 +54,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "conformance/kepler/metrics.txt
 
 
 class Account:
-    """The service account of a system with the rights of its scope."""
+    """The service account of a system with the permissions of its scope."""
 
     def __init__(self, kube: Kube, lab: RunningLab, wanted: System, folder: Path) -> None:
         place = f"/api/v1/namespaces/{wanted.namespace}/serviceaccounts"
@@ -115,7 +115,7 @@ def test_an_account_may_read_what_its_informer_reads(
     wanted = read_system(namespace, "kepler", {"image": IMAGE, **spec})
     name = kube.list("/api/v1/nodes")[0]["metadata"]["name"]
     with account(kube, lab, wanted, tmp_path) as own:
-        # The API server learns of new rights by and by.
+        # The API server learns of new permissions by and by.
         paths = ["/api/v1/pods"] if pods else [f"/api/v1/nodes/{name}"] if reads_node else []
         wait_until(lambda: all(map(own.may_read, paths)), 10.0, "the rights")
         assert own.may_read("/api/v1/pods?fieldSelector=spec.nodeName%3Da&limit=1") == pods

@@ -119,7 +119,7 @@ def test_the_report_is_published_where_the_variables_say(
 def test_the_config_map_needs_the_rights_that_the_page_on_security_tells(
     tmp_path: Path, lab: RunningLab, kube: Kube, namespace: str
 ) -> None:
-    """Once to create it and once to change it, by an account with these rights alone."""
+    """Once to create it and once to change it, by an account with these permissions alone."""
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
         {

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each role runs with exactly its rights in docs/rbac, on an API server with RBAC."""
+"""Each role runs with exactly its permissions in docs/rbac, on an API server with RBAC."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNUSED = {
 
 @dataclass(frozen=True)
 class Account:
-    """The service account of docs/rbac, initially without rights."""
+    """The service account of docs/rbac, initially without permissions."""
 
     lab: RunningLab
     proxy: Proxy
@@ -60,7 +60,7 @@ class Account:
     folder: Path
 
     def may(self, *roles: str, without: Right | None = None) -> set[tuple[Right, ...]]:
-        """Give it only the rights of these roles; return them as alternatives, by API group."""
+        """Give it only the permissions of these roles; return them as alternatives, by API group."""
         paths = [path for path in RBAC.glob("*.yaml") if path.stem != "account"]
         self._manifests([item for path in paths for item in read(path)], "absent")
         manifests = [manifest for role in roles for manifest in read(RBAC / f"{role}.yaml")]
@@ -93,7 +93,7 @@ def has(rule: Json, right: Right) -> bool:
 
 
 def of(rule: Json) -> Iterator[tuple[Right, ...]]:
-    """The rights of a rule: one for each resource and verb, in any of the rule's API groups."""
+    """The permissions of a rule: one for each resource and verb, in any of the rule's API groups."""
     for resource in rule["resources"]:
         for verb in rule["verbs"]:
             yield tuple(Right(group, resource, verb) for group in rule["apiGroups"])
@@ -137,7 +137,7 @@ def kubeconfig(server: str, token: str) -> Json:
 
 
 def assert_exactly(account: Account, granted: set[tuple[Right, ...]], used: set[Right]) -> None:
-    """No request was refused, and no right is unused."""
+    """No request was refused, and no permission is unused."""
     assert account.proxy.refused == []
     covered = {alternative for rights in granted for alternative in rights}
     assert used <= covered
@@ -214,7 +214,7 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         used: set[Right] = set()
         granted = account.may("rmd")
         install(account, used, **named)
-        # The account that gives the agent its rights must have them.
+        # The account that gives the agent its permissions must have them.
         account.may("rmd", "rmd_agent_installation", "rmd_node_agent")
         install(account, used, **other, **ends_pods)
         [manifest] = [item for item in read(RBAC / "rmd_node_agent.yaml") if "rules" in item]
@@ -268,7 +268,7 @@ def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
 
 
 def forget_former_runs(lab: RunningLab) -> None:
-    """The rights to create a Lease and the record of a binding are needed once in a cluster."""
+    """The permissions to create a Lease and the record of a binding are needed once in a cluster."""
     with Api(lab.state.kubeconfig) as api:
         for path in (LEASE, RECORD):
             with contextlib.suppress(ApiError):
@@ -312,7 +312,7 @@ def leave_what_role_rmd_makes(lab: RunningLab) -> None:
 
 
 def install(account: Account, used: set[Right], **given: t.Any) -> None:
-    """Role rmd in the namespaces to which docs/rbac gives its rights; adds to `used`."""
+    """Role rmd in the namespaces to which docs/rbac gives its permissions; adds to `used`."""
     variables: Json = {
         "rmd_image": "registry.example/rmd:0.3",
         "rmd_node_labels": {"wattwise.github.io/rights": "true"},

@@ -182,7 +182,7 @@ def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
 
 
 def account_kubeconfig(kube: Kube, lab: RunningLab, namespace: str) -> str:
-    """A kubeconfig of the extender's own account, with only the rights of its component."""
+    """A kubeconfig of the extender's own account, with only the permissions of its component."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/wattwise-extender/token"
     token = kube.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     authority = lab.state.pki / "ca.pem"

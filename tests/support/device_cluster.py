@@ -106,7 +106,7 @@ class DeviceCluster:
         return name
 
     def grant(self, manifests: Path) -> tuple[set[Right], str]:
-        """Grant a page's rights to the namespace's default account, with Leases here; return them
+        """Grant a page's permissions to the namespace's default account, with Leases here; return them
         with a token of it.
         """
         account = {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}

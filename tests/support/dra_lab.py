@@ -231,7 +231,7 @@ class DraLab:
         return reconcile(parameters, Context(check_mode=check_mode))
 
     def grant(self, manifests: Path) -> set[Right]:
-        """Grant a page's rights to the namespace's default account, with Leases here."""
+        """Grant a page's permissions to the namespace's default account, with Leases here."""
         rights: set[Right] = set()
         for item in yaml.safe_load(manifests.read_text())["items"]:
             item["metadata"]["name"] = self.namespace

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proxy of an API server that records the RBAC right of each request."""
+"""A proxy of an API server that records the RBAC permission of each request."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Proxy:
 
 
 def needed(method: str, path: str) -> Right | None:
-    """The right that a request needs; None for discovery, which everybody may do."""
+    """The permission that a request needs; None for discovery, which everybody may do."""
     found = _PATH.fullmatch(urlsplit(path).path)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's rights are those of the roles; test_rights.py shows that the roles use them."""
+"""The operator's permissions are those of the roles; test_rights.py shows that the roles use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = ROOT / "operator" / "config"
 CAPABILITIES = sorted(path.parent.name for path in CONFIG.glob("rbac/*/rights.yaml"))
 ACCOUNT = {"kind": "ServiceAccount", "name": "wattwise-operator", "namespace": "wattwise-system"}
 GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
-# Capability → the manifest of docs/rbac with the rights of its runs.
+# Capability → the manifest of docs/rbac with the permissions of its runs.
 ROLES = {
     "observe": "observe",
     "placement": "placement",
@@ -94,7 +94,7 @@ def rights(items: list[Json], kind: str) -> set[Right]:
 
 
 def named(items: list[Json], namespace: str) -> set[tuple[Right, str]]:
-    """The rights that Roles give in a namespace, with the names to which they are limited."""
+    """The permissions that Roles give in a namespace, with the names to which they are limited."""
     return {
         (right, name)
         for item in items
@@ -237,7 +237,7 @@ def test_host_agents_write_their_own_kind_alone_and_read_secrets_where_somebody_
     assert "secrets" not in str((folder / "kustomization.yaml").read_text())
 
 
-# Strong rights of verbs that write, and of reading Secrets, with the words of the table for each.
+# Strong permissions of verbs that write, and of reading Secrets, with the words of the table for each.
 TOLD = {
     "pods/binding": "bind",
     "pods/eviction": "evict pods",
