@@ -24,7 +24,7 @@ CONDITIONAL = {
     "resourceClaims": ("honoured with `devices_reconcile`", "else "),
     "schedulingGates": (
         "waits for its gates",
-        "no run takes a pod with a gate; role `devices` opens its own, and then the pod waits for "
+        "no run takes a pod with a gate; the `devices` role opens its own, and then the pod waits for "
         "a node. Elsewhere ",
     ),
 }

@@ -42,7 +42,7 @@ options:
       # begin generated: kepler_addons
       system:
         description:
-          - Name of the KeplerSystem, or of the installation by role kepler, in this namespace.
+          - Name of the KeplerSystem, or of the installation by the kepler role, in this namespace.
         type: str
         default: kepler
       security:

@@ -144,7 +144,7 @@ def test_navigator_runs_a_playbook_of_the_archive(installation: Installation) ->
 def test_a_rulebook_of_the_archive_places_the_waiting_pods_when_it_gets_hot(
     installation: Installation, api: Api
 ) -> None:
-    """The real ansible-rulebook runs playbook place; this limit makes every inlet hot."""
+    """The real ansible-rulebook runs the ``place`` playbook; this limit makes every inlet hot."""
     java_folder()
     workload.create_pods(api, workload.demo_pods(12, seed=9)[9:], "wattwise")
     variables = {"wattwise_kubeconfig": installation.lab.kubeconfig, "hot_inlet_celsius": 10}

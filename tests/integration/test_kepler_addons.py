@@ -245,7 +245,7 @@ def secrets(site: Site) -> set[str]:
 
 
 def collector(site: Site) -> str:
-    """The path of a DaemonSet that mounts a certificate, in role kepler's form."""
+    """The path of a DaemonSet that mounts a certificate, in the ``kepler`` role's form."""
     labels = {"app.kubernetes.io/name": "kepler"}
     volume = {"name": "tls", "secret": {"secretName": "kepler-server"}}
     pod = {"containers": [{"name": "k", "image": IMAGE}], "volumes": [volume]}

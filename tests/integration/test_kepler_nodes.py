@@ -182,7 +182,7 @@ class Probe:
         self.kubeconfig = kubeconfig
 
     def annotate(self, index: int, content: str, dry: bool = False) -> bool:
-        """As in playbook kepler_probe."""
+        """As in the ``kepler_probe`` playbook."""
         name = self.fleet.names[index]
         body: MutableObject = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "annotations": {PROBE_ANNOTATION: content}}

@@ -29,7 +29,7 @@ Scheduler = Callable[..., str]
 @pytest.fixture(scope="module")
 def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
     """The scheduler's name in a new pod of a namespace, after an account with only the permissions that
-    role crds needs has installed the policy.
+    the ``crds`` role needs has installed the policy.
     """
     kube = Kube.connect({"kubeconfig": kubeconfig})
     if not kube.serves(f"{GROUP}/v1", "MutatingAdmissionPolicy"):
@@ -80,7 +80,7 @@ def _may_read_policies(kube: Kube) -> bool:
 
 
 def _rights(user: str) -> list[Json]:
-    """As listed in role crds' README, with those of playbook teardown."""
+    """As listed in the ``crds`` role's README, with those of the ``teardown`` playbook."""
     group, names = "rbac.authorization.k8s.io", {"name": user}
     resources = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
     verbs = ["get", "create", "patch", "delete"]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role and playbook report, and their module fleet_report, on documents in a folder."""
+"""The ``report`` role and playbook, and their module fleet_report, on documents in a folder."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ UNUSED = {
     Right("", "configmaps", "update"): "the record is made by one binding and changed by the next",
     Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
     Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many objects are listed, a few are got",
-    Right("", "nodes", "list"): "of role placement: many nodes are listed, a few are got",
+    Right("", "nodes", "list"): "of the placement role: many nodes are listed, a few are got",
     Right("intel.com", "rmdworkloads", "list"): "many are listed, a few are got",
     Right("", "persistentvolumeclaims", "patch"): "no provisioner has to be told a node",
 }
@@ -276,7 +276,7 @@ def forget_former_runs(lab: RunningLab) -> None:
 
 
 def leave_what_role_rmd_makes(lab: RunningLab) -> None:
-    """Without its daemons; playbook teardown removes all of it."""
+    """Without its daemons; the ``teardown`` playbook removes all of it."""
     keys = {"tls.crt": "Yw==", "tls.key": "aw=="}
     secrets = [
         {
@@ -312,7 +312,7 @@ def leave_what_role_rmd_makes(lab: RunningLab) -> None:
 
 
 def install(account: Account, used: set[Right], **given: t.Any) -> None:
-    """Role rmd in the namespaces to which docs/rbac gives its permissions; adds to `used`."""
+    """The ``rmd`` role in the namespaces to which docs/rbac gives its permissions; adds to `used`."""
     variables: Json = {
         "rmd_image": "registry.example/rmd:0.3",
         "rmd_node_labels": {"wattwise.github.io/rights": "true"},
@@ -339,7 +339,7 @@ def look(account: Account, used: set[Right], pods: Pods) -> None:
 
 @contextlib.contextmanager
 def what_role_rmd_leaves(kube: Kube) -> Iterator[None]:
-    """Run role rmd, and remove its objects."""
+    """Run the ``rmd`` role, and remove its objects."""
     yield
     for path in (
         "/api/v1/namespaces/rmd-system/configmaps/wattwise-rmd",  # owns the rest
@@ -385,7 +385,7 @@ def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
 
 
 def placement() -> list[Json]:
-    """The role alone, which stores its plan; playbook place reads the machines first."""
+    """The role alone, which stores its plan; the ``place`` playbook reads the machines first."""
     options = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
     return [
         {

@@ -4,7 +4,7 @@
 """The walk-throughs of upstream's README with pods, from the annotation to the daemon and back.
 
 The API server, scheduler and garbage collector are real, kubelet's control groups are files, and
-the daemon is a simulated one of RMD v0.2. The agent is the playbook rmd_node_agent.
+the daemon is a simulated one of RMD v0.2. The agent is the ``rmd_node_agent`` playbook.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role rmd on the lab's API server: its installation, refusals, changes and removal."""
+"""The ``rmd`` role on the lab's API server: its installation, refusals, changes and removal."""
 
 from __future__ import annotations
 

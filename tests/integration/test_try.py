@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook try on the lab: one page from BMCs alone, without any change in the cluster."""
+"""The ``try`` playbook on the lab: one page from BMCs alone, without any change in the cluster."""
 
 from __future__ import annotations
 

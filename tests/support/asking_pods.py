@@ -64,7 +64,7 @@ class Pods:
         return configure_pods({**asked, **parameters}, Context(check_mode=check))
 
     def answer(self, workload: str, response: str) -> None:
-        """Write the status that role rmd_workloads would write from the daemon's answer."""
+        """Write the status that the ``rmd_workloads`` role would write from the daemon's answer."""
         generation = self.kube.get(f"{self.workloads}/{workload}")["metadata"]["generation"]
         states = {self.node: {"response": response}}
         body = {"status": {"observedGeneration": generation, "workloadStates": states}}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lab nodes with simulated RMD daemons, and runs of role rmd_workloads on them."""
+"""Lab nodes with simulated RMD daemons, and runs of the ``rmd_workloads`` role on them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Walk:
         )
 
     def leave_client_files(self) -> None:
-        """The document of role rmd in the run folder, for these daemons."""
+        """The document of the ``rmd`` role in the run folder, for these daemons."""
         folder = self.folder / "runs" / "walk" / "rmd"
         folder.mkdir(parents=True, exist_ok=True)
         names = {"ca_path": "ca.pem", "client_cert": "cert.pem", "client_key": "key.pem"}

@@ -20,7 +20,7 @@ from .credential_types import CREDENTIAL_TYPES
 
 _HEAD = """\
 ---
-# Written by role wattwise.kube.awx for collection infra.aap_configuration.
+# Written by the wattwise.kube.awx role for the collection infra.aap_configuration.
 """
 _SECRETS = "# It needs these secrets as variables: {names}.\n"
 _SECRET_CONFIGURATION = re.compile("password|token|secret|key", re.IGNORECASE)

@@ -44,7 +44,7 @@ _MAX_VOLUME_TIMEOUT = 3600
 _LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
-    "device_reconciliation allocates them and binds the pod (role devices: devices_reconcile)"
+    "device_reconciliation allocates them and binds the pod (the devices role: devices_reconcile)"
 )
 
 

@@ -77,7 +77,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         return {"changed": False, "found": False, "diff": []}
     fleet = parse(manifest)
     if isinstance(fleet, Finding):
-        raise InvalidInput(f"{fleet}; install the current definition with role wattwise.kube.crds")
+        raise InvalidInput(f"{fleet}; install the current definition with the wattwise.kube.crds role")
     setting = _Setting(options, context, kube, fleet)
     return _suspended(setting) if fleet.is_suspended else _made(setting)
 

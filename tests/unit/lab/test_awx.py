@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated AWX with the real modules of awx.awx: all objects of role awx, and a workflow."""
+"""The simulated AWX with the real modules of awx.awx: all objects of the ``awx`` role, and a workflow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def administrator(awx: Awx) -> Server:
 
 
 class Recorded:
-    """Runs jobs: records them, and hands over a plan as role placement does."""
+    """Runs jobs: records them, and hands over a plan as the ``placement`` role does."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []

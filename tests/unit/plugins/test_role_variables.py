@@ -192,7 +192,7 @@ def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None
     read = set(re.findall(r"\b[a-z]\w+\b", "\n".join(texts))) & EVERYTHING.keys()
     # The play reads these for all roles.
     read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
-    # Role awx passes these to jobs.
+    # The `awx` role passes these to jobs.
     read -= {"placement_bind", "placement_store_plan"} if role == "awx" else set()
     assert read <= {**variables_of([role]), **OF_HOSTS.get(role, {})}.keys()
 
@@ -261,7 +261,7 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
 
 def test_playbooks_of_clusters_choose_their_hosts_alike() -> None:
     """Playbooks with the same hosts give the same message for an inventory without a cluster."""
-    # Playbook devices also takes files; the others work on nodes and on AWX.
+    # The `devices` playbook also takes files; the others work on nodes and on AWX.
     own = {"awx", "devices", "rmd_node_agent"}
     alike = [param.values[0] for param in plays() if param.id not in own]
     assert len(alike) > 10

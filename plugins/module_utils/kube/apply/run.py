@@ -186,7 +186,7 @@ class ApplyRun:
         if self.options["foreign"] == "refuse":
             raise WattwiseError(
                 f"{this} exists and is managed by {manager}; remove that installation, or allow "
-                "its adoption (foreign: adopt; role crds: crds_adopt)"
+                "its adoption (foreign: adopt; the crds role: crds_adopt)"
             )
         if this.kind == "CustomResourceDefinition":
             problem = stored_object_problem(self.kube, manifest)

@@ -15,7 +15,7 @@ REMEDIES = {
     "power of the BMC.",
     "timeout": "The BMC accepts connections but answers too late: restart it, or raise "
     "observe_timeout.",
-    "tls": "Compare the certificate with what playbook trust shows, and renew the pin or the "
+    "tls": "Compare the certificate with what the trust playbook shows, and renew the pin or the "
     "authority in the inventory.",
     "credential": "Create the Secret that the NodeConfig names, or add its missing key.",
     "unauthorized": "Correct user name and password in the Secret. The next attempt is 5 to "
