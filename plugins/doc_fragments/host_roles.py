@@ -14,7 +14,7 @@ options:
   curves:
     description:
       - Path of a curves document with power curves by the name of the host. Other hosts draw the
-        idle watts that are published for their processor.
+        idle power that is published for their processor.
     type: path
   require_ip:
     description:

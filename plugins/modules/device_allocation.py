@@ -63,14 +63,14 @@ options:
     type: str
   device_power:
     description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
+      - Name of the attribute or capacity with the power that a device draws in use, such as
         C(power) or C(gpu.example.com/power). A name without a domain belongs to the driver. A
         device without it counts as 0 W.
     type: str
   curves:
     description:
       - Path of the curves document that M(wattwise.kube.fleet_reconciliation) wrote. The first
-        device on a node that runs only DaemonSet pods costs the idle watts of the node as well.
+        device on a node that runs only DaemonSet pods costs the idle power of the node as well.
     type: path
   strategy:
     description:
@@ -78,7 +78,7 @@ options:
         the search of kube-scheduler finds first.
       - V(optimal) considers all claims and nodes together. Its objectives, in order of precedence,
         are the number of satisfied claims by pod priority, the rank of alternatives in prioritized
-        lists, the watts (where known), the largest partitions and whole devices left free, the
+        lists, the power draw (where known), the largest partitions and whole devices left free, the
         closeness of a pod's devices by PCIe root and NUMA node, and the order of nodes and devices.
         RV(objective) has the value and the bound of each.
       - V(optimal) proves its result for thousands of pods with one claim for one unshared,

@@ -64,7 +64,7 @@ options:
       - first_fit
   device_power:
     description:
-      - Name of the attribute or capacity with the watts that a device draws in use; see
+      - Name of the attribute or capacity with the power that a device draws in use; see
         M(wattwise.kube.device_allocation).
     type: str
   volume_timeout:
@@ -107,7 +107,7 @@ EXAMPLES = r"""
     api_group: resource.k8s.io
     plan: ~/.local/state/wattwise/hall-1/plan.json
 
-- name: Prefer devices that draw few watts
+- name: Prefer devices that draw little power
 
   wattwise.kube.device_reconciliation:
     device_power: power

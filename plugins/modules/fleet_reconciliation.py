@@ -31,8 +31,8 @@ options:
     description:
       - Steps to run, always in the order of the choices.
       - V(snapshot) reads the cluster, V(read) the machines that NodeConfigs name, V(merge) merges
-        their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the watts of
-        pods (O(meter.source)); a failure of it is a warning. V(predict) takes the power
+        their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the power
+        draw of pods (O(meter.source)); a failure of it is a warning. V(predict) takes the power
         curve of each node from a statement, its power model or recorded samples, V(place) finds
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
@@ -233,7 +233,7 @@ options:
       samples_max_age:
         description:
           - Seconds for which samples stay in C(samples.json), from which power curves are learned.
-            A sample is the CPU use, temperature, pressure and whole-machine watts of a node at one
+            A sample is the CPU use, temperature, pressure and whole-machine power of a node at one
             run. Of each twentieth of a node's load the last six samples stay. V(0) records nothing.
         type: float
         default: 2592000.0
@@ -260,14 +260,14 @@ options:
       # end generated
   meter:
     description:
-      - Options of step V(meter), which reads the watts of pods from Kepler's metrics.
+      - Options of step V(meter), which reads the power draw of pods from Kepler's metrics.
     type: dict
     default: {}
     suboptions:
       # begin generated: meter
       source:
         description:
-          - Source of the watts of pods, which the report sums by namespace and workload.
+          - Source of the power draw of pods, which the report sums by namespace and workload.
             V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each Kepler. V(none) meters
             no pods. A failure is a warning and never fails the run.
           - With V(prometheus) and Kepler's metrics of containers, the placement in the same run
@@ -400,7 +400,7 @@ options:
         default: 86400.0
       textfile:
         description:
-          - Path of the file to write with the watts in Prometheus' text format.
+          - Path of the file to write with the power draw in Prometheus' text format.
           - Its metrics are C(wattwise_namespace_metered_watts) for up to 200 namespaces,
             C(wattwise_node_metered_watts), C(wattwise_metering_errors) and
             C(wattwise_metering_timestamp_seconds).
@@ -438,17 +438,17 @@ options:
             type: str
           idle:
             description:
-              - Watts of the idle node. Needs O(predict.power_curves[].max).
+              - Power draw of the idle node in W. Needs O(predict.power_curves[].max).
             type: float
           max:
             description:
-              - Watts of the node at full load. Needs O(predict.power_curves[].idle).
+              - Power draw of the node at full load in W. Needs O(predict.power_curves[].idle).
             type: float
           points:
             description:
               - Points in place of O(predict.power_curves[].idle) and O(predict.power_curves[].max).
-                Each has the CPU use in percent of the capacity and the watts, such as V([50, 310]).
-                Loads ascend, and watts never fall.
+                Each has the CPU use in percent of the capacity and the power draw, such as V([50,
+                310]). Loads ascend, and power never falls.
             type: list
             elements: list
       learn:
@@ -581,9 +581,9 @@ options:
             mixed-integer programming.
           - The other strategies serve comparison. They place one pod at a time, by priority and
             then by name, and never revise a choice.
-          - V(greedy) takes the node on which the pod adds the fewest watts.
+          - V(greedy) takes the node on which the pod adds the least power.
           - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
-            predicts the watts of the pod's whole request, truncates them to whole watts, and has
+            predicts the power draw of the pod's whole request, truncates it to whole watts, and has
             twenty times the weight of kube-scheduler's resource scores. A pod without CPU requests
             stays unplaced.
           - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves.
@@ -668,19 +668,19 @@ options:
         default: 1.0
       device_power:
         description:
-          - Name of the attribute or capacity with the watts that a device draws in use, such as
+          - Name of the attribute or capacity with the power that a device draws in use, such as
             C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
         type: str
       allow_power_off:
         description:
           - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-            O(place.standby_watts) instead of their idle watts. The plan lists them as C(asleep).
+            O(place.standby_watts) instead of their idle power. The plan lists them as C(asleep).
           - A node in short form with any amount in C(used) stays awake.
         type: bool
         default: false
       standby_watts:
         description:
-          - Watts of a sleeping node, with O(place.allow_power_off).
+          - Power draw of a sleeping node in W, with O(place.allow_power_off).
         type: float
         default: 0.0
       rebalance:
@@ -692,16 +692,16 @@ options:
             controller, and every PodDisruptionBudget allows their eviction. They belong to no pod
             group, hold no cache ways or devices, and lack the annotation
             C(cluster-autoscaler.kubernetes.io/safe-to-evict) with V(false).
-          - Moves that save watts only together form one step, such as those that empty a node for
+          - Moves that save power only together form one step, such as those that empty a node for
             sleep (O(place.allow_power_off)). The C(steps) of the plan have an order in which each
             pod finds room.
         type: bool
         default: false
       min_gain_watts:
         description:
-          - Watts that each move must save, above 0, with O(place.rebalance). In a step of several
-            moves their average counts. Preferences that become unmet are subtracted. Raise it to
-            get fewer moves.
+          - Power that each move must save, in W, above 0, with O(place.rebalance). In a step of
+            several moves their average counts. Preferences that become unmet are subtracted. Raise
+            it to get fewer moves.
         type: float
         default: 5.0
       max_moves:
@@ -712,8 +712,8 @@ options:
       textfile:
         description:
           - Path of the file to write in Prometheus' text format, with
-            C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU
-            use.
+            C(wattwise_predicted_power_watts), the power draw of each node's curve at its present
+            CPU use.
           - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
             left out.
           - Use another file than the one with the readings.
@@ -848,7 +848,7 @@ options:
           - first_fit
       device_power:
         description:
-          - Name of the attribute or capacity with the watts that a device draws in use; see
+          - Name of the attribute or capacity with the power that a device draws in use; see
             M(wattwise.kube.device_allocation).
         type: str
       time_limit:
@@ -1005,8 +1005,8 @@ steps:
 summary:
   description:
     - Figures of the steps that ran. Numbers of configured, fresh, stale and failed nodes, the
-      hottest node and the total watts; numbers of curves and of kept ones; numbers of placed,
-      unplaced, bound, skipped and moved pods; watts and gap of the plan.
+      hottest node and the total power; numbers of curves and of kept ones; numbers of placed,
+      unplaced, bound, skipped and moved pods; power and gap of the plan.
   returned: always
   type: dict
   sample:
@@ -1077,7 +1077,7 @@ evict:
       V(left) if the run ended before. C(reason) is null for completed moves, and C(replacement) is
       the name of the new pod of a completed move, null in check mode.
     - C(gain_watts) is the sum of the planned savings of all completed moves, in W; negative if the
-      run ended within a step that saves watts only at its end. Null if a move lacks its gain.
+      run ended within a step that saves power only at its end. Null if a move lacks its gain.
     - C(stopped) is the entry of C(moves) at which the run ended; null if all steps were tried.
   returned: when step V(evict) had moves to make
   type: dict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_report
-short_description: Report the watts of a fleet, the savings, and the reasons
+short_description: Report the power draw of a fleet, the savings, and the reasons
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
@@ -65,7 +65,7 @@ options:
     description:
       - Price of one kWh, V(0) or more. With a price the page shows the cost of namespaces and
         workloads. Their energy is the growth of Kepler's counters in the period that the page
-        names. Without counts the page shows an estimate of 30 days at the metered watts.
+        names. Without counts the page shows an estimate of 30 days at the metered power.
     type: float
   currency:
     description:
@@ -122,7 +122,7 @@ lines:
     - 150 pods placed on 12 nodes
 summary:
   description:
-    - Document C(summary.json), with watts, savings in watts, numbers of nodes and pods, and the
+    - Document C(summary.json), with power, savings in W, numbers of nodes and pods, and the
       hottest inlet in degrees Celsius.
   returned: always
   type: dict

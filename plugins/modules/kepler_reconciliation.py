@@ -212,7 +212,8 @@ options:
           pod_informer:
             description:
               - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4), needs
-                the permission to get C(nodes) and C(nodes/proxy), which also permits commands in pods.
+                the permission to get C(nodes) and C(nodes/proxy), which also permits commands in
+                pods.
             type: str
             default: apiserver
             choices:
@@ -411,7 +412,7 @@ options:
             default: kepler-client-authority
       redfish:
         description:
-          - Watts of whole machines, which Kepler reads from their BMCs.
+          - Power draw of whole machines, which Kepler reads from their BMCs.
         type: dict
         default: {}
         suboptions:
@@ -428,7 +429,7 @@ options:
             default: kepler-redfish
           fake_cpu_meter:
             description:
-              - Whether Kepler runs on nodes that only a BMC meters. Its CPU watts are invented
+              - Whether Kepler runs on nodes that only a BMC meters. Its CPU power is invented
                 there; only C(kepler_platform_watts) counts.
             type: bool
             default: false

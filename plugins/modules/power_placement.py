@@ -8,15 +8,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: power_placement
-short_description: Place waiting pods on the nodes where they cost the fewest watts
+short_description: Place waiting pods on the nodes where they cost the least power
 version_added: 0.1.0
 author:
   - Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Finds nodes for all waiting pods together that minimise the watts of the fleet, by the power
-    curves of the nodes, and returns a bound on the distance from the optimum.
+  - Finds nodes for all waiting pods together that minimise the power draw of the fleet, by the
+    power curves of the nodes, and returns a bound on the distance from the optimum.
   - The first objective is the number of placed pods, by priority; the second the fewest pods on
-    nodes without a power curve; the third the fewest watts.
+    nodes without a power curve; the third the least power.
   - Rules of kube-scheduler hold for CPU, memory, ephemeral storage, pod slots and extended
     resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node affinity,
     taints, cordoned nodes, unready nodes, host ports, pod affinity and anti-affinity (including
@@ -24,7 +24,7 @@ description:
   - A pod that requests C(intel.com/l3_cache_ways) needs as many contiguous free ways in one cache
     of its node, beside the ways of all other pods. The RmdNodeState of the node has the free ways;
     without one only the extended resource counts.
-  - A pod with device claims needs a node whose free devices satisfy them. The watts of devices
+  - A pod with device claims needs a node whose free devices satisfy them. The power draw of devices
     count, and RV(allocations) has the devices of each claim, as M(wattwise.kube.device_allocation)
     allocates them on the node. Claims are C(resourceClaims) of C(resource.k8s.io/v1) and
     C(deviceClaims) of the k8srm prototype. Pods that share a claim get one node. Claims that
@@ -35,7 +35,7 @@ description:
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
     or not at all. WAO's annotation C(podspread-rate) counts on pods and on their ReplicaSet, which
     inherits it from the Deployment.
-  - Preferences are weighed against watts; see O(preference_watts).
+  - Preferences are weighed against power; see O(preference_watts).
   - A pod with volume claims gets a node that kube-scheduler would accept. PersistentVolumes count
     with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology and
     the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes with
@@ -145,11 +145,11 @@ options:
         programming.
       - The other strategies serve comparison. They place one pod at a time, by priority and then by
         name, and never revise a choice.
-      - V(greedy) takes the node on which the pod adds the fewest watts.
+      - V(greedy) takes the node on which the pod adds the least power.
       - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
-        predicts the watts of the pod's whole request, truncates them to whole watts, and has twenty
-        times the weight of kube-scheduler's resource scores. A pod without CPU requests stays
-        unplaced.
+        predicts the power draw of the pod's whole request, truncates it to whole watts, and has
+        twenty times the weight of kube-scheduler's resource scores. A pod without CPU requests
+        stays unplaced.
       - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves. A
         node without a curve costs nothing, as in PEAKS.
       - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
@@ -219,19 +219,19 @@ options:
     default: 1.0
   device_power:
     description:
-      - Name of the attribute or capacity with the watts that a device draws in use, such as
+      - Name of the attribute or capacity with the power that a device draws in use, such as
         C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
   allow_power_off:
     description:
       - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-        O(standby_watts) instead of their idle watts. The plan lists them as C(asleep).
+        O(standby_watts) instead of their idle power. The plan lists them as C(asleep).
       - A node in short form with any amount in C(used) stays awake.
     type: bool
     default: false
   standby_watts:
     description:
-      - Watts of a sleeping node, with O(allow_power_off).
+      - Power draw of a sleeping node in W, with O(allow_power_off).
     type: float
     default: 0.0
   rebalance:
@@ -243,14 +243,15 @@ options:
         every PodDisruptionBudget allows their eviction. They belong to no pod group, hold no cache
         ways or devices, and lack the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
         with V(false).
-      - Moves that save watts only together form one step, such as those that empty a node for sleep
+      - Moves that save power only together form one step, such as those that empty a node for sleep
         (O(allow_power_off)). The C(steps) of the plan have an order in which each pod finds room.
     type: bool
     default: false
   min_gain_watts:
     description:
-      - Watts that each move must save, above 0, with O(rebalance). In a step of several moves their
-        average counts. Preferences that become unmet are subtracted. Raise it to get fewer moves.
+      - Power that each move must save, in W, above 0, with O(rebalance). In a step of several moves
+        their average counts. Preferences that become unmet are subtracted. Raise it to get fewer
+        moves.
     type: float
     default: 5.0
   max_moves:
@@ -261,7 +262,8 @@ options:
   textfile:
     description:
       - Path of the file to write in Prometheus' text format, with
-        C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU use.
+        C(wattwise_predicted_power_watts), the power draw of each node's curve at its present CPU
+        use.
       - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
         left out.
       - Use another file than the one with the readings.
@@ -275,7 +277,7 @@ options:
   previous:
     description:
       - Path of the plan document of the last run, for pods that still wait.
-      - A pod keeps its node of that plan unless another one saves watts. The result never gets
+      - A pod keeps its node of that plan unless another one saves power. The result never gets
         worse, but takes longer. Only O(strategy=optimal) uses it. Pods and nodes that are gone are
         ignored.
     type: path
@@ -466,9 +468,9 @@ placements:
       uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 watts:
   description:
-    - Watts of all nodes with a power curve before and after placing, and a lower bound for every
-      placement of the same pods with no more unmet preferences. Devices count if they are in use
-      after placing only.
+    - Power draw of all nodes with a power curve before and after placing, and a lower bound for
+      every placement of the same pods with no more unmet preferences. Devices count if they are in
+      use after placing only.
   returned: success
   type: dict
   sample:
@@ -477,7 +479,7 @@ watts:
     lower_bound: 512.4
 gap:
   description:
-    - Largest possible distance of the added watts from the optimum, as a share of the added watts
+    - Largest possible distance of the added power from the optimum, as a share of the added power
       of the bound (or of 1 W if that is more).
   returned: success
   type: float
@@ -509,7 +511,7 @@ asleep:
   elements: str
   sample: []
 unpriced:
-  description: Names of the nodes without a power curve. No sum of watts includes them.
+  description: Names of the nodes without a power curve. No sum of power draws includes them.
   returned: success
   type: list
   elements: str
@@ -557,8 +559,8 @@ allocations:
       uid: ""
 nodes:
   description:
-    - CPU use in cores and watts of each node before and after placing. Nodes without a curve have
-      no watts. Watts include devices, except those of claims that devices of several nodes can
+    - CPU use in cores and power draw of each node before and after placing. Nodes without a curve
+      have no watts. Watts include devices, except those of claims that devices of several nodes can
       satisfy.
   returned: success
   type: list
@@ -573,7 +575,7 @@ comparison:
   description:
     - Results of the strategies in O(compare), in their order. C(watts_after) and C(watts_added)
       cover all nodes with a power curve; C(placed_unpriced) counts pods on other nodes. Compare
-      watts only for equal numbers of placed pods.
+      power only for equal numbers of placed pods.
   returned: when O(compare) is given
   type: list
   elements: dict
@@ -590,7 +592,7 @@ steps:
       saving after the steps before it, when all of its C(moves) are complete. The nodes in
       C(asleep) may sleep from then on.
     - C(gain_watts) of a move is its saving after the moves before it; it is negative if only later
-      moves of the step save watts. C(cost_if_stopped_watts) is the largest increase in watts if the
+      moves of the step save power. C(cost_if_stopped_watts) is the largest increase in watts if the
       step ends before its last move.
   returned: when O(rebalance) is true
   type: list

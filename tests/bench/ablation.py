@@ -28,7 +28,7 @@ def ablate(stage: Stage) -> Row:
         title="The worth of each stage of the solver",
         work=(
             f"{len(details)} fleets, each placed with every stage and without one of them. Watts "
-            "are a share of the added watts; *bound* is the fall of the lower bound, *processor "
+            "are a share of the added power; *bound* is the fall of the lower bound, *processor "
             "time* the stage's share, *pods* the number of additional pods without a node, and "
             "*lines* the length of the stage's own files."
         ),

@@ -90,8 +90,10 @@ def client(kubeconfig: str, token: str, folder: Path) -> Kube:
 def agent(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Agent]:
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
-    rights = yaml.safe_load((ROOT / "docs" / "rbac" / "rmd_node_agent.yaml").read_text())["items"]
-    [rules] = [item["rules"] for item in rights if "rules" in item]
+    permissions = yaml.safe_load((ROOT / "docs" / "rbac" / "rmd_node_agent.yaml").read_text())[
+        "items"
+    ]
+    [rules] = [item["rules"] for item in permissions if "rules" in item]
     name, group = f"agent-of-{namespace}", "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": "rmd-node-agent", "namespace": namespace}
     account = {"name": "rmd-node-agent", "namespace": namespace}

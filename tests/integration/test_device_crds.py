@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of the prototype's kinds on a real API server: accepted and refused objects."""
+"""The CRDs of the prototype's kinds on a real API server: accepted and refused objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLURALS = {"DeviceClass": "deviceclasses"}
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     folder = ROOT / "roles" / "crds" / "files"
     files = [str(path) for path in sorted(folder.glob("devmgmtproto.k8s.io_*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})

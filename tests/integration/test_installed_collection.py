@@ -197,7 +197,7 @@ def test_the_objects_of_the_cron_job_are_valid(account: Path, api: Api) -> None:
 
 
 @pytest.mark.usefixtures("first_run")
-def test_the_cron_job_binds_pods_with_the_rights_of_its_account(
+def test_the_cron_job_binds_pods_with_the_permissions_of_its_account(
     installation: Installation, account: Path, api: Api, tmp_path: Path
 ) -> None:
     """The command of the container, in the image's tree and environment, without a run folder."""
@@ -286,7 +286,7 @@ def bound(api: Api) -> dict[str, str]:
 def inventory(installation: Installation, tmp_path: Path) -> Path:
     """The lab's inventory without its kubeconfig, which comes from a credential.
 
-    Plans also have the watts of the default scheduler, the reference of reported savings.
+    Plans also have the power draw of the default scheduler, the reference of reported savings.
     """
     path = tmp_path / "inventory.yml"
     text = installation.lab.state.inventory.read_text()

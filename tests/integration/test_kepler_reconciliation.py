@@ -47,7 +47,7 @@ from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Proxy, Right, recording_proxy
+from support.recording_proxy import Permission, Proxy, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -116,13 +116,13 @@ ABSENT = {
 }
 UNUSED = {
     # Permissions of the collectors; an account cannot grant more than it has.
-    Right("", "pods", "get"),
-    Right("", "pods", "watch"),
+    Permission("", "pods", "get"),
+    Permission("", "pods", "watch"),
     # The namespace of a KeplerSystem already exists.
-    Right("", "namespaces", "create"),
+    Permission("", "namespaces", "create"),
 }
 POLICY = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-RIGHTS = {"clusterroles", "clusterrolebindings"}
+PERMISSIONS = {"clusterroles", "clusterrolebindings"}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     wait_until(lambda: counts(site) == wanted, 120.0, "the counts of the DaemonSets")
 
     wide = site.run(scope="cluster")
-    assert wide["changed"] and site.of_cluster() == POLICY | RIGHTS
+    assert wide["changed"] and site.of_cluster() == POLICY | PERMISSIONS
     assert not site.run(scope="cluster")["changed"]
     narrow = site.run()
     assert narrow["changed"] and site.of_cluster() == POLICY
@@ -407,10 +407,10 @@ class Trial:
     proxy: Proxy
     options: Json
 
-    def assert_exactly(self, unused: t.Collection[Right]) -> None:
+    def assert_exactly(self, unused: t.Collection[Permission]) -> None:
         """No request was refused, and no permission is unused."""
         allowed = {
-            Right(group, resource, verb)
+            Permission(group, resource, verb)
             for item in self.given
             for rule in item.get("rules", [])
             for group in rule["apiGroups"]
@@ -426,7 +426,7 @@ class Trial:
 MODEL_SERVER = {"enabled": True, "image": "registry.example/model:v0.7"}
 
 
-def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> None:
+def test_the_role_has_the_permissions_that_its_documentation_gives(site: Site) -> None:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
     apply({"kubeconfig": site.kubeconfig, "manifests": [manifest]})
     mine = [
@@ -449,14 +449,14 @@ def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> Non
             model_server=MODEL_SERVER,
         )
         assert not failed(made)
-        assert site.of_cluster() == POLICY | RIGHTS
+        assert site.of_cluster() == POLICY | PERMISSIONS
         given = {**trial.options, "prune_max": 1.0}
         assert not failed(site.run(version="0.10.2", given=given))
         assert site.of_cluster() == POLICY
         trial.assert_exactly(UNUSED)
 
 
-def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str) -> None:
+def test_the_operator_has_the_permissions_that_its_runs_use(site: Site, systems: str) -> None:
     wanted = kepler_system(
         site, scope="cluster", version="0.7.12", redfish={"enabled": True}, modelServer=MODEL_SERVER
     )
@@ -469,7 +469,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str)
         options = trial.options
         assert not failed(site.call(**options))
         # The collectors may read pods, so only an account with that permission may grant it.
-        assert site.of_cluster() == POLICY | RIGHTS
+        assert site.of_cluster() == POLICY | PERMISSIONS
         spec = {"scope": "minimum", "version": "0.10.2", "redfish": None, "modelServer": None}
         site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)
         site.call(**options)

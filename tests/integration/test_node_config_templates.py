@@ -43,7 +43,7 @@ class Cluster(t.NamedTuple):
         return apply({"kubeconfig": self.kubeconfig, "manifests": list(manifests), **more})
 
     def reconcile(self) -> tuple[MutableObject, MutableObject, MutableObject]:
-        """The work of the ``node_configs`` role: results of render, of apply and of the statuses."""
+        """The work of the ``node_configs`` role: results of render, apply and the statuses."""
         body = snapshot.take({"kubeconfig": self.kubeconfig, "include": ["nodes", *PARTS]})
         body = body["snapshot"]
         for part in PARTS:

@@ -116,7 +116,7 @@ def test_the_report_is_published_where_the_variables_say(
         publish({**options, "config_map": "nowhere/report"})
 
 
-def test_the_config_map_needs_the_rights_that_the_page_on_security_tells(
+def test_the_config_map_needs_the_permissions_that_the_page_on_security_tells(
     tmp_path: Path, lab: RunningLab, kube: Kube, namespace: str
 ) -> None:
     """Once to create it and once to change it, by an account with these permissions alone."""

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of RMD's resources on a real API server: accepted, refused and shown fields."""
+"""The CRDs of RMD's resources on a real API server: accepted, refused and shown fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLURALS = {
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     folder = ROOT / "roles" / "crds" / "files"
     files = [str(path) for path in sorted(folder.glob("intel.com_*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})

@@ -29,7 +29,7 @@ POOL_IS_USED_UP = "Fail: Not enough cache left on cache_id 0"
 
 @pytest.fixture(scope="module", autouse=True)
 def definitions(kubeconfig: str) -> None:
-    """The definition, established; it belongs to the whole lab and stays."""
+    """The CRD, established; it belongs to the whole lab and stays."""
     files = [str(DEFINITIONS / "intel.com_rmdworkloads.yaml")]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 

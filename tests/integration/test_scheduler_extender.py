@@ -89,7 +89,7 @@ def cluster(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     kube, folder = Kube.connect({"kubeconfig": lab.kubeconfig}), tmp_path_factory.mktemp("extender")
     name = f"extender-{uuid.uuid4().hex[:8]}"
     nodes = [f"{name}-{number}" for number in range(4)]
-    rights = component(name, "rights.yaml")
+    permissions = component(name, "rights.yaml")
     with Api(lab.state.kubeconfig) as api:
         version = api.request("GET", "/version")["gitVersion"]
         for node in nodes:
@@ -97,7 +97,7 @@ def cluster(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         wait_for_nodes(api, nodes)
     kube.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     try:
-        apply(lab.kubeconfig, rights)
+        apply(lab.kubeconfig, permissions)
         publish_curves(kube, name, nodes)
         kubeconfig = account_kubeconfig(kube, lab, name)
         with ExtenderProgram(folder, kubeconfig, f"--namespace={name}") as program:

@@ -159,4 +159,4 @@ def test_bare_metal_hosts_name_the_bmcs_and_each_is_confirmed(
     readings = json.loads((folder / "readings.json").read_text())["readings"]
     assert all(readings[name]["power_watts"] for name in ours)
     # One rack of four is enough for the first screen.
-    assert "Watts not known" not in (folder / "report.html").read_text()
+    assert "Power not known" not in (folder / "report.html").read_text()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The admission policies that roles rmd and crds install, without starting Ansible."""
+"""The admission policies that the ``rmd`` and ``crds`` roles install, without starting Ansible."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def opt_in_policies(scheduler: str, *never: str) -> list[dict[str, t.Any]]:
 
 
 def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
-    """Policies of the ``kepler`` role for its discovery pods in this namespace, and the pods themselves."""
+    """Policies of the ``kepler`` role for its discovery pods in this namespace, and these pods."""
     given = {
         "kepler_namespace": namespace,
         "kepler_probe_annotation": PROBE_ANNOTATION,

@@ -33,7 +33,7 @@ from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
 
 BACKPLANE, VANISHED = "2", "3"
-# Parts of the server with a control of their own, and their shares of its watts.
+# Parts of the server with a control of their own, and their shares of its power.
 PARTS = (("CPU", 0.32), ("Memory", 0.08))
 IDENTITY = Identity(
     manufacturer="Lenovo",

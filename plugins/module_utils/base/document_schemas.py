@@ -302,7 +302,7 @@ SCHEMAS: dict[str, Schema] = {
         },
         {},
     ),
-    # Watts of pods from Kepler, and of nodes from RAPL and their BMCs; see observe/metering.
+    # Power draw of pods from Kepler, and of nodes from RAPL and their BMCs; see observe/metering.
     # ``counters`` are the joules of this run, with which the next run compares its own. ``energy``
     # has the joules of workloads by period; a workload without a name stands for pods that have
     # ended.
@@ -395,7 +395,7 @@ SCHEMAS: dict[str, Schema] = {
             "lacking": _map(_TEXT),
         },
     ),
-    # Loads and watts of each node at past runs, in columns; see inference/samples.py, which checks
+    # Loads and power of each node at past runs, in columns; see inference/samples.py, which checks
     # the samples of each node, so that a broken one affects no other.
     "samples": _schema("samples", {"nodes": _OBJECT}, {}),
     "plan": _schema(

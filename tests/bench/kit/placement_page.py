@@ -29,14 +29,14 @@ curves are in `lab/data/server_power_curves.csv`, without types below 1 W or abo
 at full load. There are ten pods for each node, of up to 40 shapes. One property
 of a fleet is varied at a time: the share of the CPU that is requested, the temperatures (rows of
 racks that get warmer, scattered, or even), the number of server types, and what is scarce. *Gap* is
-the upper bound of the distance to the optimum, in per cent of the added watts. Other strategies:
-`greedy` takes the fewest real added watts pod by pod, `minimize_power` is WAO's, `peaks` is PEAKS',
+the upper bound of the distance to the optimum, in per cent of the added power. Other strategies:
+`greedy` takes the least real added power pod by pod, `minimize_power` is WAO's, `peaks` is PEAKS',
 and `spread` is kube-scheduler's. Repeat it with `make bench ARGS={ROW}`.
 """
 
 POSSIBLE = """## Largest possible savings
 
-No placement of the same pods adds fewer watts than the lower bound. A scheduler's distance from the
+No placement of the same pods adds less power than the lower bound. A scheduler's distance from the
 bound is therefore the most that any placer could save against it. Where that distance is small, the
 scheduler's answer is nearly optimal itself. Such fleets have cheapest watts that do not depend on
 earlier pods: a load that fills the cheap servers in any order, or a fleet of few types. Fleets with
@@ -96,7 +96,7 @@ def _savings(run: FleetRun) -> list[str]:
 
 def _pictures() -> Iterator[str]:
     yield "## Plots\n"
-    yield f"![Added watts above the lower bound by strategy]({WATTS})\n"
+    yield f"![Added power above the lower bound by strategy]({WATTS})\n"
     yield f"![Gap of our answer by kind of fleet]({GAPS})\n"
     yield f"![Processor time over the number of nodes]({TIMES})\n"
     yield f"![Memory over the number of nodes]({MEMORY})\n"
@@ -105,7 +105,7 @@ def _pictures() -> Iterator[str]:
 def _all_fleets(runs: Sequence[FleetRun]) -> Iterator[str]:
     yield "## All fleets\n"
     yield (
-        "The widest gap first. The last columns show the watts that the others add beyond ours, in "
+        "The widest gap first. The last columns show the power that the others add beyond ours, in "
         "per cent; **pods left** marks strategies that left pods which ours placed; their watts "
         "are not comparable. Time is processor time, including reading the input; memory is the "
         "process's highest, with its libraries and the input.\n"
@@ -165,7 +165,7 @@ def _plot_of_watts(runs: Sequence[FleetRun]) -> str:
                 above = 100 * (outcome.added / max(run.least_added, 1.0) - 1)
                 points.append((above, float(number)))
     return plot(
-        "Added watts above the lower bound, a point for each fleet",
+        "Added power above the lower bound, a point for each fleet",
         Axis("", SHARES | {1000.0: "1000 %"}, logarithmic=True),
         Axis("", _listed(names)),
         [Series("", points)],

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated AWX with the real modules of awx.awx: all objects of the ``awx`` role, and a workflow."""
+"""The simulated AWX with the real modules of awx.awx: the ``awx`` role's objects, and a workflow."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ def test_nothing_is_bound_before_somebody_who_may_approves() -> None:
     with running_awx(PLAYBOOKS, recorded, accounts={"ada": "a", "eve": "e"}) as awx:
         server = administrator(awx)
         apply_in_process(lists, server)
-        rights = {"role": "approval", "workflows": [WORKFLOW], "users": ["ada"]}
-        assert run_module("role", rights, server)["changed"]
-        assert not run_module("role", rights, server)["changed"]
+        permissions = {"role": "approval", "workflows": [WORKFLOW], "users": ["ada"]}
+        assert run_module("role", permissions, server)["changed"]
+        assert not run_module("role", permissions, server)["changed"]
         number = launched(awx, server, {})
         nodes = f"workflow_jobs/{number}/workflow_nodes/"
         wait_until(

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a machine or another writer reports, our statuses follow our definitions."""
+"""Whatever a machine or another writer reports, our statuses follow our CRDs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def config(index: int) -> MutableObject:
 
 
 def problems(statuses: list[MutableObject], current: MutableObject) -> list[str]:
-    """Violations of our definitions, and of JSON, in the statuses that kube_apply would send."""
+    """Violations of our CRDs, and of JSON, in the statuses that kube_apply would send."""
     found = []
     for manifest in statuses:
         stored = current.get(manifest["metadata"]["name"]) or {}

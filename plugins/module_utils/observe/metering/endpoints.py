@@ -225,7 +225,7 @@ async def _query_all(
         energy = await _query(client, made.energy(seconds, is_old=found.is_old))
         return found._replace(energy=energy, covered_seconds=float(int(seconds)))
     except TargetFailure as failure:
-        # A period of series costs more than an instant, and its failure must not affect the watts.
+        # A period of series costs more than an instant, and its failure must not affect the power.
         return found._replace(failure=failure)
 
 
@@ -315,7 +315,7 @@ class _Reader:
         zones[zone] = watts
 
     def _put_cores(self, series: Object) -> None:
-        """CPUs in use on nodes with watts."""
+        """CPUs in use on nodes with a power reading."""
         labels = _labels(series)
         node, name = labels.get("node_name", ""), kepler.pod_name(labels)
         if node not in self.found.nodes:
@@ -376,7 +376,7 @@ def _in_new_words(labels: Labels) -> Labels:
 
 
 def _value(series: Object) -> float:
-    """The watts of a series. Raises TargetFailure."""
+    """The power draw of a series. Raises TargetFailure."""
     pair = member(series, "value")
     given = pair[1] if isinstance(pair, list) and len(pair) == 2 else None
     try:

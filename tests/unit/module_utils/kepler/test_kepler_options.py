@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of a KeplerSystem: they match the definition, and every invalid value is named."""
+"""Options of a KeplerSystem: they match the CRD, and every invalid value is named."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def crashing(message: str = NO_ZONES) -> Json:
 def told(
     daemon_sets: list[t.Any], pods: list[t.Any], nodes: list[Json] | None = None, **spec: t.Any
 ) -> Json:
-    """A status, which must follow the definition."""
+    """A status, which must follow the CRD."""
     wanted = system(**spec)
     found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
     status = status_of(Observation(wanted, found, groups, daemon_sets, pods), 7, {})
