@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ``site``, ``place``, ``trust`` and ``teardown`` playbooks on the whole lab, as users run them."""
+"""The ``site``, ``place``, ``trust`` and ``teardown`` playbooks on the whole lab, as for users."""
 
 from __future__ import annotations
 

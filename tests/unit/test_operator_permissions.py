@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's permissions are those of the roles; test_permissions.py shows that they are used."""
+"""The operator's permissions are those of the roles; test_permissions.py shows their use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated AWX with the real modules of awx.awx: the ``awx`` role's objects, and a workflow."""
+"""The simulated AWX with modules of awx.awx: the ``awx`` role's objects, and a workflow."""
 
 from __future__ import annotations
 
