@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
-from lab.awx.api import ADMINISTRATOR, Awx, running_awx
+from lab.awx.api import ADMINISTRATOR, running_awx
+from lab.awx.instance import Awx
 from lab.awx.jobs import Job, Outcome
 from lab.process import wait_until
 from support.awx import (
