@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Token:
-    """A user's token; one of scope ``read`` writes nothing."""
+    """A user's token; one of the ``read`` scope writes nothing."""
 
     number: int
     account: str

@@ -119,7 +119,7 @@ options:
     elements: dict
   read:
     description:
-      - Options of step V(read), as in M(wattwise.kube.redfish_thermal_info),
+      - Options of the V(read) step, as in M(wattwise.kube.redfish_thermal_info),
         M(wattwise.kube.redfish_ml_model_info) and M(wattwise.kube.differential_pressure_info).
     type: dict
     default: {}
@@ -207,8 +207,9 @@ options:
       # end generated
   merge:
     description:
-      - Options of step V(merge), which merges the results of M(wattwise.kube.redfish_thermal_info)
-        and M(wattwise.kube.differential_pressure_info) from any number of gateways.
+      - Options of the V(merge) step, which merges the results of
+        M(wattwise.kube.redfish_thermal_info) and M(wattwise.kube.differential_pressure_info) from
+        any number of gateways.
       - The last value in C(readings.json) or in the status of the NodeConfig replaces a missing one
         for O(merge.max_age) seconds and marks the node as stale. After that the annotations
         C(wattwise.github.io/fallback-inlet-celsius) and
@@ -260,7 +261,7 @@ options:
       # end generated
   meter:
     description:
-      - Options of step V(meter), which reads the power draw of pods from Kepler's metrics.
+      - Options of the V(meter) step, which reads the power draw of pods from Kepler's metrics.
     type: dict
     default: {}
     suboptions:
@@ -413,8 +414,8 @@ options:
       # end generated
   predict:
     description:
-      - Options of step V(predict), which asks the power models of NodeConfigs and BMCs over the V2
-        inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
+      - Options of the V(predict) step, which asks the power models of NodeConfigs and BMCs over the
+        V2 inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
       - All points of one model are sent in as few requests as its server accepts, equal points once.
         If a server refuses a batch, smaller ones follow, down to single rows.
       - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is
@@ -565,7 +566,7 @@ options:
       # end generated
   place:
     description:
-      - Options of step V(place), as in M(wattwise.kube.power_placement).
+      - Options of the V(place) step, as in M(wattwise.kube.power_placement).
     type: dict
     default: {}
     suboptions:
@@ -726,7 +727,7 @@ options:
       # end generated
   store:
     description:
-      - Options of step V(store). Either O(store.namespace) or O(store.path) is required.
+      - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.
       - The stored plan contains names and specs of pods, and no secrets.
     type: dict
     default: {}
@@ -749,8 +750,8 @@ options:
       # end generated
   restore:
     description:
-      - Options of step V(restore). O(restore.sha256) is required, with either O(restore.path) or
-        O(restore.namespace) and O(restore.name).
+      - Options of the V(restore) step. O(restore.sha256) is required, with either O(restore.path)
+        or O(restore.namespace) and O(restore.name).
     type: dict
     default: {}
     suboptions:
@@ -778,7 +779,7 @@ options:
         default: 3600.0
   bind:
     description:
-      - Options of step V(bind), which binds the pods of a plan as a scheduler does. Nodes are
+      - Options of the V(bind) step, which binds the pods of a plan as a scheduler does. Nodes are
         processed concurrently, the pods of one node in the order of the plan.
       - A pod is skipped, with the reason, if its node is gone, cordoned, not ready, full or tainted
         against the pod, or if the pod is gone, replaced, being deleted or already bound. Each
@@ -807,10 +808,10 @@ options:
       # end generated
   devices:
     description:
-      - Options of step V(devices), as in M(wattwise.kube.device_reconciliation). After step
-        V(restore), only pods of the stored plan get devices, each on its planned node.
-      - Without O(devices.plan) the plan is that of step V(place), else the one in O(run_dir), if
-        there is one.
+      - Options of the V(devices) step, as in M(wattwise.kube.device_reconciliation). After the
+        V(restore) step, only pods of the stored plan get devices, each on its planned node.
+      - Without O(devices.plan) the plan is that of the V(place) step, else the one in O(run_dir),
+        if there is one.
     type: dict
     default: {}
     suboptions:
@@ -873,7 +874,7 @@ options:
       # end generated
   evict:
     description:
-      - Options of step V(evict), which makes the moves of a plan with C(rebalance). Each pod is
+      - Options of the V(evict) step, which makes the moves of a plan with C(rebalance). Each pod is
         evicted through the Eviction API, its controller creates a replacement, and the replacement
         is bound to the planned node. Pods of other schedulers than O(place.scheduler_name) are
         skipped.
@@ -906,7 +907,7 @@ extends_documentation_fragment:
 requirements:
   - aiohttp >= 3.9
   - fastjsonschema >= 2.20
-  - numpy, and ortools >= 9.10, for step V(place)
+  - numpy, and ortools >= 9.10, for the V(place) step
 """
 
 EXAMPLES = r"""
@@ -1058,7 +1059,7 @@ stored_plan:
     time: "2026-01-02T03:04:05Z"
 devices:
   description:
-    - Result of step V(devices), with outcome, changes, pods, errors and conflict as
+    - Result of the V(devices) step, with outcome, changes, pods, errors and conflict as
       M(wattwise.kube.device_reconciliation) returns them.
   returned: when step V(devices) ran
   type: dict

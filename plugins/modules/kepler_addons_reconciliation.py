@@ -323,8 +323,8 @@ options:
               - ambient
           scrapers:
             description:
-              - Accounts that may scrape in mode V(ambient), as cluster.local/ns/NAMESPACE/sa/NAME;
-                all without any.
+              - Accounts that may scrape in the V(ambient) mode, as
+                cluster.local/ns/NAMESPACE/sa/NAME; all without any.
             type: list
             elements: str
             default: []

@@ -50,8 +50,8 @@ options:
   fake_cpu_meter:
     description:
       - Whether Kepler runs with its fake CPU meter on nodes that only a BMC meters. Kepler V(0.10.0)
-        and later exits there without it. The power draw of its CPU metrics are then no
-        measurements.
+        and later exits there without it. The power draw of its CPU metrics is then no
+        measurement.
     type: bool
     default: false
   force_conflicts:

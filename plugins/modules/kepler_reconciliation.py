@@ -211,9 +211,9 @@ options:
             type: int
           pod_informer:
             description:
-              - Source of pods for collectors in scope V(cluster). V(kubelet), from V(0.11.4), needs
-                the permission to get C(nodes) and C(nodes/proxy), which also permits commands in
-                pods.
+              - Source of pods for collectors in the V(cluster) scope. V(kubelet), from V(0.11.4),
+                needs the permission to get C(nodes) and C(nodes/proxy), which also permits commands
+                in pods.
             type: str
             default: apiserver
             choices:

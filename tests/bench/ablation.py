@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The worth of each stage of strategy `optimal`: the answer with and without it."""
+"""The worth of each stage of the `optimal` strategy: the answer with and without it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real ansible-operator under faults: in every case, the cluster ends in the desired state.
 
-The operator and the watcher have the permissions of overlay full. All tests share them, four nodes
-whose BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as `slow`.
+The operator and the watcher have the permissions of the full overlay. All tests share them, four
+nodes whose BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as
+`slow`.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ def bmc() -> Iterator[HttpsServer]:
 
 @pytest.fixture(scope="module")
 def permissions(lab: RunningLab) -> Iterator[None]:
-    """All objects of overlay full except the Deployment itself."""
+    """All objects of the full overlay except the Deployment itself."""
     kube = Kube.connect({"kubeconfig": lab.kubeconfig})
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": lab.kubeconfig, "src": names, "wait": True})

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kepler in scope cluster: its permissions on a real API, names of pods, alerts on its metrics.
+"""Kepler in the cluster scope: its permissions on a real API, names of pods, alerts on its metrics.
 
 The tests with a process need a program `kepler` on PATH (docs/kepler.md, "A real Kepler").
 """

@@ -4,6 +4,6 @@
 """AWX: objects that run the playbooks, and their differences from the objects of an AWX.
 
 Entry points are ``configuration.configure``, ``comparison.compare`` and
-``files.as_variables_file``. The room plans only; the modules of collection ``awx.awx`` read and
+``files.as_variables_file``. The room plans only; the modules of the ``awx.awx`` collection read and
 write.
 """

@@ -120,7 +120,7 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     """The plan for the readable parts of a cluster; ``parameters`` are completed and checked.
 
     ``limits`` come from the parameters, and began before the parts were read. With ``textfile`` the
-    predicted power of nodes are written there. Raises InvalidInput and MissingLibrary.
+    predicted power of nodes is written there. Raises InvalidInput and MissingLibrary.
     """
     instance = instance_of(source, parameters, limits)
     findings = [*source.findings, *instance.findings]

@@ -70,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Published:
-    """The power draw of a server at 0, 10, … 100 % load, and their measurements.
+    """The power draw of a server at 0, 10, … 100 % load, and its measurements.
 
     ``scale`` is the ratio of its cores to the measured ones, ``generations`` their distance in
     generations.

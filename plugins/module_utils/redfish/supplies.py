@@ -98,7 +98,7 @@ def _capacity(supply: Object) -> float | None:
 
 
 def _below(most: float | None, value: t.Any) -> float | None:
-    """The power draw, unless they are negative or at least the rating."""
+    """The power draw, unless it is negative or at least the rating."""
     watts = number(value)
     if watts is None or watts < 0 or (most is not None and watts >= most):
         return None

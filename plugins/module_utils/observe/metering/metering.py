@@ -279,8 +279,8 @@ class _Tally:
         if not amounts.pods and node in self.known_pods.nodes:
             raise TargetFailure(
                 "no_sensor",
-                "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), "
-                "with the metric level pod",
+                "its metrics name no pods; let Kepler read the API (the cluster scope, "
+                "--kube.enable), with the metric level pod",
             )
 
     def _resolved(

@@ -217,7 +217,7 @@ class Assignment:
         return after - self.cost[nodes]
 
     def watts(self) -> float:
-        """Power draw of all priced nodes, with those of their devices."""
+        """Power draw of all priced nodes, with that of their devices."""
         return float(self.cost[self.problem.costs.priced].sum()) + self._all_device_watts()
 
     def _all_device_watts(self) -> float:

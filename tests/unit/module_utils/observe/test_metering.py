@@ -373,7 +373,7 @@ def test_a_node_without_pods_in_its_metrics_keeps_its_watts_and_says_why() -> No
     with exporters(MeteredNode("n1", ())) as targets:
         found = metered(cluster(N1), source="kepler", targets=targets)
     assert found.nodes["n1"]["package"] == 100.0
-    assert "let Kepler read the API (scope cluster, --kube.enable)" in found.errors[0].detail
+    assert "let Kepler read the API (the cluster scope, --kube.enable)" in found.errors[0].detail
 
 
 @pytest.mark.parametrize(
