@@ -46,7 +46,7 @@ class Expectations:
     latencies: Latencies
 
     def node(self, pod: str, kind: str = "pod waits → bound") -> None:
-        """The pod gets a node."""
+        """The pod is bound to a node."""
         what = f"pod {pod} has a node"
         self.latencies.expect(kind, what, lambda: self.hall.node_of(pod) is not None)
 

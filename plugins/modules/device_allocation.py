@@ -63,7 +63,7 @@ options:
     type: str
   device_power:
     description:
-      - Name of the attribute or capacity with the power that a device draws in use, such as
+      - Name of the attribute or capacity with the power that a device draws in use, in W, such as
         C(power) or C(gpu.example.com/power). A name without a domain belongs to the driver. A
         device without it counts as 0 W.
     type: str

@@ -64,7 +64,7 @@ options:
       - first_fit
   device_power:
     description:
-      - Name of the attribute or capacity with the power that a device draws in use; see
+      - Name of the attribute or capacity with the power that a device draws in use, in W; see
         M(wattwise.kube.device_allocation).
     type: str
   volume_timeout:

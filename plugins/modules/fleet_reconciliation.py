@@ -448,8 +448,8 @@ options:
           points:
             description:
               - Points in place of O(predict.power_curves[].idle) and O(predict.power_curves[].max).
-                Each has the CPU use in percent of the capacity and the power draw, such as V([50,
-                310]). Loads ascend, and power never falls.
+                Each has the CPU use in percent of the capacity and the power draw in W, such as
+                V([50, 310]). Loads ascend, and power never falls.
             type: list
             elements: list
       learn:
@@ -669,8 +669,8 @@ options:
         default: 1.0
       device_power:
         description:
-          - Name of the attribute or capacity with the power that a device draws in use, such as
-            C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+          - Name of the attribute or capacity with the power that a device draws in use, in W, such
+            as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
         type: str
       allow_power_off:
         description:
@@ -849,7 +849,7 @@ options:
           - first_fit
       device_power:
         description:
-          - Name of the attribute or capacity with the power that a device draws in use; see
+          - Name of the attribute or capacity with the power that a device draws in use, in W; see
             M(wattwise.kube.device_allocation).
         type: str
       time_limit:

@@ -36,11 +36,11 @@ description:
     or not at all. WAO's annotation C(podspread-rate) counts on pods and on their ReplicaSet, which
     inherits it from the Deployment.
   - Preferences are weighed against power; see O(preference_watts).
-  - A pod with volume claims gets a node that kube-scheduler would accept. PersistentVolumes count
-    with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology and
-    the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes with
-    the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod) claim.
-    Pods that share a claim without a volume get one node.
+  - A pod with volume claims is placed on a node that kube-scheduler accepts. PersistentVolumes
+    count with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology
+    and the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes
+    with the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod)
+    claim. Pods that share a claim without a volume get one node.
   - A pod with any other scheduling constraint stays unplaced with the reason C(unsupported:) and
     the field.
   - Changes nothing in the cluster. Step V(bind) of
@@ -219,7 +219,7 @@ options:
     default: 1.0
   device_power:
     description:
-      - Name of the attribute or capacity with the power that a device draws in use, such as
+      - Name of the attribute or capacity with the power that a device draws in use, in W, such as
         C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
   allow_power_off:
@@ -468,9 +468,9 @@ placements:
       uid: 1c0b2d1e-6a7f-4a1c-9d57-0a7c3d1b2e3f
 watts:
   description:
-    - Power draw of all nodes with a power curve before and after placing, and a lower bound for
-      every placement of the same pods with no more unmet preferences. Devices count if they are in
-      use after placing only.
+    - Power draw in W of all nodes with a power curve before and after placing, and a lower bound
+      for every placement of the same pods with no more unmet preferences. Devices count if they are
+      in use after placing only.
   returned: success
   type: dict
   sample:
@@ -559,9 +559,9 @@ allocations:
       uid: ""
 nodes:
   description:
-    - CPU use in cores and power draw of each node before and after placing. Nodes without a curve
-      have no watts. Watts include devices, except those of claims that devices of several nodes can
-      satisfy.
+    - CPU use in cores and power draw in W of each node before and after placing. Nodes without a
+      curve have no power draw. It includes devices, except those of claims that devices of several
+      nodes can satisfy.
   returned: success
   type: list
   elements: dict

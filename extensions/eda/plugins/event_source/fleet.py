@@ -32,7 +32,7 @@ options:
     default: 27.0
   fleet_watts:
     description:
-      - Power draw of all machines above which the fleet draws too much. None by default.
+      - Power draw of all machines in W above which the fleet draws too much. None by default.
     type: float
   model_drift_percent:
     description:

@@ -24,9 +24,9 @@ def with_watts(
 ) -> Instance:
     """The instance with the power of its devices.
 
-    ``device_power`` names the attribute or capacity with the power that a device draws in use; a
-    device without it counts as 0 W. ``curves`` are watts over CPU use by node. The first value is
-    the idle power of a node, and is added if only DaemonSet pods run there.
+    ``device_power`` names the attribute or capacity with the power that a device draws in use, in
+    W; a device without it counts as 0 W. ``curves`` are watts over CPU use by node. The first value
+    is the idle power of a node, and is added if only DaemonSet pods run there.
     """
     busy = {
         obj.manifest.get("spec", {}).get("nodeName")
