@@ -49,7 +49,7 @@ UNCOVERED_WORDS = ("hypothesis", "support.examples", "mark.large")
 REFERENCE = REPOSITORY.parent / "shared" / "reference"
 # Integration tests that depend on the objects that an API server accepts, serves and defaults.
 API_TESTS = (
-    *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "rights"),
+    *("lab_controlplane", "pod_fields", "kube_apply", "binding", "eviction", "permissions"),
     *("wao_crds", "device_crds", "rmd_crds", "agent_policies", "devices_policies"),
     *("device_reconciliation", "dra_reconciliation", "dra_features", "rmd_pods", "main_job"),
     "scheduler_extender",

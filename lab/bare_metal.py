@@ -26,7 +26,7 @@ NAMESPACE = "metal3"
 DEFINITION = Path(__file__).resolve().parent / "crds" / "metal3.io_baremetalhosts.yaml"
 COLLECTION = f"/apis/metal3.io/v1alpha1/namespaces/{NAMESPACE}/baremetalhosts"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_STORED_DEFINITION = f"{_DEFINITIONS}/baremetalhosts.metal3.io"
+_STORED_CRD = f"{_DEFINITIONS}/baremetalhosts.metal3.io"
 _HTTPS = 443
 # One host in this many is in error, and one is in use by a machine of Cluster API.
 _ONE_IN_ERROR, _ONE_IN_USE = 12, 10
@@ -34,7 +34,7 @@ _NFD_QUICK_ASSIST = "feature.node.kubernetes.io/pci-0b40_8086.present"
 
 
 def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None:
-    """Create the definition, the namespace, and as many BareMetalHosts as the settings say.
+    """Create the CRD, the namespace, and as many BareMetalHosts as the settings say.
 
     Existing objects are left unchanged. Raises LabError.
     """
@@ -50,13 +50,13 @@ def create(api: Api, machines: Sequence[Machine], settings: LabSettings) -> None
 
 
 def delete(api: Api) -> None:
-    """Delete the objects with their definition, and wait until they are gone. Raises LabError.
+    """Delete the objects with their CRD, and wait until they are gone. Raises LabError.
 
     The namespace stays, because its deletion would also delete objects of a later ``create``.
     """
-    if api.find(_STORED_DEFINITION) is not None:
-        api.request("DELETE", _STORED_DEFINITION)
-    wait_until(lambda: api.find(_STORED_DEFINITION) is None, 30.0, "the definition to be gone")
+    if api.find(_STORED_CRD) is not None:
+        api.request("DELETE", _STORED_CRD)
+    wait_until(lambda: api.find(_STORED_CRD) is None, 30.0, "the CRD to be gone")
 
 
 def choose(machines: Sequence[Machine], settings: LabSettings) -> list[Machine]:
@@ -154,7 +154,7 @@ def _hardware(machine: Machine) -> JsonObject:
 
 
 def _is_served(api: Api) -> bool:
-    """Whether objects can be created; a new definition answers 404, then briefly 429."""
+    """Whether objects can be created; a new CRD answers 404, then briefly 429."""
     try:
         return api.find(COLLECTION) is not None
     except ApiError as error:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same pods under the default scheduler and under wattwise, compared by the BMCs' watts."""
+"""The same pods under the default scheduler and under wattwise, compared by measured power."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scripts.collection_tree import synchronize
 Say = Callable[[str], None]
 
 SCHEDULER = "wattwise"
-# Measured watts are compared, so all readings must be from after the pods moved.
+# Measured power is compared, so all readings must be from after the pods moved.
 _REFRESH = ("-e", "observe_refresh=true")
 # The report also shows the plans of other placers.
 _COMPARED = (
@@ -37,7 +37,7 @@ _CHANGED = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Watts of the whole fleet: measured by its BMCs, and predicted for wattwise's placement.
+    """Power draw of the whole fleet: measured by its BMCs, and predicted for wattwise's placement.
 
     ``lines`` is the report's summary; ``changed_again`` counts the changes of a second run.
     """
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def fleet_error_percent(self) -> float:
-        """Error of the predicted watts of the whole fleet."""
+        """Error of the predicted power of the whole fleet."""
         return 100 * (self.predicted_watts / self.wattwise_watts - 1)
 
 

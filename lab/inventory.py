@@ -76,7 +76,7 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
             "observe_refresh": True,
             # The simulated BMCs do not average; real ones need the default.
             "report_settle_seconds": 1,
-            # Output of playbook trust for machines whose certificates no authority signed.
+            # Output of the `trust` playbook for machines whose certificates no authority signed.
             "node_configs_tls_fingerprints": {
                 machine.name: certificates.fingerprint(certificates.folder(state), machine)
                 for machine in machines

@@ -36,7 +36,7 @@ from lab.serving import answers, answers_at, run, simulator_process
 from lab.state import LabSettings, LabState
 
 PORT, PROGRAM_PORT = "kepler", "kepler-program"
-# Shares of the whole machine's watts; fans, disks and power supplies draw the rest.
+# Shares of the whole machine's power; fans, disks and power supplies draw the rest.
 SHARES: Mapping[str, float] = {"package": 0.6, "dram": 0.1}
 SAMPLE_SECONDS = 0.5
 FEED_SECONDS = 0.05

@@ -69,7 +69,7 @@ class Machine:
 
 
 # Chosen from the rows of 16–128 cores with a processor of 2017 or later and 1–40 W a core at full
-# load (some rows are mis-scaled). `bow` is the distance of the watts at half load above the
+# load (some rows are mis-scaled). `bow` is the distance of the power draw at half load above the
 # straight line from idle to full load, relative to the span: the most concave (+0.18 … +0.12) and
 # the most convex (−0.24 … −0.13) ones of different makers, which mislead a greedy choice, and two
 # nearly straight ones. The first six have six different kinds of BMC.

@@ -50,7 +50,7 @@ _CPU_UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 class HiddenFacts:
     """Deviations of one machine and its rack, drawn from the lab's seed.
 
-    The biases are factors on the watts, the phases are radians.
+    The biases are factors on the power draw, the phases are radians.
     """
 
     machine_bias: float
@@ -75,7 +75,7 @@ class Truth:
 def nominal_watts(
     server_type: str, utilisation: float, inlet_celsius: float, delta_p_pascal: float
 ) -> float:
-    """Watts of a machine of this type without any bias; `utilisation` is clamped to 0 … 1."""
+    """Power draw of a machine of this type without any bias; `utilisation` is clamped to 0 … 1."""
     load = min(max(utilisation, 0.0), 1.0) * LOAD_STEPS
     step = min(int(load), LOAD_STEPS - 1)
     low, high = curve(server_type)[step : step + 2]
@@ -173,7 +173,7 @@ def cpu_quantity(text: str | float) -> float:
 
 
 def curve(server_type: str) -> tuple[float, ...]:
-    """Watts of the type at 0, 10, … 100 % load, at the reference temperature and pressure."""
+    """Power draw of the type at 0, 10, … 100 % load, at the reference temperature and pressure."""
     return _curves()[SERVER_TYPES[server_type].node_type]
 
 

@@ -25,8 +25,8 @@ from scripts.registry_settings import pip_configuration, read_pip_settings
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCKERFILE = REPOSITORY / "operator" / "Dockerfile"
 TARGETS = {"operator": "wattwise-operator", "execution-environment": "wattwise-ee"}
-# In a container or without rights, an engine may be unable to start containers. Buildah's chroot
-# isolation needs fewer rights.
+# In a container or unprivileged, an engine may be unable to start containers. Buildah's chroot
+# isolation needs fewer permissions.
 ENGINES: tuple[tuple[str, ...], ...] = (
     ("podman", "build"),
     ("docker", "build"),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write roles/crds/files from scripts/crds: one definition for each kind and API group.
+"""Write roles/crds/files from scripts/crds: one CRD for each kind and API group.
 
 A source holds the schema of a kind once, with YAML anchors for repeated parts; the anchors of
 shared/ are available in every source. A member `$options` of properties names tables of
@@ -43,7 +43,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
-def definition(
+def crd(
     group: str, version: str, annotations: dict[str, str], resource: dict[str, t.Any]
 ) -> dict[str, t.Any]:
     """The CustomResourceDefinition of one kind in one API group."""
@@ -115,9 +115,7 @@ def rendered() -> dict[Path, str]:
         source = _read(source_path, shared)
         for group in source["groups"]:
             for resource in source["resources"]:
-                manifest = definition(
-                    group, source["version"], source.get("annotations", {}), resource
-                )
+                manifest = crd(group, source["version"], source.get("annotations", {}), resource)
                 text = yaml.dump(
                     manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=80
                 )

@@ -24,15 +24,15 @@ CONDITIONAL = {
     "resourceClaims": ("honoured with `devices_reconcile`", "else "),
     "schedulingGates": (
         "waits for its gates",
-        "no run takes a pod with a gate; role `devices` opens its own, and then the pod waits for "
-        "a node. Elsewhere ",
+        "no run takes a pod with a gate; the `devices` role opens its own, and then the pod waits "
+        "for a node. Elsewhere ",
     ),
 }
 
 # Explanations of the fields of the PodSpec.
 POD = {
     "activeDeadlineSeconds": "",
-    "affinity": "required terms are rules, preferred terms are weighed against watts",
+    "affinity": "required terms are rules, preferred terms are weighed against power",
     "automountServiceAccountToken": "",
     "containers": "requests of CPU, memory and extended resources, and host ports",
     "dnsConfig": "",

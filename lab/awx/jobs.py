@@ -1,11 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs and workflow jobs of the simulated AWX, with artifacts, approvals and their timeouts.
-
-Variables have AWX's precedence: template, defaults of its survey, node, artifacts of all previous
-nodes.
-"""
+"""Jobs and project updates of the simulated AWX: their records, variables, credentials and ends."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from typing import Any
 
 from lab.awx import credentials, surveys
 from lab.awx.kinds import KINDS
-from lab.awx.store import Refusal, Store, accepted_answers, check_answers
+from lab.awx.store import Refusal, Store, accepted_answers
 
 Json = dict[str, Any]
 
@@ -46,21 +42,6 @@ class Outcome:
 Runner = Callable[[Job], Outcome]
 
 _UPDATE_SECONDS = 0.1
-_NO_PATH = "No error handling paths found, marking workflow as failed"
-
-
-@dataclass
-class _Node:
-    """A node of a running workflow."""
-
-    number: int
-    identifier: str
-    template: int
-    extra_data: Json
-    tags: str
-    status: str = ""
-    job: int | None = None
-    artifacts: Json = field(default_factory=dict)
 
 
 class Jobs:
@@ -84,11 +65,10 @@ class Jobs:
         self.records: dict[str, dict[int, Json]] = {
             kind: {} for kind in ("jobs", "workflow_jobs", "workflow_approvals", "project_updates")
         }
-        self.nodes: dict[int, list[_Node]] = {}
-        self._decided: dict[int, asyncio.Future[str]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    def _record(self, kind: str, **values: Any) -> Json:
+    def record(self, kind: str, **values: Any) -> Json:
+        """A new record of a job of this kind, which has not begun."""
         number = next(self._store.numbers)
         record = {
             "id": number,
@@ -104,7 +84,9 @@ class Jobs:
         self.records[kind][number] = record
         return record
 
-    def _start(self, work: Awaitable[None]) -> None:
+    def start(self, work: Awaitable[None]) -> None:
+        """Begin work in the background; ``stop`` ends it."""
+
         async def run() -> None:
             await work
 
@@ -138,12 +120,12 @@ class Jobs:
             await asyncio.sleep(self._deletion_seconds)
             self._store.delete("inventories", number)
 
-        self._start(deletion())
+        self.start(deletion())
 
     def update_project(self, number: int) -> Json:
         """Read the project; its playbooks are known afterwards."""
         item = self._store.get("projects", number)
-        record = self._record(
+        record = self.record(
             "project_updates",
             name=item["name"],
             project=number,
@@ -157,9 +139,9 @@ class Jobs:
             self._store.updated.add(number)
             record["scm_revision"] = "0" * 40
             self._store.get("projects", number)["scm_revision"] = record["scm_revision"]
-            _finish(record, "successful")
+            finish(record, "successful")
 
-        self._start(update())
+        self.start(update())
         return record
 
     def updates_of(self, project: int) -> Json:
@@ -179,42 +161,12 @@ class Jobs:
     def launch(self, template: int, answers: Json) -> Json:
         """Start a job; answers must respect the survey's limits, other variables are ignored."""
         accepted, others = accepted_answers(self._store, template, answers)
-        record = self._job(template, accepted)
-        self._start(self._run(record, template))
+        record = self.prepare(template, accepted)
+        self.start(self.run(record, template))
         return {**record, "ignored_fields": {"extra_vars": others} if others else {}}
 
-    def launch_workflow(self, template: int, answers: Json) -> Json:
-        check_answers(self._store, template, answers)
-        item = self._store.get("workflow_job_templates", template)
-        record = self._record(
-            "workflow_jobs",
-            name=item["name"],
-            workflow_job_template=template,
-            organization=item["organization"],
-            extra_vars=answers,
-            job_explanation="",
-        )
-        nodes = [
-            _Node(
-                number,
-                node["identifier"],
-                node["unified_job_template"],
-                node["extra_data"],
-                node["job_tags"] or "",
-            )
-            for number, node in self._store.objects["workflow_job_template_nodes"].items()
-            if node["workflow_job_template"] == template
-        ]
-        self.nodes[record["id"]] = nodes
-        self._start(self._run_workflow(record, nodes))
-        return record
-
-    def decide(self, number: int, decision: str) -> None:
-        if number not in self._decided or self._decided[number].done():
-            raise Refusal(400, {"error": "This workflow step has already been approved or denied."})
-        self._decided[number].set_result(decision)
-
-    def _job(self, template: int, variables: Json, tags: str = "") -> Json:
+    def prepare(self, template: int, variables: Json, tags: str = "") -> Json:
+        """The record of a job, with AWX's precedence: template, defaults of its survey, variables."""
         item = self._store.get("job_templates", template)
         if item["project"] is None or item["inventory"] is None:
             told = "Job Template 'inventory' or 'project' is missing or undefined."
@@ -222,7 +174,7 @@ class Jobs:
         fixed = json.loads(item["extra_vars"] or "{}")
         spec = self._store.surveys.get(template, {}) if item["survey_enabled"] else {}
         merged = {**fixed, **surveys.defaults_of(spec), **variables}
-        return self._record(
+        return self.record(
             "jobs",
             name=item["name"],
             playbook=item["playbook"],
@@ -245,10 +197,11 @@ class Jobs:
                 return f"Previous Task Failed: {json.dumps(update)}"
         return None
 
-    async def _run(self, record: Json, template: int) -> None:
+    async def run(self, record: Json, template: int) -> None:
+        """Run a prepared job to its end."""
         if failed := self._failed_update(template):
             record["job_explanation"] = failed
-            _finish(record, "failed")
+            finish(record, "failed")
             return
         with tempfile.TemporaryDirectory() as folder:
             injected = self._injected(template, Path(folder))
@@ -258,7 +211,7 @@ class Jobs:
             record["status"] = "running"
             outcome = await asyncio.to_thread(self._runner, job)
         record["artifacts"] = outcome.artifacts
-        _finish(record, "successful" if outcome.successful else "failed")
+        finish(record, "successful" if outcome.successful else "failed")
 
     def _injected(self, template: int, folder: Path) -> credentials.Injected:
         all_of_them = credentials.Injected()
@@ -270,73 +223,7 @@ class Jobs:
             all_of_them.extra_vars.update(one.extra_vars)
         return all_of_them
 
-    async def _run_workflow(self, record: Json, nodes: list[_Node]) -> None:
-        record["status"] = "running"
-        links = self._store.associations
-        waiting = {node.number: node for node in nodes}
-        led_to = {
-            number
-            for node in nodes
-            for link in ("success_nodes", "failure_nodes", "always_nodes")
-            for number in links.get((node.number, link), [])
-        }
-        ready: list[tuple[_Node, Json]] = [
-            (node, {}) for node in nodes if node.number not in led_to
-        ]
-        unhandled = False
-        while ready:
-            node, artifacts = ready.pop(0)
-            del waiting[node.number]
-            await self._run_node(node, artifacts, record)
-            followers = list(links.get((node.number, "always_nodes"), []))
-            kind = "success_nodes" if node.status == "successful" else "failure_nodes"
-            followers += links.get((node.number, kind), [])
-            unhandled |= node.status != "successful" and not followers
-            handed = {**artifacts, **node.artifacts}
-            ready += [(waiting[number], handed) for number in followers if number in waiting]
-        record["job_explanation"] = _NO_PATH if unhandled else ""
-        _finish(record, "failed" if unhandled else "successful")
 
-    def deny_approvals_of(self, template: int) -> None:
-        """Deny the waiting approvals of a template that is deleted."""
-        for number, record in self.records["workflow_approvals"].items():
-            if record["workflow_approval_template"] == template and not record["finished"]:
-                self.decide(number, "deny")
-
-    async def _run_node(self, node: _Node, artifacts: Json, workflow: Json) -> None:
-        if not any(node.template in objects for objects in self._store.objects.values()):
-            node.status = "failed"
-            return
-        endpoint = self._store.endpoint_of(node.template)
-        if endpoint == "workflow_approval_templates":
-            await self._wait_for_approval(node, workflow)
-            return
-        variables = {**node.extra_data, **artifacts, **workflow["extra_vars"]}
-        job = self._job(node.template, variables, node.tags)
-        node.job = job["id"]
-        await self._run(job, node.template)
-        node.status, node.artifacts = job["status"], job["artifacts"]
-
-    async def _wait_for_approval(self, node: _Node, workflow: Json) -> None:
-        template = self._store.get("workflow_approval_templates", node.template)
-        record = self._record(
-            "workflow_approvals",
-            name=template["name"],
-            timed_out=False,
-            workflow_approval_template=node.template,
-            workflow_job_template=workflow["workflow_job_template"],
-        )
-        node.job = record["id"]
-        decided: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._decided[record["id"]] = decided
-        try:
-            decision = await asyncio.wait_for(decided, template["timeout"] or None)
-        except TimeoutError:
-            record["timed_out"] = True
-            decision = "deny"
-        node.status = "successful" if decision == "approve" else "failed"
-        _finish(record, node.status)
-
-
-def _finish(record: Json, status: str) -> None:
+def finish(record: Json, status: str) -> None:
+    """Give a record its last status."""
     record.update(status=status, failed=status != "successful", finished="2026-01-01T00:00:00Z")

@@ -16,9 +16,8 @@ _EVENTS = {
     for event in ("started", "success", "error")
 }
 _APPROVALS = {**_EVENTS, "notification_templates_approvals": "notification_templates"}
-_LINKS = dict.fromkeys(
-    ("success_nodes", "failure_nodes", "always_nodes"), "workflow_job_template_nodes"
-)
+# Associations of a workflow's node with the nodes that follow it.
+LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,11 @@ KINDS: dict[str, Kind] = {
             "workflow_job_template": "workflow_job_templates",
             "unified_job_template": "unified_job_templates",
         },
-        associations={**_LINKS, "credentials": "credentials", "labels": "labels"},
+        associations={
+            **dict.fromkeys(LINKS, "workflow_job_template_nodes"),
+            "credentials": "credentials",
+            "labels": "labels",
+        },
         unique=("identifier", "workflow_job_template"),
         name="identifier",
         required=("workflow_job_template",),

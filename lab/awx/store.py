@@ -1,18 +1,18 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of the simulated AWX: creation, display, search, validation and deletion."""
+"""Objects of the simulated AWX: creation, validation and deletion."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lab.awx import credentials, notifications, schedules, surveys
-from lab.awx.kinds import KINDS, PROMPTS, TEMPLATES, Kind
+from lab.awx.kinds import KINDS, LINKS, PROMPTS, TEMPLATES
 
 Json = dict[str, Any]
 
@@ -27,7 +27,6 @@ _CASCADES = {
 
 # AWX's answers to an object without a field, other than the usual one.
 _MISSING = {"password": "Password required for new User."}
-_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 
 
 class Refusal(Exception):
@@ -67,8 +66,6 @@ class Store:
     def endpoint_of(self, number: int) -> str:
         """The endpoint of an object by its id; ids are unique across endpoints."""
         return next(name for name, objects in self.objects.items() if number in objects)
-
-    # --- writing ---------------------------------------------------------------------------
 
     def create(self, endpoint: str, given: Json) -> int:
         kind = KINDS[endpoint]
@@ -158,13 +155,13 @@ class Store:
 
     def refuse_link(self, name: str, parent: int, child: int) -> None:
         """Refuse a link that AWX refuses: in two ways to one node, or in a circle."""
-        others = [link for link in _LINKS if link != name]
+        others = [link for link in LINKS if link != name]
         if any(child in self.associations.get((parent, link), []) for link in others):
             raise Refusal(400, {"Error": "Relationship not allowed."})
         reached, waiting = {child}, [child]
         while waiting:
             node = waiting.pop()
-            for link in _LINKS:
+            for link in LINKS:
                 new = set(self.associations.get((node, link), [])) - reached
                 reached |= new
                 waiting += new
@@ -196,93 +193,6 @@ class Store:
     def _exists(self, endpoint: str, number: int) -> bool:
         endpoints = TEMPLATES if endpoint == "unified_job_templates" else (endpoint,)
         return any(number in self.objects[each] for each in endpoints)
-
-    # --- showing ---------------------------------------------------------------------------
-
-    def shown(self, endpoint: str, number: int) -> Json:
-        kind = KINDS[endpoint]
-        item = copy.deepcopy(self.get(endpoint, number))
-        url = f"/api/v2/{endpoint}/{number}/"
-        summary = {name: self._summary(item.get(name), kind, name) for name in kind.references}
-        related = {name: f"{url}{name}/" for name in kind.associations}
-        if endpoint in ("job_templates", "workflow_job_templates"):
-            related |= {name: f"{url}{name}/" for name in ("survey_spec", "launch")}
-        if item.get("unified_job_template"):
-            there = self.endpoint_of(item["unified_job_template"])
-            related["unified_job_template"] = f"/api/v2/{there}/{item['unified_job_template']}/"
-        if endpoint == "projects":
-            related["update"] = f"{url}update/"
-        if endpoint == "inventories":
-            item["pending_deletion"] = number in self.pending_deletion
-        if endpoint == "users":
-            item["password"] = credentials.ENCRYPTED
-        if endpoint == "workflow_job_template_nodes":
-            item |= {link: list(self.associations.get((number, link), [])) for link in _LINKS}
-        if endpoint == "credentials":
-            types = self.get("credential_types", item["credential_type"])
-            item["inputs"] = credentials.shown_inputs(types["inputs"], item["inputs"])
-        if endpoint == "notification_templates":
-            item["notification_configuration"] = notifications.shown(
-                item["notification_type"], item["notification_configuration"]
-            )
-        summary["object_roles"] = {
-            f"{role}_role": {"id": self.role_ids[number, role], "name": role.title()}
-            for role in kind.roles
-        }
-        found = {name: value for name, value in summary.items() if value}
-        shown = {"id": number, "type": kind.type, "url": url, **item}
-        return {**shown, "related": related, "summary_fields": found}
-
-    def _summary(self, number: Any, kind: Kind, name: str) -> Json | None:
-        if number in (None, ""):
-            return None
-        target = kind.references[name]
-        endpoint = self.endpoint_of(number) if target == "unified_job_templates" else target
-        item = self.objects[endpoint][number]
-        return {"id": number, "name": item.get("name", ""), "description": item["description"]}
-
-    # --- finding ---------------------------------------------------------------------------
-
-    def find(self, endpoint: str, query: Mapping[str, str]) -> list[Json]:
-        """Objects that match all terms, and at least one of those that begin with ``or__``."""
-        terms = {k: v for k, v in query.items() if k not in ("page", "page_size", "order_by")}
-        either = {k[4:]: v for k, v in terms.items() if k.startswith("or__")}
-        every = {k: v for k, v in terms.items() if not k.startswith("or__")}
-        refuse_empty_lists(terms)
-        return [
-            self.shown(name, number)
-            for name, number in self._all(endpoint)
-            if all(self._matches(name, number, key, value) for key, value in every.items())
-            and (not either or any(self._matches(name, number, *term) for term in either.items()))
-        ]
-
-    def _all(self, endpoint: str) -> Iterator[tuple[str, int]]:
-        for name in TEMPLATES if endpoint == "unified_job_templates" else (endpoint,):
-            yield from ((name, number) for number in self.objects[name])
-
-    def _matches(self, endpoint: str, number: int, term: str, wanted: str) -> bool:
-        kind, item = KINDS[endpoint], self.objects[endpoint][number]
-        name, _, rest = term.partition("__")
-        if name == "type":
-            return wanted == kind.type
-        if name not in {*item, "id"} and name not in kind.fields:
-            if endpoint in TEMPLATES and name == "organization":
-                return False
-            raise Refusal(400, {"detail": f"{kind.type} has no field named '{name}'"})
-        if rest and name in kind.references:
-            target = kind.references[name]
-            return item[name] is not None and self._matches(target, item[name], rest, wanted)
-        value = str(number if name == "id" else item[name])
-        if rest == "in":
-            return value in wanted.split(",")
-        if rest in ("startswith", "endswith"):
-            return bool(getattr(value, rest)(wanted))
-        return value == wanted
-
-
-def refuse_empty_lists(query: Mapping[str, str]) -> None:
-    if any(term.endswith("__in") and not value for term, value in query.items()):
-        raise Refusal(400, {"detail": "cannot provide empty value for __in"})
 
 
 def _check_type(_store: Store, values: Json) -> None:

@@ -162,6 +162,36 @@ def fans(path: str, table: Sequence[Sensor], live: Live) -> list[Json]:
     ]
 
 
+def thermal(
+    path: str, version: str, table: Sequence[Sensor], fan_table: Sequence[Sensor]
+) -> Builder:
+    """The older resource Thermal; ``version`` is that of its schema, such as ``v1_6_1``."""
+    return lambda live: resource(
+        path,
+        f"Thermal.{version}.Thermal",
+        "Thermal",
+        Temperatures=temperatures(path, table, live),
+        Fans=fans(path, fan_table, live),
+    )
+
+
+def expand_query(levels: int = 1, is_full: bool = True) -> Json:
+    """The service root's announcement of $expand; only of subordinates unless ``is_full``."""
+    query = {"ExpandAll": is_full, "Levels": True, "Links": is_full, "MaxLevels": levels}
+    return {"ProtocolFeaturesSupported": {"ExpandQuery": {**query, "NoLinks": True}}}
+
+
+def thermal_subsystem(path: str, version: str, name: str) -> dict[str, Builder]:
+    """The newer resource ThermalSubsystem, with its link to ThermalMetrics."""
+    return fixed(
+        path,
+        f"ThermalSubsystem.{version}.ThermalSubsystem",
+        name,
+        ThermalMetrics=link(f"{path}/ThermalMetrics"),
+        Status=dict(HEALTHY),
+    )
+
+
 def power_control(path: str, live: Live, **properties: Any) -> Json:
     """The PowerControl entry of a whole server; watts are whole numbers, as on BMCs."""
     watts = rounded(live.watts(), 0)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Definitions of other projects, from their Go modules, only for tests. No lab installs them."""
+"""CRDs of other projects, from their Go modules, only for tests. No lab installs them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ FILES = {
 }
 
 
-def find_definitions(say: Say) -> list[Path]:
-    """The pinned definitions; Go downloads their modules first if necessary. Raises LabError."""
+def find_crds(say: Say) -> list[Path]:
+    """The pinned CRDs; Go downloads their modules first if necessary. Raises LabError."""
     folders = dict(_folders(go_command(MODULE, say)))
     return [
         folders[module] / pattern.format(plural)

@@ -39,6 +39,63 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Expectations:
+    """States that must follow an event; each is awaited, and its time recorded by kind."""
+
+    hall: Hall
+    latencies: Latencies
+
+    def node(self, pod: str, kind: str = "pod waits → bound") -> None:
+        """The pod is bound to a node."""
+        what = f"pod {pod} has a node"
+        self.latencies.expect(kind, what, lambda: self.hall.node_of(pod) is not None)
+
+    def moved(self, node: str, replicas: int, evicted: int) -> None:
+        """All replicas of the Deployment have nodes, and none this one."""
+
+        def has_moved() -> bool:
+            nodes = [pod["spec"]["nodeName"] for pod in self.hall.bound_of_deployment()]
+            return len(nodes) == replicas and node not in nodes
+
+        what = f"the pods of {node} have other nodes ({evicted} were evicted)"
+        self.latencies.expect("node drained → pods on other nodes", what, has_moved)
+
+    def failing(self, node: str, is_failing: bool) -> None:
+        """The status names the node as failing, or no longer does."""
+        kind = "BMC fails → named in the status" if is_failing else "BMC returns → no longer named"
+        what = f"the status {'names' if is_failing else 'no longer names'} {node} as failing"
+        self.latencies.expect(kind, what, lambda: (node in self.hall.failing()) == is_failing)
+
+    def workloads(self, node: str, count: int, kind: str, what: str) -> None:
+        """The daemon of the node has this number of workloads."""
+        self.latencies.expect(
+            kind,
+            f"the daemon of {node} {what}",
+            lambda: self.hall.rmd.workload_counts()[node] == count,
+        )
+
+    def unplaced(self, pods: list[str], kind: str, what: str) -> None:
+        """The status names these pods as waiting."""
+        self.latencies.expect(
+            kind,
+            what,
+            lambda: [one["pod"] for one in self.hall.status().get("unplaced", [])] == pods,
+        )
+
+    def reason(self, pod: str) -> None:
+        """The pod's condition has the reason why it waits."""
+
+        def is_told() -> bool:
+            conditions = self.hall.pods()[pod]["status"].get("conditions", [])
+            return any(
+                one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions
+            )
+
+        what = f"pod {pod} has the reason in its condition"
+        self.latencies.expect("pod fits nowhere → reason in the status", what, is_told)
+
+
+@dataclass(frozen=True)
 class Day:
     """A cluster and the events of a day."""
 
@@ -46,6 +103,10 @@ class Day:
     latencies: Latencies
     say: Say
     plan: Plan
+
+    @property
+    def expect(self) -> Expectations:
+        return Expectations(self.hall, self.latencies)
 
     def play(self) -> None:
         """All scenes. Raises LabError if a state does not follow its event."""
@@ -69,7 +130,7 @@ class Day:
         """Single pods arrive, then a Deployment."""
         for name in ("one", "two", "three"):
             self.hall.create_pod(name)
-            self._expect_node(name)
+            self.expect.node(name)
             self.latencies.settle()
         replicas = REPLICAS_PER_NODE * len(self.hall.nodes())
         self.hall.create_deployment(replicas)
@@ -100,11 +161,7 @@ class Day:
         """BMCs fail."""
         self.hall.break_machines(list(self.plan.failing))
         for node in self.plan.failing:
-            self.latencies.expect(
-                "BMC fails → named in the status",
-                f"the status names {node} as failing",
-                functools.partial(lambda node: node in self.hall.failing(), node),
-            )
+            self.expect.failing(node, True)
         self.latencies.settle()
 
     def templates_are_edited(self) -> None:
@@ -128,71 +185,61 @@ class Day:
         """BMCs come back, and a pod asks for more than any node has."""
         self.hall.mend_machines()
         for node in self.plan.failing:
-            self.latencies.expect(
-                "BMC returns → no longer named",
-                f"the status no longer names {node}",
-                functools.partial(lambda node: node not in self.hall.failing(), node),
-            )
+            self.expect.failing(node, False)
         self.hall.create_pod("giant", cpu="1000")
-        self.latencies.expect(
+        self.expect.unplaced(
+            ["giant"],
             "pod fits nowhere → reason in the status",
             "the status says why pod giant waits",
-            lambda: self._unplaced() == ["giant"],
         )
         self.latencies.settle()
         self.hall.delete_pod("giant")
-        self.latencies.expect(
-            "waiting pod leaves → no longer named",
-            "the status no longer names a pod",
-            lambda: self._unplaced() == [],
+        self.expect.unplaced(
+            [], "waiting pod leaves → no longer named", "the status no longer names a pod"
         )
         self.latencies.settle()
 
     def devices_are_claimed(self) -> None:
         """Pods claim devices, one of which has to wait for another to leave."""
-        self.hall.publish_devices(list(self.plan.with_devices))
+        self.hall.devices.publish(list(self.plan.with_devices))
         names = [f"train-{number}" for number in range(DEVICES + 1)]
         for name in names[:DEVICES]:
-            self.hall.create_device_pod(name)
-            self._expect_node(name, "pod with a claim → device and node")
+            self.hall.devices.create_pod(name)
+            self.expect.node(name, "pod with a claim → device and node")
             self.latencies.settle()
-        self.hall.create_device_pod(names[-1])
-        self.latencies.expect(
-            "pod fits nowhere → reason in the status",
-            f"pod {names[-1]} has the reason in its condition",
-            functools.partial(self._is_told, names[-1]),
-        )
+        self.hall.devices.create_pod(names[-1])
+        self.expect.reason(names[-1])
         self.latencies.settle()
         self.hall.delete_pod(names[0])
-        self._expect_node(names[-1], "device is freed → allocated to the next pod")
+        self.expect.node(names[-1], "device is freed → allocated to the next pod")
         self.latencies.settle()
 
     def cache_ways_are_asked_for(self) -> None:
         """RMD daemons start; pods with cache ways come and go."""
-        nodes = self.hall.install_daemons(DAEMONS)
+        nodes = self.hall.rmd.install(DAEMONS)
         for node in nodes:
             self.latencies.expect(
                 "RMD daemon starts → ways offered",
                 f"{node} offers its cache ways",
-                functools.partial(lambda node: self.hall.cache_ways(node) > 0, node),
+                functools.partial(lambda node: self.hall.rmd.cache_ways(node) > 0, node),
             )
         self.latencies.settle()
         pods = ("cache-1", "cache-2")
         for number, name in enumerate(pods):
-            self.hall.create_cache_pod(name)
-            self._expect_node(name)
+            self.hall.rmd.create_pod(name)
+            self.expect.node(name)
             self.latencies.settle()
             its_node = str(self.hall.node_of(name))
-            before = self.hall.workloads_of_daemons()[its_node]
-            self.hall.create_workload(name, [str(2 * number), str(2 * number + 1)])
-            self._expect_workloads(
+            before = self.hall.rmd.workload_counts()[its_node]
+            self.hall.rmd.create_workload(name, [str(2 * number), str(2 * number + 1)])
+            self.expect.workloads(
                 its_node, before + 1, "RmdWorkload → its daemon", f"has the workload of {name}"
             )
             self.latencies.settle()
         left = str(self.hall.node_of(pods[0]))
-        before = self.hall.workloads_of_daemons()[left]
+        before = self.hall.rmd.workload_counts()[left]
         self.hall.delete_pod(pods[0])
-        self._expect_workloads(
+        self.expect.workloads(
             left, before - 1, "cache pod leaves → ways are free", "no longer holds it"
         )
         self.latencies.settle()
@@ -217,7 +264,7 @@ class Day:
             interval=0.2,
         )
         self.hall.create_pod("six")
-        self._expect_node("six")
+        self.expect.node("six")
         self.latencies.settle()
 
     def a_node_is_removed(self) -> None:
@@ -244,36 +291,10 @@ class Day:
         )
         self.latencies.settle()
 
-    def _expect_node(self, pod: str, kind: str = "pod waits → bound") -> None:
-        what = f"pod {pod} has a node"
-        self.latencies.expect(kind, what, lambda: self.hall.node_of(pod) is not None)
-
     def _drain(self, node: str) -> None:
         replicas = len(self.hall.bound_of_deployment())
-        evicted = self.hall.drain(node)
-        if not evicted:
-            return
-
-        def has_moved() -> bool:
-            nodes = [pod["spec"]["nodeName"] for pod in self.hall.bound_of_deployment()]
-            return len(nodes) == replicas and node not in nodes
-
-        what = f"the pods of {node} have other nodes ({evicted} were evicted)"
-        self.latencies.expect("node drained → pods on other nodes", what, has_moved)
-
-    def _expect_workloads(self, node: str, count: int, kind: str, what: str) -> None:
-        self.latencies.expect(
-            kind,
-            f"the daemon of {node} {what}",
-            lambda: self.hall.workloads_of_daemons()[node] == count,
-        )
-
-    def _unplaced(self) -> list[str]:
-        return [one["pod"] for one in self.hall.status().get("unplaced", [])]
-
-    def _is_told(self, pod: str) -> bool:
-        conditions = self.hall.pods()[pod]["status"].get("conditions", [])
-        return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+        if evicted := self.hall.drain(node):
+            self.expect.moved(node, replicas, evicted)
 
 
 def wait_for_first_run(hall: Hall) -> None:
@@ -342,7 +363,7 @@ def _each_machine_is_read(hall: Hall, _running: RunningInstallation) -> Finding:
 def _claims_have_devices(hall: Hall, _running: RunningInstallation) -> Finding:
     """Each claim has a device of its pod's node, and no device has two claims."""
     pods, pools = hall.pods(), Counter[str]()
-    for claim, (pool, reserved) in hall.devices().items():
+    for claim, (pool, reserved) in hall.devices.claimed().items():
         pools[pool] += 1
         if [pods.get(name, {}).get("spec", {}).get("nodeName") for name in reserved] != [pool]:
             yield f"{claim} has a device of {pool} for {reserved}"
@@ -355,13 +376,13 @@ def _claims_have_devices(hall: Hall, _running: RunningInstallation) -> Finding:
 def _daemons_have_the_workloads(hall: Hall, _running: RunningInstallation) -> Finding:
     """Each RMD daemon has the workloads of its node and no others."""
     wanted: Counter[str] = Counter()
-    for workload in hall.workloads():
+    for workload in hall.rmd.workloads():
         for node in workload["spec"]["nodes"]:
             wanted[node] += 1
             state = workload.get("status", {}).get("workloadStates", {}).get(node, {})
             if not str(state.get("response", "")).startswith("Success"):
                 yield f"{workload['metadata']['name']}: {state.get('response', 'no answer')}"
-    for node, count in hall.workloads_of_daemons().items():
+    for node, count in hall.rmd.workload_counts().items():
         if count != wanted[node]:
             yield f"{node} has {count} of {wanted[node]}"
 

@@ -39,12 +39,13 @@ _NOW: JsonObject = {"gracePeriodSeconds": 0}
 
 
 class Hall:
-    """Nodes, pods, devices and daemons of one lab."""
+    """Nodes, machines and pods of one lab, its ``devices`` and the daemons of its ``rmd``."""
 
     def __init__(
         self, api: Api, state: LabState, settings: LabSettings, machines: dict[str, Machine]
     ) -> None:
         self.api, self.state, self.settings, self.machines = api, state, settings, machines
+        self.devices, self.rmd = Devices(self), Daemons(self)
 
     # The fleet
 
@@ -208,9 +209,14 @@ class Hall:
             self.api.request("POST", path, {**body, "deleteOptions": _NOW})
         return len(evicted)
 
-    # Devices
 
-    def publish_devices(self, nodes: list[str]) -> None:
+class Devices:
+    """Devices of a driver of resource.k8s.io, and pods that claim them."""
+
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+
+    def publish(self, nodes: list[str]) -> None:
         """Publish one device on each node, a class and a template, as a driver of resource.k8s.io."""
         for node in nodes:
             spec = {
@@ -220,27 +226,27 @@ class Hall:
                 "devices": [{"name": "gpu-0"}],
             }
             body = {"metadata": {"name": f"{node}-gpu"}, "spec": spec}
-            self.api.request("POST", f"{DRA}/resourceslices", body)
+            self._hall.api.request("POST", f"{DRA}/resourceslices", body)
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
         of_class = {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
-        self.api.request("POST", f"{DRA}/deviceclasses", of_class)
+        self._hall.api.request("POST", f"{DRA}/deviceclasses", of_class)
         asked = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
         template = {
             "metadata": {"name": "one-gpu"},
             "spec": {"spec": {"devices": {"requests": [asked]}}},
         }
         path = f"{DRA}/namespaces/{PODS}/resourceclaimtemplates"
-        self.api.request("POST", path, template)
+        self._hall.api.request("POST", path, template)
 
-    def create_device_pod(self, name: str) -> None:
+    def create_pod(self, name: str) -> None:
         claim = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
         resources = {"requests": {"cpu": "1"}, "claims": [{"name": "gpu"}]}
         container = {"name": "main", "image": _IMAGE, "resources": resources}
-        self.create_pod(name, resourceClaims=[claim], containers=[container])
+        self._hall.create_pod(name, resourceClaims=[claim], containers=[container])
 
-    def devices(self) -> dict[str, tuple[str, list[str]]]:
+    def claimed(self) -> dict[str, tuple[str, list[str]]]:
         """Claim → pool of its device, and the pods that it is reserved for."""
-        items = self.api.request("GET", f"{DRA}/namespaces/{PODS}/resourceclaims")["items"]
+        items = self._hall.api.request("GET", f"{DRA}/namespaces/{PODS}/resourceclaims")["items"]
         found = {}
         for item in items:
             status = item.get("status", {})
@@ -249,57 +255,62 @@ class Hall:
                 found[item["metadata"]["name"]] = (result["pool"], pods)
         return found
 
-    # RMD
 
-    def install_daemons(self, count: int) -> list[str]:
+class Daemons:
+    """RMD daemons, with pods and RmdWorkloads for cache ways."""
+
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+
+    def install(self, count: int) -> list[str]:
         """Create pods of RMD daemons over plain HTTP, as a DaemonSet would; return their nodes."""
         chosen = [
             machine
-            for name, machine in self.machines.items()
-            if name in self.nodes() and machine_configuration(machine).debug
+            for name, machine in self._hall.machines.items()
+            if name in self._hall.nodes() and machine_configuration(machine).debug
         ][:count]
         for machine in chosen:
-            self._install_daemon(machine)
+            self._install(machine)
         return [machine.name for machine in chosen]
 
-    def _install_daemon(self, machine: Machine) -> None:
+    def _install(self, machine: Machine) -> None:
         path = f"/api/v1/namespaces/{RMD_NAMESPACE}/pods"
         name = f"rmd-{machine.name}"
-        port = {"containerPort": self.settings.ports["rmd"]}
+        port = {"containerPort": self._hall.settings.ports["rmd"]}
         container = {"name": "rmd", "image": _IMAGE, "ports": [port]}
         body = {
             "metadata": {"name": name, "labels": {"name": "rmd-pod"}},
             "spec": {"nodeName": machine.name, "containers": [container]},
         }
-        self.api.request("POST", path, body)
+        self._hall.api.request("POST", path, body)
 
         def is_running() -> bool:
             return bool(
-                self.api.request("GET", f"{path}/{name}")["status"].get("phase") == "Running"
+                self._hall.api.request("GET", f"{path}/{name}")["status"].get("phase") == "Running"
             )
 
         wait_until(is_running, 30.0, f"the pod {name} to run", interval=0.1)
         # A kubelet would report the address of the pod; each daemon of the lab has its own.
         status = {"podIP": address(machine), "podIPs": [{"ip": address(machine)}]}
-        self.api.merge(f"{path}/{name}/status", {"status": status})
+        self._hall.api.merge(f"{path}/{name}/status", {"status": status})
 
     def cache_ways(self, node: str) -> int:
         """Number of ways that the operator offers on the node."""
-        status = self.api.request("GET", f"/api/v1/nodes/{node}")["status"]
+        status = self._hall.api.request("GET", f"/api/v1/nodes/{node}")["status"]
         return int(status["allocatable"].get(CACHE_WAYS, "0"))
 
-    def create_cache_pod(self, name: str) -> None:
+    def create_pod(self, name: str) -> None:
         resources = {"cpu": "2", "memory": "1Gi", CACHE_WAYS: "2"}
         container = {
             "name": "main",
             "image": _IMAGE,
             "resources": {"requests": resources, "limits": resources},
         }
-        self.create_pod(name, containers=[container])
+        self._hall.create_pod(name, containers=[container])
 
     def create_workload(self, pod: str, cores: list[str]) -> None:
         """Create an RmdWorkload that the running pod owns, as the node agent does."""
-        found = self.api.request("GET", f"{_PODS}/{pod}")
+        found = self._hall.api.request("GET", f"{_PODS}/{pod}")
         owner = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -317,15 +328,15 @@ class Hall:
                 "nodes": [found["spec"]["nodeName"]],
             },
         }
-        self.api.request("POST", WORKLOADS, body)
+        self._hall.api.request("POST", WORKLOADS, body)
 
-    def workloads_of_daemons(self) -> dict[str, int]:
+    def workload_counts(self) -> dict[str, int]:
         """Number of workloads of each daemon."""
-        daemons = faults.call(self.settings, "GET", "/daemons", port=faults.RMD_ADMIN)
+        daemons = faults.call(self._hall.settings, "GET", "/daemons", port=faults.RMD_ADMIN)
         return {node: len(daemon["workloads"]) for node, daemon in daemons.items()}
 
     def workloads(self) -> list[JsonObject]:
-        found: list[JsonObject] = self.api.request("GET", WORKLOADS)["items"]
+        found: list[JsonObject] = self._hall.api.request("GET", WORKLOADS)["items"]
         return found
 
 

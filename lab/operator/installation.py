@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An overlay of operator/config on the cluster of a lab, whose Deployment runs as processes.
 
-The API server gets the definitions, account, rights and policies of the overlay unchanged. The lab
+The API server gets the CRDs, account, permissions and policies of the overlay unchanged. The lab
 has no container engine, so the Deployment's containers become processes with its arguments and its
-account's rights.
+account's permissions.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _wait_for_definitions(api: Api, manifests: Sequence[JsonObject]) -> None:
         }
         return names <= served
 
-    wait_until(are_served, 30.0, "the definitions to be served", interval=0.2)
+    wait_until(are_served, 30.0, "the CRDs to be served", interval=0.2)
 
 
 def _write_watches(folder: Path, manifests: Sequence[JsonObject]) -> Path:

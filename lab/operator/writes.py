@@ -83,7 +83,7 @@ def stored(api: Api, manifests: Sequence[JsonObject]) -> Objects:
 def _listed(api: Api, group: str, resource: str) -> list[JsonObject]:
     """All objects of a kind, in the first version of its group that serves it.
 
-    A definition may be missing, such as the one in the other group of NodeConfigs.
+    A CRD may be missing, such as the one in the other group of NodeConfigs.
     """
     found = api.find(f"/apis/{group}") if group else None
     versions = [each["groupVersion"] for each in (found or {"versions": []})["versions"]]

@@ -87,7 +87,7 @@ def _document(folder: Path, kind: str) -> JsonObject:
         document: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LabError(
-            f"Cannot read {path} ({error}); name the folder of a cluster, where role observe"
+            f"Cannot read {path} ({error}); name the folder of a cluster, where the observe role"
             " writes its documents."
         ) from error
     return document

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Trains the power models; imported only by the interpreter of the predictor's environment.
 
-A model learns the results of a maker's test bench: the server type's nominal watts, with noise,
+A model learns the results of a maker's test bench: the server type's nominal power, with noise,
 over CPU use in percent, inlet temperature in °C and differential pressure in Pa. It knows neither
 the bias of a single machine nor its rack.
 """
@@ -53,7 +53,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs, one row (CPU percent, °C, Pa) per sample, with the noisy and the true watts."""
+    """Inputs, one row (CPU percent, °C, Pa) per sample, with the noisy and the true power."""
 
     inputs: Array
     measured_watts: Array

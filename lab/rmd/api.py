@@ -25,7 +25,7 @@ _LAST_LEVEL = ("l3", "llc")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A request; header names are in lower case, `certificate` is the client's (DER)."""
 
     method: str
@@ -45,10 +45,10 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Handler = Callable[[Daemon, Asked, "re.Match[str]"], Reply]
+Handler = Callable[[Daemon, Request, "re.Match[str]"], Reply]
 
 
-def answer(daemon: Daemon, door: Door, asked: Asked) -> Reply:
+def answer(daemon: Daemon, door: Door, asked: Request) -> Reply:
     """The daemon's answer. Raises PanicError if the daemon closes the connection instead."""
     wrong_path = _outside(daemon, asked.path)
     if wrong_path:
@@ -72,7 +72,7 @@ def answer(daemon: Daemon, door: Door, asked: Asked) -> Reply:
         return Reply(status, refusal.text.encode(), PLAIN_TEXT if is_named else TEXT)
 
 
-def _routed(daemon: Daemon, asked: Asked) -> Reply:
+def _routed(daemon: Daemon, asked: Request) -> Reply:
     """Check path, then method, content type and accepted types, in the router's order."""
     found = [
         (method, handler, match)
@@ -102,11 +102,11 @@ def _outside(daemon: Daemon, path: str) -> bool:
     return re.match(rf"/v1/({'|'.join(prefixes)})(/|$)", path) is None
 
 
-def _summary(daemon: Daemon, _asked: Asked, _match: re.Match[str]) -> Reply:
+def _summary(daemon: Daemon, _asked: Request, _match: re.Match[str]) -> Reply:
     return _json(200, views.cache_summary(daemon))
 
 
-def _level(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
+def _level(daemon: Daemon, _asked: Request, match: re.Match[str]) -> Reply:
     if match["level"] not in _LAST_LEVEL:
         return Reply(400)
     try:
@@ -115,7 +115,7 @@ def _level(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
         return Reply(400)
 
 
-def _info(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
+def _info(daemon: Daemon, _asked: Request, match: re.Match[str]) -> Reply:
     if match["level"] not in _LAST_LEVEL:
         return Reply(500)
     if int(match["id"]) not in daemon.host.caches:
@@ -126,15 +126,15 @@ def _info(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
         return Reply(400)
 
 
-def _policy(daemon: Daemon, _asked: Asked, _match: re.Match[str]) -> Reply:
+def _policy(daemon: Daemon, _asked: Request, _match: re.Match[str]) -> Reply:
     return _json(200, views.policies(daemon))
 
 
-def _mba(daemon: Daemon, _asked: Asked, _match: re.Match[str]) -> Reply:
+def _mba(daemon: Daemon, _asked: Request, _match: re.Match[str]) -> Reply:
     return _json(200, views.bandwidth(daemon))
 
 
-def _pstate(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
+def _pstate(daemon: Daemon, _asked: Request, match: re.Match[str]) -> Reply:
     found = views.pstates(daemon)
     if match["id"] is None:
         return _json(200, found)
@@ -142,7 +142,7 @@ def _pstate(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
     return _json(200, own[0]) if own else _text(404, f"Core id {match['id']} is not found")
 
 
-def _hospitality(daemon: Daemon, asked: Asked, _match: re.Match[str]) -> Reply:
+def _hospitality(daemon: Daemon, asked: Request, _match: re.Match[str]) -> Reply:
     try:
         document, numbers = whole_numbers(asked.content, "max_cache", "min_cache", "cache_id")
     except UnreadableError as error:
@@ -152,30 +152,30 @@ def _hospitality(daemon: Daemon, asked: Asked, _match: re.Match[str]) -> Reply:
     return _json(200, views.hospitality(daemon, most, least, policy, cache_id))
 
 
-def _list(daemon: Daemon, _asked: Asked, _match: re.Match[str]) -> Reply:
+def _list(daemon: Daemon, _asked: Request, _match: re.Match[str]) -> Reply:
     wire = daemon.configuration.wire
     stored = sorted(daemon.workloads.items(), key=lambda item: item[0].encode())
     return _json(200, [workload.document(wire) for _id, workload in stored])
 
 
-def _get(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
+def _get(daemon: Daemon, _asked: Request, match: re.Match[str]) -> Reply:
     return _workload(daemon, 200, daemon.get(match["id"]))
 
 
-def _create(daemon: Daemon, asked: Asked, _match: re.Match[str]) -> Reply:
+def _create(daemon: Daemon, asked: Request, _match: re.Match[str]) -> Reply:
     return _workload(daemon, 201, daemon.create(_parsed(daemon, asked)))
 
 
-def _change(daemon: Daemon, asked: Asked, match: re.Match[str]) -> Reply:
+def _change(daemon: Daemon, asked: Request, match: re.Match[str]) -> Reply:
     return _workload(daemon, 200, daemon.change(match["id"], _parsed(daemon, asked)))
 
 
-def _delete(daemon: Daemon, _asked: Asked, match: re.Match[str]) -> Reply:
+def _delete(daemon: Daemon, _asked: Request, match: re.Match[str]) -> Reply:
     daemon.delete(match["id"])
     return Reply(200)
 
 
-def _parsed(daemon: Daemon, asked: Asked) -> Workload:
+def _parsed(daemon: Daemon, asked: Request) -> Workload:
     try:
         return parse(asked.content, daemon.configuration.wire)
     except UnreadableError as error:

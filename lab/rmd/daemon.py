@@ -34,6 +34,51 @@ class Hardware(NamedTuple):
     resctrl: Resctrl
 
 
+class Classes:
+    """Classes of service of a daemon: v0.2 names them after its workloads, v0.3 has free ones."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        used = {workload.cos_name for workload in daemon.workloads.values()}
+        names = [f"COS{number}" for number in range(2, daemon.host.kernel_closids)]
+        self._free = [name for name in names if name not in used]
+
+    def of(self, workload: Workload, pool: str) -> str:
+        """The class for a workload of the pool. Raises Refusal."""
+        if self._daemon.configuration.wire == "0.3":
+            return self._next(pool)
+        if pool == SHARED:
+            return SHARED
+        return f"{'_'.join(workload.task_ids or workload.core_ids)}-{pool}"
+
+    def release(self, workload: Workload) -> None:
+        """Free the class of v0.3 unless workloads share it; CPUs that stay in it get all ways."""
+        if self._daemon.configuration.wire != "0.3" or self._is_shared(workload):
+            return
+        host, resctrl = self._daemon.hardware
+        if workload.cos_name in resctrl.groups:
+            resctrl.groups[workload.cos_name].masks = dict.fromkeys(host.caches, host.full)
+        self._free.append(workload.cos_name)
+
+    def _is_shared(self, workload: Workload) -> bool:
+        """Whether other workloads are in the workload's class, which v0.3 allows if they share."""
+        return any(
+            other is not workload and other.cos_name == workload.cos_name
+            for other in self._daemon.workloads.values()
+        )
+
+    def _next(self, pool: str) -> str:
+        """v0.3 names no group: it takes the next class; workloads that share have one in common."""
+        if pool == SHARED:
+            for other in self._daemon.workloads.values():
+                if other.cache_max == 0 and other.cos_name:
+                    return other.cos_name
+        if not self._free:
+            purpose = "left to create shared group" if pool == SHARED else "available"
+            raise Refusal(500, f"No free CLOS {purpose}")
+        return self._free.pop(0)
+
+
 class Daemon:
     """One RMD on one machine. Raises BootError if it would not start."""
 
@@ -64,9 +109,7 @@ class Daemon:
         self.configuration = configuration
         resctrl = self.hardware.resctrl
         self.ways = Ways(self.host, configuration, resctrl)
-        used = {workload.cos_name for workload in self.workloads.values()}
-        most = self.host.kernel_closids
-        self._free_classes = [f"COS{n}" for n in range(2, most) if f"COS{n}" not in used]
+        self._classes = Classes(self)
         if configuration.infra_ways:
             resctrl.write(INFRA, self.ways.infra, configuration.infra_cpus, ())
         self.ways.settle_os_group()
@@ -151,7 +194,7 @@ class Daemon:
             raise Refusal(500, str(error), 400) from error
         except AccountingError as error:
             raise Refusal(500, f"Unable to read cache schemata; {error}", 400) from error
-        name = self._group_name(workload, pool)
+        name = self._classes.of(workload, pool)
         groups = self.hardware.resctrl.groups
         is_newer = self.configuration.wire == "0.3"
         if is_newer and workload.task_ids:
@@ -202,38 +245,8 @@ class Daemon:
             # A range is read as a number, which fails and gives CPU 0.
             cpus = frozenset(int(text) if text.isdigit() else 0 for text in workload.core_ids)
         resctrl.release(workload.cos_name, cpus, workload.task_ids)
-        if self.configuration.wire == "0.3" and not self._is_shared(workload):
-            # The class is free again; CPUs that stay in its group get all ways.
-            if workload.cos_name in resctrl.groups:
-                full = dict.fromkeys(self.host.caches, self.host.full)
-                resctrl.groups[workload.cos_name].masks = full
-            self._free_classes.append(workload.cos_name)
+        self._classes.release(workload)
         self.ways.settle_os_group()
-
-    def _is_shared(self, workload: Workload) -> bool:
-        """Whether other workloads are in the workload's class, which v0.3 allows if they share."""
-        return any(
-            other is not workload and other.cos_name == workload.cos_name
-            for other in self.workloads.values()
-        )
-
-    def _group_name(self, workload: Workload, pool: str) -> str:
-        if self.configuration.wire == "0.3":
-            return self._class_of(pool)
-        if pool == SHARED:
-            return SHARED
-        return f"{'_'.join(workload.task_ids or workload.core_ids)}-{pool}"
-
-    def _class_of(self, pool: str) -> str:
-        """v0.3 names no group: it takes the next class; workloads that share have one in common."""
-        if pool == SHARED:
-            for other in self.workloads.values():
-                if other.cache_max == 0 and other.cos_name:
-                    return other.cos_name
-        if not self._free_classes:
-            purpose = "left to create shared group" if pool == SHARED else "available"
-            raise Refusal(500, f"No free CLOS {purpose}")
-        return self._free_classes.pop(0)
 
     def cpus_of(self, workload: Workload) -> frozenset[int]:
         cpus = parsed_cpus(workload.core_ids, self.configuration.wire == "0.3")

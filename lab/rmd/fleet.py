@@ -24,7 +24,7 @@ from lab.conditions import (
 )
 from lab.errors import LabError
 from lab.rmd.access import Door
-from lab.rmd.api import Asked, Reply, answer
+from lab.rmd.api import Reply, Request, answer
 from lab.rmd.bitmaps import PanicError
 from lab.rmd.certificates import Certificates, server_context
 from lab.rmd.daemon import Daemon
@@ -209,7 +209,7 @@ class Fleet:
         if crash is not None and not crash.does_the_last:
             return _crashed(station, crash, transport)
         tls = transport.get_extra_info("ssl_object")
-        asked = Asked(
+        asked = Request(
             request.method,
             request.path,
             {name.lower(): value for name, value in request.headers.items()},

@@ -13,7 +13,13 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.base.errors import WattwiseError
-from ..plugin_utils.role_variables import Given, Variable, misspelt, problems_of, variables_of
+from ..plugin_utils.role_variables import (
+    RenderedValue,
+    Variable,
+    misspelt,
+    problems_of,
+    variables_of,
+)
 
 _OPTIONS = {
     "roles": {"type": "list", "elements": "str", "default": []},
@@ -104,7 +110,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
             return [f"{variable.name} cannot be rendered: {_reason(error)}"]
         if value == variables.get("omit"):
             return []
-        return problems_of(variable, Given(value, self._source(raw)), gateways)
+        return problems_of(variable, RenderedValue(value, self._source(raw)), gateways)
 
     def _source(self, raw: t.Any) -> str | None:
         """The inventory's template of a value; None for a literal."""

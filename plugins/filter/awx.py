@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters of role awx: the objects of AWX, the plan for existing ones, and a file of them."""
+"""Filters of the ``awx`` role: objects of AWX, the plan for existing ones, and a file of them."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ description:
     Metal3, with variables from its specification, its inspected hardware and its labels.
   - C(HostHardware) (C(bpa.akraino.org/v1alpha1)) completes the hardware of the host with its name,
     where host agents wrote it. It counts for the UID and the BMC that it names, and replaces facts
-    of an inspection that ended earlier. It never supplies MAC or IP addresses. Without the right to
-    list it, the plugin warns and goes on.
+    of an inspection that ended earlier. It never supplies MAC or IP addresses. Without the
+    permission to list it, the plugin warns and goes on.
   - Each host is in the group O(host_group) and in the groups C(state_<state>), C(rack_<name>) and
     C(architecture_<name>), as far as known. Characters that are invalid in group names become
     underscores.

@@ -71,7 +71,7 @@ options:
         the search of kube-scheduler finds first.
       - V(optimal) considers all claims and nodes together. Its objectives, in order of precedence,
         are the number of satisfied claims by pod priority, the rank of alternatives in prioritized
-        lists, the watts (where known), the largest partitions and whole devices left free, the
+        lists, the power draw (where known), the largest partitions and whole devices left free, the
         closeness of a pod's devices by PCIe root and NUMA node, and the order of nodes and devices.
         RV(objective) has the value and the bound of each.
       - V(optimal) proves its result for thousands of pods with one claim for one unshared,

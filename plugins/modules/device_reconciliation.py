@@ -59,7 +59,7 @@ EXAMPLES = r"""
     api_group: resource.k8s.io
     plan: ~/.local/state/wattwise/hall-1/plan.json
 
-- name: Prefer devices that draw few watts
+- name: Prefer devices that draw little power
 
   wattwise.kube.device_reconciliation:
     device_power: power

@@ -30,8 +30,8 @@ options:
     description:
       - Steps to run, always in the order of the choices.
       - V(snapshot) reads the cluster, V(read) the machines that NodeConfigs name, V(merge) merges
-        their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the watts of
-        pods (O(meter.source)); a failure of it is a warning. V(predict) takes the power
+        their readings, and V(statuses) writes these to the NodeConfigs. V(meter) reads the power
+        draw of pods (O(meter.source)); a failure of it is a warning. V(predict) takes the power
         curve of each node from a statement, its power model or recorded samples, V(place) finds
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
@@ -185,8 +185,9 @@ options:
       # end generated
   merge:
     description:
-      - Options of step V(merge), which merges the results of M(wattwise.kube.redfish_thermal_info)
-        and M(wattwise.kube.differential_pressure_info) from any number of gateways.
+      - Options of the V(merge) step, which merges the results of
+        M(wattwise.kube.redfish_thermal_info) and M(wattwise.kube.differential_pressure_info) from
+        any number of gateways.
       - The last value in C(readings.json) or in the status of the NodeConfig replaces a missing one
         for O(merge.max_age) seconds and marks the node as stale. After that the annotations
         C(wattwise.github.io/fallback-inlet-celsius) and
@@ -241,7 +242,7 @@ options:
       # begin generated: meter
       source:
         description:
-          - Source of the watts of pods, which the report sums by namespace and workload.
+          - Source of the power draw of pods, which the report sums by namespace and workload.
             V(prometheus) asks the Prometheus at O(meter.url), V(kepler) each Kepler. V(none) meters
             no pods. A failure is a warning and never fails the run.
           - With V(prometheus) and Kepler's metrics of containers, the placement in the same run
@@ -350,7 +351,7 @@ options:
         default: 86400.0
       textfile:
         description:
-          - Path of the file to write with the watts in Prometheus' text format.
+          - Path of the file to write with the power draw in Prometheus' text format.
           - Its metrics are C(wattwise_namespace_metered_watts) for up to 200 namespaces,
             C(wattwise_node_metered_watts), C(wattwise_metering_errors) and
             C(wattwise_metering_timestamp_seconds).
@@ -362,8 +363,8 @@ options:
       # end generated
   predict:
     description:
-      - Options of step V(predict), which asks the power models of NodeConfigs and BMCs over the V2
-        inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
+      - Options of the V(predict) step, which asks the power models of NodeConfigs and BMCs over the
+        V2 inference protocol, with 21 points of CPU use from 0 to the capacity of each node.
       - All points of one model are sent in as few requests as its server accepts, equal points once.
         If a server refuses a batch, smaller ones follow, down to single rows.
       - A model without an answer, or with a prediction outside 0 to 100 kW for a point of a node, is
@@ -500,7 +501,7 @@ options:
       # end generated
   store:
     description:
-      - Options of step V(store). Either O(store.namespace) or O(store.path) is required.
+      - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.
       - The stored plan contains names and specs of pods, and no secrets.
     type: dict
     default: {}
@@ -543,7 +544,7 @@ options:
         default: 3600.0
   bind:
     description:
-      - Options of step V(bind), which binds the pods of a plan as a scheduler does. Nodes are
+      - Options of the V(bind) step, which binds the pods of a plan as a scheduler does. Nodes are
         processed concurrently, the pods of one node in the order of the plan.
       - A pod is skipped, with the reason, if its node is gone, cordoned, not ready, full or tainted
         against the pod, or if the pod is gone, replaced, being deleted or already bound. Each
@@ -571,7 +572,7 @@ options:
       # end generated
   evict:
     description:
-      - Options of step V(evict), which makes the moves of a plan with C(rebalance). Each pod is
+      - Options of the V(evict) step, which makes the moves of a plan with C(rebalance). Each pod is
         evicted through the Eviction API, its controller creates a replacement, and the replacement
         is bound to the planned node. Pods of other schedulers than O(place.scheduler_name) are
         skipped.
@@ -606,7 +607,7 @@ extends_documentation_fragment:
 requirements:
   - aiohttp >= 3.9
   - fastjsonschema >= 2.20
-  - numpy, and ortools >= 9.10, for step V(place)
+  - numpy, and ortools >= 9.10, for the V(place) step
 """
 
 EXAMPLES = r"""
@@ -767,7 +768,7 @@ evict:
       V(left) if the run ended before. C(reason) is null for completed moves, and C(replacement) is
       the name of the new pod of a completed move, null in check mode.
     - C(gain_watts) is the sum of the planned savings of all completed moves, in W; negative if the
-      run ended within a step that saves watts only at its end. Null if a move lacks its gain.
+      run ended within a step that saves power only at its end. Null if a move lacks its gain.
     - C(stopped) is the entry of C(moves) at which the run ended; null if all steps were tried.
   returned: when step V(evict) had moves to make
   type: dict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_report
-short_description: Report the watts of a fleet, the savings, and the reasons
+short_description: Report the power draw of a fleet, the savings, and the reasons
 version_added: 0.1.0
 author: Contributors to the wattwise.kube project (@wattwise)
 description:

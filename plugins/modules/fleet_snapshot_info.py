@@ -18,7 +18,7 @@ description:
     cluster does not serve count as empty.
   - NodeConfigs are resolved to targets in the document. A target is a node with its endpoints,
     certificate pins, names of Secrets, known sensors, last values and fallbacks. Modules that read
-    machines or predict watts use these targets.
+    machines or predict power use these targets.
   - Finished pods are left out. Waiting pods keep their whole specification.
   - The document contains no Secrets.
 options:

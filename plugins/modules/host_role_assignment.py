@@ -200,9 +200,9 @@ objective:
     - Levels of the objective, in order of precedence. C(bound) is the best possible value.
     - C(spread) counts pairs of masters in one rack. C(workers) counts hosts of items without a
       count. C(waste) is the capacity of hosts beyond the requirements, in thousandths of the
-      largest host. C(idle_watts) are the watts of idle hosts. C(unprovisioned) counts hosts without
-      an image. C(kept) counts former roles. C(workers) and C(kept) are maximised, the others
-      minimised.
+      largest host. C(idle_watts) is the power draw of idle hosts in W. C(unprovisioned) counts
+      hosts without an image. C(kept) counts former roles. C(workers) and C(kept) are maximised, the
+      others minimised.
   returned: success
   type: list
   elements: dict

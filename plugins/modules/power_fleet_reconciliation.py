@@ -28,8 +28,8 @@ description:
     refreshes RmdWorkloads only where C(wattwise.github.io/requested-for) names them (V(pods),
     V(nodes), V(node-configs), V(rmd), or several with commas between them).
   - The status holds the outcome of the run, with the conditions C(Ready), C(Observed), C(Placed)
-    and, with a source of watts of pods, C(Metered). A run without a change writes nothing until
-    O(heartbeat_seconds) are over. Events report each failed and recovered condition, and lost
+    and, with a source of the power draw of pods, C(Metered). A run without a change writes nothing
+    until O(heartbeat_seconds) are over. Events report each failed and recovered condition, and lost
     machines.
   - A C(spec.interval) other than 60 s becomes the annotation
     C(ansible.sdk.operatorframework.io/reconcile-period), which ansible-operator reads.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: power_placement
-short_description: Place waiting pods on the nodes where they cost the fewest watts
+short_description: Place waiting pods on the nodes where they cost the least power
 version_added: 0.1.0
 author: Contributors to the wattwise.kube project (@wattwise)
 description:
-  - Finds nodes for all waiting pods together that minimise the watts of the fleet, by the power
-    curves of the nodes, and returns a bound on the distance from the optimum.
+  - Finds nodes for all waiting pods together that minimise the power draw of the fleet, by the
+    power curves of the nodes, and returns a bound on the distance from the optimum.
   - The first objective is the number of placed pods, by priority; the second the fewest pods on
-    nodes without a power curve; the third the fewest watts.
+    nodes without a power curve; the third the least power.
   - Rules of kube-scheduler hold for CPU, memory, ephemeral storage, pod slots and extended
     resources, overhead, init containers and sidecars, C(nodeName), C(nodeSelector), node affinity,
     taints, cordoned nodes, unready nodes, host ports, pod affinity and anti-affinity (including
@@ -23,7 +23,7 @@ description:
   - A pod that requests C(intel.com/l3_cache_ways) needs as many contiguous free ways in one cache
     of its node, beside the ways of all other pods. The RmdNodeState of the node has the free ways;
     without one only the extended resource counts.
-  - A pod with device claims needs a node whose free devices satisfy them. The watts of devices
+  - A pod with device claims needs a node whose free devices satisfy them. The power draw of devices
     count, and RV(allocations) has the devices of each claim, as M(wattwise.kube.device_allocation)
     allocates them on the node. Claims are C(resourceClaims) of C(resource.k8s.io/v1) and
     C(deviceClaims) of the k8srm prototype. Pods that share a claim get one node. Claims that
@@ -34,12 +34,12 @@ description:
   - Pods of one namespace with the same label C(scheduling.x-k8s.io/pod-group) are placed together
     or not at all. WAO's annotation C(podspread-rate) counts on pods and on their ReplicaSet, which
     inherits it from the Deployment.
-  - Preferences are weighed against watts; see O(preference_watts).
-  - A pod with volume claims gets a node that kube-scheduler would accept. PersistentVolumes count
-    with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology and
-    the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes with
-    the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod) claim.
-    Pods that share a claim without a volume get one node.
+  - Preferences are weighed against power; see O(preference_watts).
+  - A pod with volume claims is placed on a node that kube-scheduler accepts. PersistentVolumes
+    count with their node affinity and zone, a class with C(WaitForFirstConsumer) with its topology
+    and the CSIStorageCapacity of its driver, static volumes with their properties, and CSINodes
+    with the number of volumes that a driver can attach. Only one pod gets a C(ReadWriteOncePod)
+    claim. Pods that share a claim without a volume get one node.
   - A pod with any other scheduling constraint stays unplaced with the reason C(unsupported:) and
     the field.
   - Changes nothing in the cluster. Step V(bind) of
@@ -129,7 +129,7 @@ options:
   previous:
     description:
       - Path of the plan document of the last run, for pods that still wait.
-      - A pod keeps its node of that plan unless another one saves watts. The result never gets
+      - A pod keeps its node of that plan unless another one saves power. The result never gets
         worse, but takes longer. Only O(strategy=optimal) uses it. Pods and nodes that are gone are
         ignored.
     type: path
@@ -349,7 +349,7 @@ asleep:
   elements: str
   sample: []
 unpriced:
-  description: Names of the nodes without a power curve. No sum of watts includes them.
+  description: Names of the nodes without a power curve. No sum of power draws includes them.
   returned: success
   type: list
   elements: str
@@ -419,7 +419,7 @@ steps:
       saving after the steps before it, when all of its C(moves) are complete. The nodes in
       C(asleep) may sleep from then on.
     - C(gain_watts) of a move is its saving after the moves before it; it is negative if only later
-      moves of the step save watts. C(cost_if_stopped_watts) is the largest increase in watts if the
+      moves of the step save power. C(cost_if_stopped_watts) is the largest increase in watts if the
       step ends before its last move.
   returned: when O(rebalance) is true
   type: list

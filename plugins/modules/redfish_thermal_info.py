@@ -24,9 +24,9 @@ description:
     the C(PowerControl) of the server, the total in the vendor's own block (Fujitsu, Inspur), the sum
     of the power supplies in C(Power), another control of the server, and the sum of the power
     supplies in C(PowerSubsystem). Controls and sensors of processors, memory, fans, drives, adapters
-    and other parts never count. A BMC of several servers has no power, because their watts cannot
-    be told apart.
-  - A sum of supplies adds their input watts. A supply without one counts by its output watts, and
+    and other parts never count. A BMC of several servers has no power, because their power draw
+    cannot be told apart.
+  - A sum of supplies adds their input power. A supply without one counts by its output power, and
     an absent, idle, failed or unplugged one by nothing. If another supply has no reading, the sum is
     unknown.
   - A temperature that is null, absent, not a number, or outside -20 to 70 °C is an error and never

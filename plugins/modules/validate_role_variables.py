@@ -55,7 +55,7 @@ EXAMPLES = r"""
     group: clusters
   tags: [always]
 
-- name: Ask for the variables of role rmd only where a run with tags makes its tasks
+- name: Ask for the variables of the rmd role only where a run with tags makes its tasks
   wattwise.kube.validate_role_variables:
     roles: [rmd, rmd_workloads]
     tags:

@@ -81,7 +81,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Given:
+class RenderedValue:
     """A rendered value; ``source`` is its template, if any."""
 
     value: t.Any
@@ -171,7 +171,7 @@ def misspelt(names: t.Collection[str]) -> dict[str, str]:
 # --- one variable ------------------------------------------------------------------------------
 
 
-def problems_of(variable: Variable, given: Given, gateways: bool = False) -> list[str]:
+def problems_of(variable: Variable, given: RenderedValue, gateways: bool = False) -> list[str]:
     """Problems of the value as sentences. ``gateways`` read separate files."""
     found = list(_problems(variable.name, variable.spec, given.value, given))
     if found or given.value in (None, "", [], {}):
@@ -198,7 +198,7 @@ def _members(variable: Variable, value: t.Any) -> list[tuple[str, t.Any]]:
     return [(variable.name, converted)]
 
 
-def _problems(where: str, spec: Spec, value: t.Any, given: Given) -> t.Iterator[str]:
+def _problems(where: str, spec: Spec, value: t.Any, given: RenderedValue) -> t.Iterator[str]:
     """Problems of a value and, by its specification, of its parts."""
     kind = spec.get("type", "str")
     if value is None and not spec.get("required"):
@@ -221,7 +221,9 @@ def _problems(where: str, spec: Spec, value: t.Any, given: Given) -> t.Iterator[
         yield from _suboption_problems(where, spec["options"], converted, given)
 
 
-def _suboption_problems(where: str, options: Spec, value: Spec, given: Given) -> t.Iterator[str]:
+def _suboption_problems(
+    where: str, options: Spec, value: Spec, given: RenderedValue
+) -> t.Iterator[str]:
     for name in value.keys() - options.keys():
         yield f"{where}.{name} does not exist; {where} takes {', '.join(options)}"
     for name, spec in options.items():
@@ -262,7 +264,7 @@ def _sentence(where: str, value: str, expected: str) -> str:
 
 
 def _limit_problems(
-    where: str, limits: Spec, value: t.Any, given: Given, gateways: bool
+    where: str, limits: Spec, value: t.Any, given: RenderedValue, gateways: bool
 ) -> t.Iterator[str]:
     expected = _range_text(limits)
     if expected and not _within(limits, value):

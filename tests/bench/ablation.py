@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The worth of each stage of strategy `optimal`: the answer with and without it."""
+"""The worth of each stage of the `optimal` strategy: the answer with and without it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def ablate(stage: Stage) -> Row:
     return Row(
         title="The worth of each stage of the solver",
         work=(
-            f"{len(details)} fleets, each placed with every stage and without one of them. Watts "
-            "are a share of the added watts; *bound* is the fall of the lower bound, *processor "
+            f"{len(details)} fleets, each placed with every stage and without one of them. Power "
+            "is a share of the added power; *bound* is the fall of the lower bound, *processor "
             "time* the stage's share, *pods* the number of additional pods without a node, and "
             "*lines* the length of the stage's own files."
         ),
@@ -92,7 +92,7 @@ def _worth(name: str, details: list[Json]) -> Iterator[Metric]:
     # An answer that leaves a pod out draws fewer watts, so the two are not comparable.
     comparable = [each for each in outcomes if not each["pods"]] or [{"lost": 0.0, "bound": 0.0}]
     lost = [each["lost"] for each in comparable]
-    yield metric(f"{name}: watts lost without it", "%", lost)
+    yield metric(f"{name}: power lost without it", "%", lost)
     yield metric(f"{name}: mean of that", "%", [statistics.fmean(lost)])
     yield metric(f"{name}: bound", "%", [each["bound"] for each in comparable])
     yield metric(f"{name}: pods", "", [each["pods"] for each in outcomes])

@@ -203,9 +203,9 @@ def one_by_one(stage: Stage) -> Row:
         for figure in _figures(found, ", nodes may sleep" if pattern == "power_off" else "")
     ]
     return Row(
-        title=f"Watts of {pods:,} pods that arrive one by one on {nodes:,} nodes",
+        title=f"Power draw of {pods:,} pods that arrive one by one on {nodes:,} nodes",
         work=(
-            "Added watts of the same pods in the same order of arrival, with half of the CPU "
+            "Added power of the same pods in the same order of arrival, with half of the CPU "
             "requested. The extender answers a played kube-scheduler: resources, the extender "
             "at the shipped weight, kube-scheduler's scores for resources among equals."
         ),
@@ -225,7 +225,7 @@ def one_by_one(stage: Stage) -> Row:
 
 
 def _outcomes(stage: Stage, size: Size) -> Json:
-    """Added watts by placer, and moves of the rebalancing."""
+    """Added power by placer, and moves of the rebalancing."""
     stage.say(f"  {size.title}")
     task = arrivals.shuffled(placement_task(1, size), 1)
     before = arrivals.watts(task, {})

@@ -121,7 +121,7 @@ def save_against_schedulers(stage: Stage) -> Row:
     awake = [run for run in runs if run.size.pattern != "power_off"]
     asleep = [run for run in runs if run.size.pattern == "power_off"]
     return Row(
-        title="Added watts against schedulers",
+        title="Added power against schedulers",
         work=(
             f"{len(runs)} fleets of 5 to 20 server types. Compared where the scheduler placed as "
             "many pods."

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables of role awx in the cases of users, and AWX's answer to them."""
+"""Variables of the ``awx`` role in the cases of users, and AWX's answer to them."""
 
 from __future__ import annotations
 

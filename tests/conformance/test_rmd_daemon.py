@@ -12,7 +12,7 @@ import pytest
 
 from lab.rmd import bitmaps
 from lab.rmd.access import Door
-from lab.rmd.api import Asked, Reply, answer
+from lab.rmd.api import Reply, Request, answer
 from lab.rmd.bitmaps import PanicError, WrongExpressionError
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import SKYLAKE, BootError, Configuration, Host
@@ -35,7 +35,7 @@ class Client:
         content = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
         given = {**(JSON if method in ("POST", "PATCH") else {}), **headers}
         given = {name.replace("_", "-"): value for name, value in given.items()}
-        return answer(self.daemon, Door(), Asked(method, path, given, content))
+        return answer(self.daemon, Door(), Request(method, path, given, content))
 
     def post(self, **workload: Any) -> Reply:
         return self.ask("POST", "/v1/workloads", workload)

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import caches_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import plan
@@ -30,7 +30,6 @@ from support.rmd_cluster import RmdCluster
 
 CACHE = {"max": 2, "min": 2}
 NODES = ("example-node.com", "example-node-1.com", "example-node-2.com")
-Object = dict[str, t.Any]
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_a_daemon_that_is_away_offers_nothing(cluster: RmdCluster, before: str) 
         ),
     ],
 )
-def test_what_is_sent(spec: Object, settings: Object) -> None:
+def test_what_is_sent(spec: MutableObject, settings: MutableObject) -> None:
     manifest = {
         "metadata": {"name": "rmd-workload-pod-1"},
         "spec": {"coreIds": ["0", "20"], **spec},
@@ -193,7 +192,7 @@ def test_what_is_sent(spec: Object, settings: Object) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_a_node_state_shows(document: Object, words: Object) -> None:
+def test_what_a_node_state_shows(document: MutableObject, words: MutableObject) -> None:
     assert shown(stored_of({"id": "1", "uuid": "rmd-workload-a", **document})) == words
 
 
@@ -233,7 +232,9 @@ def test_deviation_7_ways_are_counted_and_not_the_value_of_their_mask(
         ({}, [{"ports": [{"containerPort": 8081}]}], ""),
     ],
 )
-def test_the_address_of_a_daemon(status: Object, containers: list[Object], endpoint: str) -> None:
+def test_the_address_of_a_daemon(
+    status: MutableObject, containers: list[MutableObject], endpoint: str
+) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     pod = {
         "metadata": {"name": "rmd-n", "namespace": "default"},
@@ -277,7 +278,7 @@ TWO_SOCKETS = ["0-23,48-71", "24-47,72-95"]
         (["0-9,21-29", "10-19,30-39"], {}, "0-19,21-39"),
     ],
 )
-def test_all_cores(lists: list[str], spec: Object, core_ids: str) -> None:
+def test_all_cores(lists: list[str], spec: MutableObject, core_ids: str) -> None:
     infos = {str(n): {"cache_id": n, "share_cpu_list": text} for n, text in enumerate(lists)}
     cpus = frozenset[int]().union(*(cache.cpus for cache in caches_of({"Caches": infos})))
     given = {"allCores": True, "rdt": {"cache": CACHE}, **spec}
@@ -306,7 +307,7 @@ def test_a_configuration_names_the_nodes_that_have_all_its_labels(cluster: RmdCl
     first, second, third = NODES
     cluster.nodes = {first: {"a": "x", "b": "x"}, second: {"a": "x"}, third: {"a": "x", "b": "y"}}
     labels = {"a": "x", "b": "x"}
-    config: Object = {"metadata": {"name": "rmdconfig"}, "spec": {"rmdNodeSelector": labels}}
+    config: MutableObject = {"metadata": {"name": "rmdconfig"}, "spec": {"rmdNodeSelector": labels}}
     cluster.configs = [config]
     cluster.run()
     assert config["status"]["nodes"] == [first]

@@ -10,6 +10,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     CACHE_WAYS,
@@ -17,7 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import (
     workloads_of_pod,
 )
 from support.node_trees import UID, pod
-from support.wao import DEFINITIONS, Object
+from support.wao import DEFINITIONS
 
 GOLD = {"nginx1_policy": "gold", "nginx1_cache_min": "2"}
 PSTATE = {"nginx1_pstate_monitoring": "on", "nginx1_pstate_ratio": "1.5"}
@@ -25,8 +26,8 @@ TWO_WAYS = {"max": 2, "min": 2}
 
 
 def asking(
-    annotations: Object | None = None, ways: t.Any = "2", cpu: str = "1", **changes: t.Any
-) -> Object:
+    annotations: MutableObject | None = None, ways: t.Any = "2", cpu: str = "1", **changes: t.Any
+) -> MutableObject:
     """pod-1 of the vectors: nginx1 with one CPU and two ways, on example-node-1.com."""
     given = pod(cpu, **changes)
     given["metadata"]["annotations"] = annotations or {}
@@ -36,20 +37,20 @@ def asking(
     return given
 
 
-def built(given: Object, *cpus: int) -> Object:
+def built(given: MutableObject, *cpus: int) -> MutableObject:
     [workload], refusals = workloads_of_pod(given, {"nginx1": cpus})
     assert refusals == []
     return workload
 
 
-def refused(given: Object) -> str:
+def refused(given: MutableObject) -> str:
     workloads, [refusal] = workloads_of_pod(given, {"nginx1": [0]})
     assert workloads == []
     assert (refusal.namespace, refusal.pod, refusal.pod_uid) == ("default", "pod-1", UID)
     return refusal.message
 
 
-VECTORS: dict[str, tuple[Object, list[int], Object]] = {
+VECTORS: dict[str, tuple[MutableObject, list[int], MutableObject]] = {
     "a policy beside the cache": (GOLD, [0], {"policy": "gold"}),
     "and P-states": (
         {**GOLD, **PSTATE},
@@ -142,7 +143,7 @@ def test_a_pod_that_asks_for_none_is_left_alone() -> None:
     assert not asks_for_ways(other)
 
 
-def separated() -> Object:
+def separated() -> MutableObject:
     given = asking()
     [container] = given["spec"]["containers"]
     container["name"] = "a-rmd-workload-b"

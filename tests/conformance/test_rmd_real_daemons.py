@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lab.rmd.access import Door
-from lab.rmd.api import Asked, Reply, answer
+from lab.rmd.api import Reply, Request, answer
 from lab.rmd.bitmaps import bits_of, list_text
 from lab.rmd.daemon import Daemon
 from lab.rmd.host import BootError, Configuration, Host
@@ -72,7 +72,7 @@ def ask(daemon: Daemon, call: Json) -> Reply:
     body = call.get("body")
     content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     headers = {"content-type": "application/json"} if body is not None else {}
-    asked = Asked(call["method"], call["path"], headers, content if body is not None else b"")
+    asked = Request(call["method"], call["path"], headers, content if body is not None else b"")
     return answer(daemon, Door(), asked)
 
 

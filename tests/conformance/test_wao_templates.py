@@ -9,14 +9,15 @@ import typing as t
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import problems
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from support.wao import Object, fake, node, sample, sample_names, template
+from support.wao import fake, node, sample, sample_names, template
 
 WORKER_0 = node("worker-0", "10.0.0.1")
 
 
-def render_inlet(endpoint: str, secret: str) -> Object:
+def render_inlet(endpoint: str, secret: str) -> MutableObject:
     inlet = {
         "type": "Redfish",
         "endpoint": endpoint,

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The built image: its files, and its programs at work on a lab, as any uid and without rights.
+"""The built image: its files, and its programs on a lab, as any uid and without permissions.
 
 Gate `image` builds both targets first and names them in WATTWISE_IMAGE and WATTWISE_EE_IMAGE.
 """
@@ -98,7 +98,7 @@ def trees() -> Iterator[dict[str, Path]]:
 
 
 @pytest.mark.parametrize("image", [IMAGE, EE_IMAGE])
-def test_no_file_gives_rights_and_no_shipped_file_can_be_changed(
+def test_no_file_gives_permissions_and_no_shipped_file_can_be_changed(
     trees: dict[str, Path], image: str
 ) -> None:
     root = trees[image]
@@ -344,7 +344,7 @@ def test_operator_and_watcher_bind_a_waiting_pod(
     tmp_path: Path,
     user: str,
 ) -> None:
-    """The programs of the operator's pod, with the rights of its account."""
+    """The programs of the operator's pod, with the permissions of its account."""
     installed = installation.install(lab.state, "default", print)
     account = installed.settings.kubeconfig
     write(tmp_path / "mounted" / "kubeconfig", standalone_kubeconfig(account))

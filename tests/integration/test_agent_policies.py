@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
@@ -22,7 +23,6 @@ from support.asking_pods import MERGE, Pods
 
 ROOT = Path(__file__).resolve().parents[2]
 STRATEGIC = "application/strategic-merge-patch+json"
-Object = dict[str, t.Any]
 REFUSED = {"type": CONDITION, "status": "False", "reason": "Refused", "message": "m"}
 
 
@@ -33,9 +33,9 @@ class Agent:
         self.admin, self.other = pods
         self.kube, self.unbound, self.uid = kube, unbound, uid
 
-    def workload(self, name: str, *nodes: str, **spec: t.Any) -> Object:
+    def workload(self, name: str, *nodes: str, **spec: t.Any) -> MutableObject:
         # The pod must exist, or the garbage collector deletes the workload.
-        owner: Object = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": self.uid}
+        owner: MutableObject = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": self.uid}
         owner["controller"] = True
         return {
             "apiVersion": "intel.com/v1alpha1",
@@ -90,12 +90,14 @@ def client(kubeconfig: str, token: str, folder: Path) -> Kube:
 def agent(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Iterator[Agent]:
     files = sorted((ROOT / "roles" / "crds" / "files").glob("intel.com_*.yaml"))
     apply({"kubeconfig": kubeconfig, "src": list(map(str, files)), "wait": True})
-    rights = yaml.safe_load((ROOT / "docs" / "rbac" / "rmd_node_agent.yaml").read_text())["items"]
-    [rules] = [item["rules"] for item in rights if "rules" in item]
+    permissions = yaml.safe_load((ROOT / "docs" / "rbac" / "rmd_node_agent.yaml").read_text())[
+        "items"
+    ]
+    [rules] = [item["rules"] for item in permissions if "rules" in item]
     name, group = f"agent-of-{namespace}", "rbac.authorization.k8s.io"
     subject = {"kind": "ServiceAccount", "name": "rmd-node-agent", "namespace": namespace}
     account = {"name": "rmd-node-agent", "namespace": namespace}
-    made: list[Object] = [
+    made: list[MutableObject] = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         {
             "apiVersion": f"{group}/v1",

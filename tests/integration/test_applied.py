@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.applied import is_applied
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.change import desired_part
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
@@ -23,10 +24,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.tran
     Transport,
 )
 
-Object = dict[str, t.Any]
 MANAGER = "wattwise"
 
-CONTAINER: Object = {
+CONTAINER: MutableObject = {
     "name": "main",
     "image": "example/none",
     "args": ["--one", "--two"],
@@ -37,7 +37,7 @@ CONTAINER: Object = {
     ],
     "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
 }
-MANIFESTS: dict[str, Object] = {
+MANIFESTS: dict[str, MutableObject] = {
     "configmaps": {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -82,15 +82,15 @@ class Stored:
         self.manifest = copy.deepcopy(MANIFESTS[plural])
         self.manifest["metadata"]["namespace"] = namespace
 
-    def apply(self, manifest: Object, manager: str = MANAGER, **query: str) -> Object:
+    def apply(self, manifest: MutableObject, manager: str = MANAGER, **query: str) -> MutableObject:
         asked: dict[str, str | int] = {"fieldManager": manager, "force": "true", **query}
         answer = self.kube.send("PATCH", self.path, manifest, APPLY_CONTENT_TYPE, asked)
         return answer.body
 
-    def read(self) -> Object:
-        return t.cast(Object, self.kube.find(self.path))
+    def read(self) -> MutableObject:
+        return t.cast(MutableObject, self.kube.find(self.path))
 
-    def would_stay(self, manifest: Object) -> bool:
+    def would_stay(self, manifest: MutableObject) -> bool:
         """Whether the API server would leave the object unchanged."""
         try:
             after = self.apply(manifest, dryRun="All")

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook awx with the modules of awx.awx: against a simulated AWX, or the one of AWX_HOST.
+"""The ``awx`` playbook with the modules of awx.awx: against a simulated AWX, or AWX_HOST's.
 
 Each module takes a second, so ``make test`` has only the runs of the molecule chain and one of
 these tests. tests/unit/lab/test_awx.py runs the modules in one process, with all objects.

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -25,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from support import observing
 from support.snapshots import with_targets
-from support.wao import DEFINITIONS, Object, node_config, template
+from support.wao import DEFINITIONS, node_config, template
 
 FALLBACK = "wattwise.github.io/fallback-inlet-celsius"
 ANNOTATION = "bad-beside-good.test/bmc"
@@ -71,7 +72,7 @@ def config_path(namespace: str, name: str) -> str:
     return f"/apis/{API_VERSIONS[0]}/namespaces/{namespace}/nodeconfigs/{name}"
 
 
-def status_of(namespace: str, name: str, vendor: str) -> Object:
+def status_of(namespace: str, name: str, vendor: str) -> MutableObject:
     return {
         "apiVersion": API_VERSIONS[0],
         "kind": "NodeConfig",
@@ -105,7 +106,7 @@ def test_a_write_that_is_not_allowed_fails_the_task_always(kubeconfig: str, name
     statuses = [status_of(namespace, "a", "good")]
     parameters = {"kubeconfig": kubeconfig, "status": True, "manifests": statuses}
     stranger = {"impersonate_user": "stranger"}
-    with pytest.raises(WattwiseError, match="grant the right in RBAC"):
+    with pytest.raises(WattwiseError, match="grant the permission in RBAC"):
         apply({**parameters, **stranger, "on_error": "report"})
 
 

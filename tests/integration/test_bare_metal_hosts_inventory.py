@@ -22,7 +22,7 @@ SETTINGS = LabSettings(48, 8, 3, bare_metal_hosts=24)
 
 @pytest.fixture(scope="module")
 def machines(lab: RunningLab) -> Iterator[list[Machine]]:
-    """The machines that have a BareMetalHost; the definition is deleted at the end."""
+    """The machines that have a BareMetalHost; the CRD is deleted at the end."""
     machines = build_machines(SETTINGS.nodes, SETTINGS.racks, SETTINGS.seed)
     with Api(lab.state.kubeconfig) as api:
         bare_metal.create(api, machines, SETTINGS)

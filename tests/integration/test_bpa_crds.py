@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definition of Provisioning on a real API server: upstream's samples, and refused objects."""
+"""The CRDs of Provisioning on a real API server: upstream's samples, and refused objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLES = sorted((Path(__file__).resolve().parents[1] / "conformance" / "bpa").g
 
 @pytest.fixture(scope="module")
 def definition(kubeconfig: str) -> None:
-    """The definition, established."""
+    """The CRD, established."""
     files = [str(DEFINITIONS / "bpa.akraino.org_provisionings.yaml")]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 

@@ -113,7 +113,7 @@ def test_rmd_needs_its_image_only_where_its_tasks_run(
     run = play("rmd", tmp_path, {"clusters": {"hosts": {"hall-1": wrong}}}, *arguments)
     assert run.returncode == 2
     assert "rmd_prune_max is 7, but must be from 0 to 1" in run.output
-    assert ("rmd_image is missing; role rmd needs it" in run.output) is is_needed
+    assert ("rmd_image is missing; the rmd role needs it" in run.output) is is_needed
 
 
 def test_a_kubeconfig_that_is_not_there_is_named_with_its_variable(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_gateways_need_a_kubeconfig_whose_content_they_get(tmp_path: Path) -> No
     assert "wattwise_kubeconfig is missing; hosts of bmc_gateways get" in run.output
 
 
-# A unit test shows that all others select and check their hosts as playbook site does.
+# A unit test shows that all others select and check their hosts as the `site` playbook does.
 @pytest.mark.parametrize("playbook", ["site", "devices", "rmd_node_agent"])
 def test_an_inventory_without_a_cluster_fails_and_says_what_to_write(
     playbook: str, tmp_path: Path

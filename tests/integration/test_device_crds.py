@@ -1,18 +1,18 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of the prototype's kinds on a real API server: accepted and refused objects."""
+"""The CRDs of the prototype's kinds on a real API server: accepted and refused objects."""
 
 from __future__ import annotations
 
 import copy
-import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.device_shapes import SHAPES, device_pools
@@ -24,18 +24,17 @@ PUBLISHED = ROOT / "tests" / "conformance" / "k8srm"
 PROTOTYPE = "devmgmtproto.k8s.io/v1alpha1"
 CLUSTER_SCOPED = ("DeviceDriver", "DeviceClass", "DevicePool")
 PLURALS = {"DeviceClass": "deviceclasses"}
-Object = dict[str, t.Any]
 
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     folder = ROOT / "roles" / "crds" / "files"
     files = [str(path) for path in sorted(folder.glob("devmgmtproto.k8s.io_*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 
 
-def try_to_create(kube: Kube, obj: Object, namespace: str) -> Object:
+def try_to_create(kube: Kube, obj: MutableObject, namespace: str) -> MutableObject:
     """Create like kubectl, with strict field validation, as a dry run."""
     plural = PLURALS.get(obj["kind"], obj["kind"].lower() + "s")
     place = "" if obj["kind"] in CLUSTER_SCOPED else f"namespaces/{namespace}/"
@@ -46,7 +45,7 @@ def try_to_create(kube: Kube, obj: Object, namespace: str) -> Object:
     return kube.request("POST", path, obj, query={"fieldValidation": "Strict", "dryRun": "All"})
 
 
-def published() -> list[Object]:
+def published() -> list[MutableObject]:
     """The prototype's drivers and classes, including the defective ones."""
     documents = yaml.safe_load_all((PUBLISHED / "classes.yaml.in").read_text(encoding="utf-8"))
     return [one for one in documents if one["apiVersion"] == PROTOTYPE]
@@ -91,7 +90,7 @@ def test_misspelled_fields_of_published_classes_are_named(kube: Kube, namespace:
 
 
 FOOZER = {"driver": "example.com-foozer"}
-REFUSED: dict[str, tuple[Object, str]] = {
+REFUSED: dict[str, tuple[MutableObject, str]] = {
     "no device": (device_claim("c", driver="d", minDeviceCount=0), "spec.minDeviceCount"),
     "fewer at the most than at the least": (
         device_claim("c", driver="d", minDeviceCount=2, maxDeviceCount=1),

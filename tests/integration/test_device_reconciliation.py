@@ -30,7 +30,7 @@ from lab.process import wait_until
 from support.device_cluster import DeviceCluster, problems
 from support.device_objects import attributes
 from support.lab import RunningLab
-from support.recording_proxy import Right, recording_proxy
+from support.recording_proxy import Permission, recording_proxy
 
 ROOT = Path(__file__).resolve().parents[2]
 RBAC = ROOT / "docs" / "rbac" / "devices_reconciliation.yaml"
@@ -43,7 +43,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     folder = ROOT / "roles" / "crds" / "files"
     files = [str(path) for path in sorted(folder.glob("devmgmtproto.k8s.io_*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
@@ -396,7 +396,7 @@ def test_each_bad_object_is_named_and_the_others_go_on(cluster: DeviceCluster) -
     assert "the pool has no such resource" in condition["message"]
 
 
-def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
+def test_it_works_with_exactly_the_permissions_that_the_documentation_gives(
     cluster: DeviceCluster, lab: RunningLab
 ) -> None:
     cluster.pool("gpus", cluster.node("n"), count=3)
@@ -413,7 +413,7 @@ def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
         assert cluster.mine(result, "errors") == [] and proxy.refused == []
         assert proxy.used <= granted
         ours = {right for right in granted if right.group == "devmgmtproto.k8s.io"}
-        assert ours <= proxy.used and Right("", "pods", "patch") in proxy.used
+        assert ours <= proxy.used and Permission("", "pods", "patch") in proxy.used
     assert all(cluster.node_of(name) for name in ("bound", "looks"))
 
 

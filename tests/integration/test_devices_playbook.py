@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook devices works on files alone, like the prototype's command `schedule`."""
+"""The ``devices`` playbook works on files alone, like the prototype's command `schedule`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The account of role devices writes only its fields of pods: the policies on an API server."""
+"""The account of the ``devices`` role writes only its pod fields: the policies on an API server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def may(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[May]:
         try:
             account.request("PATCH", f"{pods}/{path}", body, STRATEGIC)
         except ApiError as error:
-            assert error.status == 403 and "role devices" in str(error), error
+            assert error.status == 403 and "the devices role" in str(error), error
             return False
         return True
 

@@ -35,7 +35,7 @@ from support.dra_checker import claim_names
 from support.dra_lab import DraLab
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Right, recording_proxy
+from support.recording_proxy import Permission, recording_proxy
 
 Json = dict[str, t.Any]
 RBAC = Path(__file__).resolve().parents[2] / "docs" / "rbac" / "devices_reconciliation.yaml"
@@ -270,7 +270,7 @@ def test_a_pod_with_demands_that_nobody_here_keeps_waits(dra: DraLab) -> None:
     )
 
 
-def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
+def test_it_works_with_exactly_the_permissions_that_the_documentation_gives(
     dra: DraLab, lab: RunningLab
 ) -> None:
     for name in "abcde":
@@ -286,9 +286,9 @@ def test_it_works_with_exactly_the_rights_that_the_documentation_gives(
         unused = {right for right in granted if right.group != "devmgmtproto.k8s.io"} - proxy.used
         assert unused == {
             # Requested by the API server itself, from Kubernetes 1.36 on.
-            Right("resource.k8s.io", "resourceclaims/binding", "patch"),
+            Permission("resource.k8s.io", "resourceclaims/binding", "patch"),
             # For pods with the prototype's gate.
-            Right("", "pods", "patch"),
+            Permission("", "pods", "patch"),
         }
     assert len(dra.bound()) == 4
 

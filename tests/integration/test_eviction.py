@@ -388,7 +388,7 @@ def test_proposing_and_moving_work_as_tasks(
 def write_documents(
     kubeconfig: str, namespace: str, nodes: list[str], models: InferenceServer, folder: Path
 ) -> Json:
-    """Documents of role observe: the current cluster without NodeConfigs, and readings."""
+    """Documents of the ``observe`` role: the current cluster without NodeConfigs, and readings."""
     options = {"kubeconfig": kubeconfig, "selectors": {"nodes": f"test={namespace}"}}
     include = ["pods", "namespaces", "pod_disruption_budgets"]
     taken: Json = snapshot.take({**options, "include": include})["snapshot"]

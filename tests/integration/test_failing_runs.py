@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbooks site and place with a failing step: others go on, and a report precedes the reason."""
+"""The ``site`` and ``place`` playbooks with a failing step: others go on, then the report."""
 
 from __future__ import annotations
 

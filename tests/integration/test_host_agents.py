@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Host agents as processes, with their own rights, between an API server and simulated BMCs."""
+"""Host agents as processes, with their own permissions, between API server and simulated BMCs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.inventory import run_inventory
 from support.lab import RunningLab
-from support.recording_proxy import Proxy, Right, recording_proxy
+from support.recording_proxy import Permission, Proxy, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -52,7 +52,7 @@ def bmcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
 
 @pytest.fixture
 def definitions(kubeconfig: str) -> Iterator[None]:
-    """Metal3's definition is deleted at the end, because other tests create it with their own
+    """Metal3's CRD is deleted at the end, because other tests create it with their own
     hosts.
     """
     files = [str(path) for path in DEFINITIONS.glob("bpa.akraino.org_*.yaml")]
@@ -114,8 +114,8 @@ def site(kube: Kube, namespace: str, bmcs: EmbeddedLab, definitions: None) -> Si
 @pytest.fixture
 def account(
     site: Site, lab: RunningLab, tmp_path: Path
-) -> Iterator[tuple[Proxy, Path, set[Right]]]:
-    """The agents' account with the rights of the operator's folder, recorded by a proxy."""
+) -> Iterator[tuple[Proxy, Path, set[Permission]]]:
+    """The agents' account with the permissions of the operator's folder, recorded by a proxy."""
     items = []
     for name in ("rights.yaml", "secrets/rights.yaml"):
         text = (ROOT / "operator/config/host-agents" / name).read_text()
@@ -127,7 +127,7 @@ def account(
     asked = {"spec": {"expirationSeconds": 3600}}
     token = site.kube.request("POST", place, asked)["status"]["token"]
     granted = {
-        Right(group, resource, verb)
+        Permission(group, resource, verb)
         for item in items
         for rule in item.get("rules", [])
         for group in rule["apiGroups"]
@@ -179,7 +179,9 @@ class Agents:
 
 
 @pytest.fixture
-def agents(site: Site, account: tuple[Proxy, Path, set[Right]], tmp_path: Path) -> Iterator[Agents]:
+def agents(
+    site: Site, account: tuple[Proxy, Path, set[Permission]], tmp_path: Path
+) -> Iterator[Agents]:
     running = Agents(site, account[1], tmp_path)
     yield running
     for process in running.processes:
@@ -191,7 +193,7 @@ def agents(site: Site, account: tuple[Proxy, Path, set[Right]], tmp_path: Path) 
 def test_one_of_two_agents_reads_and_the_other_takes_over_when_it_is_killed(
     site: Site,
     agents: Agents,
-    account: tuple[Proxy, Path, set[Right]],
+    account: tuple[Proxy, Path, set[Permission]],
     kubeconfig: str,
     tmp_path: Path,
 ) -> None:

@@ -144,7 +144,7 @@ def test_navigator_runs_a_playbook_of_the_archive(installation: Installation) ->
 def test_a_rulebook_of_the_archive_places_the_waiting_pods_when_it_gets_hot(
     installation: Installation, api: Api
 ) -> None:
-    """The real ansible-rulebook runs playbook place; this limit makes every inlet hot."""
+    """The real ansible-rulebook runs the ``place`` playbook; this limit makes every inlet hot."""
     java_folder()
     workload.create_pods(api, workload.demo_pods(12, seed=9)[9:], "wattwise")
     variables = {"wattwise_kubeconfig": installation.lab.kubeconfig, "hot_inlet_celsius": 10}
@@ -168,7 +168,7 @@ def cron_job() -> tuple[Json, Json]:
 
 @pytest.fixture
 def account(installation: Installation, api: Api, tmp_path: Path) -> Path:
-    """The folder of the pod's service account, which has only the rights of the example."""
+    """The folder of the pod's service account, which has only the permissions of the example."""
     _configuration, job = cron_job()
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     namespace = job["metadata"]["namespace"]
@@ -197,7 +197,7 @@ def test_the_objects_of_the_cron_job_are_valid(account: Path, api: Api) -> None:
 
 
 @pytest.mark.usefixtures("first_run")
-def test_the_cron_job_binds_pods_with_the_rights_of_its_account(
+def test_the_cron_job_binds_pods_with_the_permissions_of_its_account(
     installation: Installation, account: Path, api: Api, tmp_path: Path
 ) -> None:
     """The command of the container, in the image's tree and environment, without a run folder."""
@@ -286,7 +286,7 @@ def bound(api: Api) -> dict[str, str]:
 def inventory(installation: Installation, tmp_path: Path) -> Path:
     """The lab's inventory without its kubeconfig, which comes from a credential.
 
-    Plans also have the watts of the default scheduler, the reference of reported savings.
+    Plans also have the power draw of the default scheduler, the reference of reported savings.
     """
     path = tmp_path / "inventory.yml"
     text = installation.lab.state.inventory.read_text()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kepler_addons_reconciliation on an API server with the definitions of other projects."""
+"""kepler_addons_reconciliation on an API server with the CRDs of other projects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from support.dockerfile import ROOT
 from support.foreign_definitions import foreign_definitions
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Right, recording_proxy
+from support.recording_proxy import Permission, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -132,7 +132,7 @@ def has_kind(kube: Kube) -> bool:
 
 @pytest.fixture(scope="module")
 def foreign(kubeconfig: str) -> Iterator[None]:
-    """The definitions of other projects, deleted afterwards."""
+    """The CRDs of other projects, deleted afterwards."""
     given = {"kubeconfig": kubeconfig, "manifests": foreign_definitions()}
     apply({**given, "wait": True})
     yield
@@ -169,7 +169,7 @@ def message(result: Json, name: str) -> str:
 
 
 def test_a_cluster_without_other_projects_has_what_needs_none(site: Site) -> None:
-    """First in this file, because no definition exists yet."""
+    """First in this file, because no CRD exists yet."""
     assert not site.kube.serves("monitoring.coreos.com/v1", "ServiceMonitor")
     authority = f"{site.namespace}-authority"
     certificates = {"enabled": True, "authority_namespace": authority, "key_bits": 2048}
@@ -245,7 +245,7 @@ def secrets(site: Site) -> set[str]:
 
 
 def collector(site: Site) -> str:
-    """The path of a DaemonSet that mounts a certificate, in role kepler's form."""
+    """The path of a DaemonSet that mounts a certificate, in the ``kepler`` role's form."""
     labels = {"app.kubernetes.io/name": "kepler"}
     volume = {"name": "tls", "secret": {"secretName": "kepler-server"}}
     pod = {"containers": [{"name": "k", "image": IMAGE}], "volumes": [volume]}
@@ -407,10 +407,10 @@ def test_the_api_server_refuses_a_spec_that_is_none_and_has_the_defaults_of_the_
     )
 
 
-def test_the_operator_has_the_rights_that_its_runs_use(
+def test_the_operator_has_the_permissions_that_its_runs_use(
     site: Site, resources: str, lab: RunningLab
 ) -> None:
-    """The rights of operator/config, with the test's namespaces in place of Kepler's."""
+    """The permissions of operator/config, with the test's namespaces in place of Kepler's."""
     account, authority = f"{site.namespace}-operator", f"{site.namespace}-authority"
     text = RIGHTS_FILE.read_text()
     for before, after in (
@@ -469,7 +469,7 @@ def test_the_operator_has_the_rights_that_its_runs_use(
             assert told(site.run(**options))["Reconciled"][0] == "True"
         assert proxy.refused == []
         allowed = {
-            Right(group, resource, verb)
+            Permission(group, resource, verb)
             for item in given
             for rule in item.get("rules", [])
             for group in rule["apiGroups"]
@@ -479,9 +479,9 @@ def test_the_operator_has_the_rights_that_its_runs_use(
         assert proxy.used <= allowed
         # ansible-operator watches the resource, and its namespace exists.
         assert allowed - proxy.used == {
-            *(Right("kepler.system.sustainable.computing.io", "kepleraddons", verb)
+            *(Permission("kepler.system.sustainable.computing.io", "kepleraddons", verb)
               for verb in ("list", "watch")),
-            Right("", "namespaces", "create"),
+            Permission("", "namespaces", "create"),
         }  # fmt: skip
     apply({"kubeconfig": site.kubeconfig, "manifests": given, "state": "absent"})
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Entry point host of role kepler: headers of the kernel, for versions that need them."""
+"""Entry point host of the ``kepler`` role: headers of the kernel, for versions that need them."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts, RaplZone
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.labels import (
     METER_LABEL,
@@ -44,7 +45,6 @@ from support.kepler_trees import TREES, grow
 from support.playbook import environment as playbook_environment
 from support.playbook import run_playbook
 
-Object = dict[str, t.Any]
 NODES = "/api/v1/nodes"
 ENTRY_POINT = Path(__file__).resolve().parents[2] / "operator" / "entrypoints" / "kepler-probe"
 ZONE = RaplZone("intel-rapl:0", "package-0", 262143328850, True)
@@ -63,7 +63,7 @@ HOSTILE = (
 )
 
 
-def node(name: str, **spec: t.Any) -> Object:
+def node(name: str, **spec: t.Any) -> MutableObject:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
 
 
@@ -75,7 +75,7 @@ class Fleet:
     kubeconfig: str
     names: tuple[str, ...]
 
-    def label(self, check: bool = False, **options: t.Any) -> Object:
+    def label(self, check: bool = False, **options: t.Any) -> MutableObject:
         given = {"kubeconfig": self.kubeconfig, "node_names": list(self.names), **options}
         return label_nodes(given, Context(check_mode=check))
 
@@ -182,9 +182,9 @@ class Probe:
         self.kubeconfig = kubeconfig
 
     def annotate(self, index: int, content: str, dry: bool = False) -> bool:
-        """As in playbook kepler_probe."""
+        """As in the ``kepler_probe`` playbook."""
         name = self.fleet.names[index]
-        body: Object = {"apiVersion": "v1", "kind": "Node"}
+        body: MutableObject = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "annotations": {PROBE_ANNOTATION: content}}
         query: dict[str, str | int] = {"fieldManager": PROBE_FIELD_MANAGER}
         if dry:
@@ -192,7 +192,7 @@ class Probe:
         send = functools.partial(self.own.send, "PATCH", f"{NODES}/{name}", body)
         return allowed(functools.partial(send, APPLY_CONTENT_TYPE, query))
 
-    def patch(self, index: int, body: Object) -> bool:
+    def patch(self, index: int, body: MutableObject) -> bool:
         path = f"{NODES}/{self.fleet.names[index]}"
         return allowed(lambda: self.own.request("PATCH", path, body, MERGE_CONTENT_TYPE))
 

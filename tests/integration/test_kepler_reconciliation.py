@@ -47,7 +47,7 @@ from support.dockerfile import ROOT
 from support.kepler_systems import labels_of, node
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Proxy, Right, recording_proxy
+from support.recording_proxy import Permission, Proxy, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -115,14 +115,14 @@ ABSENT = {
     *("wao.bitmedia.co.jp", "node.waok8s.github.io"),
 }
 UNUSED = {
-    # Rights of the collectors; an account cannot grant more than it has.
-    Right("", "pods", "get"),
-    Right("", "pods", "watch"),
+    # Permissions of the collectors; an account cannot grant more than it has.
+    Permission("", "pods", "get"),
+    Permission("", "pods", "watch"),
     # The namespace of a KeplerSystem already exists.
-    Right("", "namespaces", "create"),
+    Permission("", "namespaces", "create"),
 }
 POLICY = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-RIGHTS = {"clusterroles", "clusterrolebindings"}
+PERMISSIONS = {"clusterroles", "clusterrolebindings"}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_kepler_is_installed_by_groups_widened_narrowed_and_removed(site: Site) 
     wait_until(lambda: counts(site) == wanted, 120.0, "the counts of the DaemonSets")
 
     wide = site.run(scope="cluster")
-    assert wide["changed"] and site.of_cluster() == POLICY | RIGHTS
+    assert wide["changed"] and site.of_cluster() == POLICY | PERMISSIONS
     assert not site.run(scope="cluster")["changed"]
     narrow = site.run()
     assert narrow["changed"] and site.of_cluster() == POLICY
@@ -368,7 +368,7 @@ def condition(status: Json, name: str) -> tuple[str, str, str]:
 
 @contextlib.contextmanager
 def account_with(site: Site, text: str, *replaced: tuple[str, str]) -> Iterator[Trial]:
-    """An account with the rights of a file, with the test's namespace in place of kepler."""
+    """An account with the permissions of a file, with the test's namespace in place of kepler."""
     name = f"{site.namespace}-account"
     for before, after in (
         ("wattwise-kepler.kepler.kepler", names.cluster_name(site.namespace, "kepler")),
@@ -401,16 +401,16 @@ def _items(text: str) -> list[Json]:
 
 @dataclasses.dataclass
 class Trial:
-    """Granted rights, and the requests made with them; ``options`` are those of modules."""
+    """Granted permissions, and the requests made with them; ``options`` are those of modules."""
 
     given: list[Json]
     proxy: Proxy
     options: Json
 
-    def assert_exactly(self, unused: t.Collection[Right]) -> None:
-        """No request was refused, and no right is unused."""
+    def assert_exactly(self, unused: t.Collection[Permission]) -> None:
+        """No request was refused, and no permission is unused."""
         allowed = {
-            Right(group, resource, verb)
+            Permission(group, resource, verb)
             for item in self.given
             for rule in item.get("rules", [])
             for group in rule["apiGroups"]
@@ -426,7 +426,7 @@ class Trial:
 MODEL_SERVER = {"enabled": True, "image": "registry.example/model:v0.7"}
 
 
-def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> None:
+def test_the_role_has_the_permissions_that_its_documentation_gives(site: Site) -> None:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}}
     apply({"kubeconfig": site.kubeconfig, "manifests": [manifest]})
     mine = [
@@ -449,14 +449,14 @@ def test_the_role_has_the_rights_that_its_documentation_gives(site: Site) -> Non
             model_server=MODEL_SERVER,
         )
         assert not failed(made)
-        assert site.of_cluster() == POLICY | RIGHTS
+        assert site.of_cluster() == POLICY | PERMISSIONS
         given = {**trial.options, "prune_max": 1.0}
         assert not failed(site.run(version="0.10.2", given=given))
         assert site.of_cluster() == POLICY
         trial.assert_exactly(UNUSED)
 
 
-def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str) -> None:
+def test_the_operator_has_the_permissions_that_its_runs_use(site: Site, systems: str) -> None:
     wanted = kepler_system(
         site, scope="cluster", version="0.7.12", redfish={"enabled": True}, modelServer=MODEL_SERVER
     )
@@ -468,8 +468,8 @@ def test_the_operator_has_the_rights_that_its_runs_use(site: Site, systems: str)
     with account_with(site, RIGHTS_FILE.read_text(), *replaced) as trial:
         options = trial.options
         assert not failed(site.call(**options))
-        # The collectors may read pods, so only an account with that right may grant it.
-        assert site.of_cluster() == POLICY | RIGHTS
+        # The collectors may read pods, so only an account with that permission may grant it.
+        assert site.of_cluster() == POLICY | PERMISSIONS
         spec = {"scope": "minimum", "version": "0.10.2", "redfish": None, "modelServer": None}
         site.kube.request("PATCH", f"{systems}/kepler", {"spec": spec}, MERGE_CONTENT_TYPE)
         site.call(**options)

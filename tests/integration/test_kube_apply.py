@@ -35,7 +35,7 @@ def config_map(name: str, namespace: str, owner: Manifest | None = None, **data:
 
 
 def definition(kind: str, namespace: str, **properties: Manifest) -> Manifest:
-    """A definition in an API group of the test's own: definitions belong to the whole cluster."""
+    """A CRD in an API group of the test's own: CRDs belong to the whole cluster."""
     plural = f"{kind.lower()}s"
     schema = {
         "type": "object",
@@ -194,14 +194,14 @@ def test_a_definition_that_is_being_deleted_is_made_again_with_its_objects(
     ) as failure:
         apply({**asked, "wait_timeout": 0.5})
     refused = failure.value.fields["results"][1]
-    assert refused["error"].endswith("its definition is still being deleted; run again")
+    assert refused["error"].endswith("its CRD is still being deleted; run again")
 
     def free() -> None:
-        # With the server's own finalizer gone too early, its objects would outlive the definition.
+        # With the server's own finalizer gone too early, its objects would outlive the CRD.
         wait_until(
             lambda: kube.get(path)["metadata"]["finalizers"] == ["example.com/held"],
             30.0,
-            "the deletion of the definition's objects",
+            "the deletion of the CRD's objects",
         )
         kube.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts of pods end to end: the lab's Keplers, a real Prometheus with our rules, a PowerFleet."""
+"""Power of pods end to end: the lab's Keplers, a real Prometheus with our rules, a PowerFleet."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Metered:
         return metering.meter(options, body, {}, context, self.kube, last, nodes)
 
     def watts(self, source: str) -> dict[str, float]:
-        """Watts of our pods by name."""
+        """Power draw of our pods by name."""
         return {
             pod.name: sum(zones.values())
             for pod, zones in self.metered(source).pods.items()
@@ -132,7 +132,7 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
         wait_until(
             lambda: site.watts(source) == pytest.approx(expected, rel=0.02),  # noqa: B023
             30.0,
-            f"watts of pods from {source}",
+            f"power draw of pods from {source}",
         )
     counted_from = site.metered("kepler")
 

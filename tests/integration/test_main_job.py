@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbooks site, place, trust and teardown on the whole lab, as their users run them."""
+"""The ``site``, ``place``, ``trust`` and ``teardown`` playbooks on the whole lab, as for users."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_fleet_draws_fewer_watts_than_under_the_default_scheduler(
 
 
 def assert_saves_as_promised(lab: RunningLab, result: Comparison) -> None:
-    """The plan is as good as its bound, and the BMCs measure the predicted watts.
+    """The plan is as good as its bound, and the BMCs measure the predicted power.
 
     The default scheduler spreads pods, so strategy spread predicts the saving against it. Models
     have an error for each machine, so the measured saving may be lower: here by a quarter.

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The queries for watts of pods, evaluated by Prometheus' promtool on metrics of simulated Keplers."""
+"""The queries for the power of pods, by Prometheus' promtool on metrics of simulated Keplers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def unmet(
 
 
 def of_pods(names: tuple[str, str, str], *, with_uid: bool) -> Expected:
-    """Watts of all pods, with these labels for node, namespace and pod."""
+    """Power draw of all pods, with these labels for node, namespace and pod."""
     found: Expected = {}
     for node in NODES:
         for load in node.loads:

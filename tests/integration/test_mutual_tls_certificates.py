@@ -16,13 +16,13 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 
-Object = dict[str, t.Any]
 NOW = datetime.datetime.now(datetime.UTC)
 NAMES = ("authority", "server", "client")
 
@@ -32,7 +32,7 @@ class Keeper:
 
     def __init__(self, kube: Kube, kubeconfig: str, namespace: str, folder: Path) -> None:
         self.kube, self.folder = kube, folder
-        self.given: Object = {
+        self.given: MutableObject = {
             "kubeconfig": kubeconfig,
             "namespace": namespace,
             "authority_namespace": f"{namespace}-authority",
@@ -46,7 +46,7 @@ class Keeper:
         self.secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self.authority = f"/api/v1/namespaces/{namespace}-authority/secrets/rmd-authority"
 
-    def keep(self, days_later: int = 0, check: bool = False, **options: t.Any) -> Object:
+    def keep(self, days_later: int = 0, check: bool = False, **options: t.Any) -> MutableObject:
         moment = NOW + datetime.timedelta(days=days_later)
         context = Context(check_mode=check, now=lambda: moment)
         return keep_certificates({**self.given, "folder": str(self.folder), **options}, context)
@@ -67,11 +67,11 @@ def keeper(kube: Kube, kubeconfig: str, namespace: str, tmp_path: Path) -> Itera
     kube.request("DELETE", f"/api/v1/namespaces/{namespace}-authority")
 
 
-def actions(result: Object) -> list[str]:
+def actions(result: MutableObject) -> list[str]:
     return [each["action"] for each in result["certificates"]]
 
 
-def why(result: Object) -> dict[str, str]:
+def why(result: MutableObject) -> dict[str, str]:
     return {each["name"]: each["why"] for each in result["certificates"] if each["why"]}
 
 
@@ -164,7 +164,7 @@ def _shake_hands(*sides: ssl.SSLObject) -> None:
         ({"authority_namespace": "default", "namespace": "default"}, "a namespace of its own"),
     ],
 )
-def test_what_makes_no_sense_is_refused(keeper: Keeper, options: Object, words: str) -> None:
+def test_what_makes_no_sense_is_refused(keeper: Keeper, options: MutableObject, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         keeper.keep(**options)
     assert keeper.versions() == {}

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -27,14 +28,14 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.reconcili
     reconcile,
 )
 from support.custom_resources import remove_ours
-from support.wao import DEFINITIONS, Object, fake, template
+from support.wao import DEFINITIONS, fake, template
 
 NAMESPACE = "reconciled"
 FILES = [str(path) for path in sorted(DEFINITIONS.glob("wao.bitmedia.co.jp_nodeconfig*.yaml"))]
 PATH = f"/apis/{API_VERSIONS[0]}/namespaces/{NAMESPACE}"
 
 
-def parameters(kubeconfig: str, folder: Path, nodes: list[str]) -> Object:
+def parameters(kubeconfig: str, folder: Path, nodes: list[str]) -> MutableObject:
     expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     spec = {
         **template("t", fake("{{ .Hostname }}"))["spec"],
@@ -50,7 +51,7 @@ def parameters(kubeconfig: str, folder: Path, nodes: list[str]) -> Object:
     }
 
 
-def actions(result: Object) -> set[str]:
+def actions(result: MutableObject) -> set[str]:
     return {entry["action"] for entry in result["results"]}
 
 
@@ -91,7 +92,7 @@ def test_a_cluster_is_brought_from_nothing_to_its_templates_and_back(
     assert kube.list(f"{PATH}/nodeconfigtemplates") == []
 
 
-def _for_one(given: Object, node: str) -> Object:
+def _for_one(given: MutableObject, node: str) -> MutableObject:
     [only] = json.loads(json.dumps(given["templates"]))
     only["spec"]["nodeSelector"]["matchExpressions"][0]["values"] = [node]
     return {"templates": [only]}
@@ -142,7 +143,7 @@ def test_a_run_reads_each_list_once(kube: Kube, monkeypatch: pytest.MonkeyPatch)
     listed: list[str] = []
     read = Kube.list
 
-    def reading(self: Kube, path: str, *given: t.Any) -> list[Object]:
+    def reading(self: Kube, path: str, *given: t.Any) -> list[MutableObject]:
         listed.append(path)
         return read(self, path, *given)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
@@ -21,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template_
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
-from support.wao import DEFINITIONS, Object, fake, node_config, template
+from support.wao import DEFINITIONS, fake, node_config, template
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,11 +39,11 @@ class Cluster(t.NamedTuple):
     namespace: str
     folder: Path
 
-    def apply(self, *manifests: Object, **more: t.Any) -> Object:
+    def apply(self, *manifests: MutableObject, **more: t.Any) -> MutableObject:
         return apply({"kubeconfig": self.kubeconfig, "manifests": list(manifests), **more})
 
-    def reconcile(self) -> tuple[Object, Object, Object]:
-        """The work of role node_configs: results of render, of apply and of the statuses."""
+    def reconcile(self) -> tuple[MutableObject, MutableObject, MutableObject]:
+        """The work of the ``node_configs`` role: results of render, apply and the statuses."""
         body = snapshot.take({"kubeconfig": self.kubeconfig, "include": ["nodes", *PARTS]})
         body = body["snapshot"]
         for part in PARTS:
@@ -63,7 +64,7 @@ class Cluster(t.NamedTuple):
         status = {"status": True, "field_manager": "wattwise-node-configs"}
         return result, applied, self.apply(src=[rendered], src_key="statuses", **status)
 
-    def configs(self) -> dict[str, Object]:
+    def configs(self) -> dict[str, MutableObject]:
         path = f"/apis/{API_VERSIONS[0]}/namespaces/{self.namespace}/nodeconfigs"
         return {each["metadata"]["name"]: each for each in self.kube.list(path)}
 
@@ -82,14 +83,16 @@ def node_names(kube: Kube) -> list[str]:
     return sorted(each["metadata"]["name"] for each in kube.list("/api/v1/nodes"))[:2]
 
 
-def template_for(cluster: Cluster, nodes: list[str], text: str = "{{ .Hostname }}") -> Object:
+def template_for(
+    cluster: Cluster, nodes: list[str], text: str = "{{ .Hostname }}"
+) -> MutableObject:
     given = template("t", fake(text), namespace=cluster.namespace)
     expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
     given["spec"]["nodeSelector"] = {"matchExpressions": [expression]}
     return given
 
 
-def condition(obj: Object, kind: str) -> tuple[str, str]:
+def condition(obj: MutableObject, kind: str) -> tuple[str, str]:
     [found] = [each for each in obj["status"]["conditions"] if each["type"] == kind]
     return found["status"], found["reason"]
 

@@ -23,7 +23,7 @@ LOST = "r2-n03"
 
 @pytest.fixture(scope="module")
 def observed(whole_lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
-    """The lab after a run of playbook site, with one BMC down."""
+    """The lab after a run of the ``site`` playbook, with one BMC down."""
     folder = tmp_path_factory.mktemp("site")
     fault = {"kind": "dead-bmc", "node": LOST}
     faults.call(whole_lab.settings, "POST", "/faults", [fault])

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role and playbook observe on the whole lab: bad machines, gateways, secrets, second runs.
+"""The ``observe`` role and playbook on the whole lab: bad machines, gateways, secrets, second runs.
 
 Its library parts are redfish_thermal_info, redfish_ml_model_info, differential_pressure_info and
 fleet_reconciliation.

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of PowerFleets with the rights of an overlay, on an API server with RBAC."""
+"""Runs of PowerFleets with the permissions of an overlay, on an API server with RBAC."""
 
 from __future__ import annotations
 
@@ -26,41 +26,43 @@ from lab.process import wait_until
 from support.dockerfile import ROOT
 from support.lab import RunningLab
 from support.playbook import run_playbook
-from support.recording_proxy import Proxy, Right, recording_proxy
+from support.recording_proxy import Permission, Proxy, recording_proxy
 from support.work_to_do import LEASE, rmd_workload, waiting_pods
 
 Json = dict[str, t.Any]
 
 FLEETS = f"/apis/wattwise.github.io/v1alpha1/namespaces/{NAMESPACE}/powerfleets"
-# Rights that the runs below have no occasion to use: right → its purpose.
+# Permissions that the runs below have no occasion to use: permission → its purpose.
 UNUSED = {
-    Right("", "events", "patch"): "an Event moves after five minutes",
-    Right("", "configmaps", "update"): "a fleet that binds again replaces its record",
-    Right("", "nodes", "get"): "many nodes are listed, a few are got",
-    Right("", "pods", "get"): "many pods are listed, a few are got",
-    Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many are listed, a few are got",
-    Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
+    Permission("", "events", "patch"): "an Event moves after five minutes",
+    Permission("", "configmaps", "update"): "a fleet that binds again replaces its record",
+    Permission("", "nodes", "get"): "many nodes are listed, a few are got",
+    Permission("", "pods", "get"): "many pods are listed, a few are got",
+    Permission("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many are listed, a few are got",
+    Permission("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
     **{
-        Right("", resource, verb): "test_rights.py shows it for pods that wait with claims"
+        Permission(
+            "", resource, verb
+        ): "test_permissions.py shows it for pods that wait with claims"
         for resource in ("persistentvolumeclaims", "persistentvolumes")
         for verb in ("list", "patch")
     },
 }
-# test_rights.py shows that the roles use the rights on these.
+# test_permissions.py shows that the roles use the permissions on these.
 OPTIONAL = {"devmgmtproto.k8s.io", "resource.k8s.io", "intel.com", "storage.k8s.io"}
 # Used by ansible-operator and the watcher, which are not started here.
 WATCHED = {
-    *(Right("wattwise.github.io", "powerfleets", verb) for verb in ("get", "list", "watch")),
-    *(Right("", "nodes", verb) for verb in ("list", "watch")),
-    *(Right("", "pods", verb) for verb in ("list", "watch")),
-    *(Right("wao.bitmedia.co.jp", "nodeconfigtemplates", verb) for verb in ("list", "watch")),
+    *(Permission("wattwise.github.io", "powerfleets", verb) for verb in ("get", "list", "watch")),
+    *(Permission("", "nodes", verb) for verb in ("list", "watch")),
+    *(Permission("", "pods", verb) for verb in ("list", "watch")),
+    *(Permission("wao.bitmedia.co.jp", "nodeconfigtemplates", verb) for verb in ("list", "watch")),
 }
 CONFIGS = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"
 TEMPLATES = "/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigtemplates"
 
 
 class Account:
-    """The operator's service account, and its rights that were used."""
+    """The operator's service account, and its permissions that were used."""
 
     def __init__(self, kubeconfig: str, proxy: Proxy, folder: Path) -> None:
         self.kubeconfig, self.proxy, self.folder = kubeconfig, proxy, folder
@@ -68,7 +70,7 @@ class Account:
         self.given: list[Json] = []
 
     def may(self, overlay: str) -> list[Json]:
-        """Give it the rights of an overlay in place of the previous ones."""
+        """Give it the permissions of an overlay in place of the previous ones."""
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given, "state": "absent"})
         self.given = [item for item in built(overlay) if "Role" in item["kind"]]
         apply({"kubeconfig": self.kubeconfig, "manifests": self.given})
@@ -90,10 +92,10 @@ def path_of_config(config: Json) -> str:
     return f"{parent}/{metadata['name']}"
 
 
-def rights(items: list[Json]) -> set[tuple[Right, ...]]:
-    """The rights of roles; each as alternatives over the API groups of its rule."""
+def permissions(items: list[Json]) -> set[tuple[Permission, ...]]:
+    """The permissions of roles; each as alternatives over the API groups of its rule."""
     return {
-        tuple(Right(group, resource, verb) for group in rule["apiGroups"])
+        tuple(Permission(group, resource, verb) for group in rule["apiGroups"])
         for item in items
         for rule in item.get("rules", [])
         for resource in rule["resources"]
@@ -154,15 +156,15 @@ def fleet(account: Account) -> Callable[..., Json]:
     return make
 
 
-def test_each_overlay_has_the_rights_that_its_runs_use(
+def test_each_overlay_has_the_permissions_that_its_runs_use(
     account: Account, fleet: Callable[..., Json], whole_lab: RunningLab
 ) -> None:
     kube = Kube.connect({"kubeconfig": account.kubeconfig})
     used = set(WATCHED)
 
-    def made(overlay: str, **spec: t.Any) -> set[tuple[Right, ...]]:
-        """One run with the rights of an overlay; returns these rights."""
-        given = rights(account.may(overlay))
+    def made(overlay: str, **spec: t.Any) -> set[tuple[Permission, ...]]:
+        """One run with the permissions of an overlay; returns these permissions."""
+        given = permissions(account.may(overlay))
         covered = {right for alternatives in given for right in alternatives}
         account.proxy.forget()
         fleet(**spec)
@@ -173,7 +175,7 @@ def test_each_overlay_has_the_rights_that_its_runs_use(
 
     made("minimal", placement={"enabled": False})
 
-    # The right to create the Lease is needed once in a cluster.
+    # The permission to create the Lease is needed once in a cluster.
     if kube.find(LEASE) is not None:
         kube.request("DELETE", LEASE)
     with waiting_pods(whole_lab):

@@ -30,7 +30,7 @@ NAMESPACE = "wattwise-system"
 DEFINITION = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerfleets.wattwise.github.io"
 )
-# Beside PowerFleet's, the definitions that each overlay brings.
+# Beside PowerFleet's, the CRDs that each overlay brings.
 SYSTEMS = {
     "minimal": set(),
     "default": {"wao.bitmedia.co.jp"},
@@ -121,7 +121,7 @@ def test_all_containers_have_one_image_that_is_set_once(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_what_lies_outside_the_namespace_is_found_by_its_label(overlay: str) -> None:
-    """Except for the definitions, whose removal would delete users' objects."""
+    """Except for the CRDs, whose removal would delete users' objects."""
     for item in objects(f"overlays/{overlay}"):
         labels = item["metadata"].get("labels") or {}
         if item["kind"] == "CustomResourceDefinition":
@@ -184,7 +184,9 @@ def test_an_api_server_takes_every_object(overlay: str, cluster: Kube, kubeconfi
     assert len(apply(kubeconfig, items, *options)) == len(items)
 
 
-def test_an_api_server_takes_the_rights_that_no_overlay_has(cluster: Kube, kubeconfig: str) -> None:
+def test_an_api_server_takes_the_permissions_that_no_overlay_has(
+    cluster: Kube, kubeconfig: str
+) -> None:
     assert len(apply(kubeconfig, objects("rbac/eviction"), "--dry-run=server")) == 2
 
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real ansible-operator under faults: in every case, the cluster ends in the desired state.
 
-The operator and the watcher have the rights of overlay full. All tests share them, four nodes whose
-BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as `slow`.
+The operator and the watcher have the permissions of the full overlay. All tests share them, four
+nodes whose BMCs a test can slow down, and one PowerFleet. A sample always runs, and the rest as
+`slow`.
 """
 
 from __future__ import annotations
@@ -249,8 +250,8 @@ def bmc() -> Iterator[HttpsServer]:
 
 
 @pytest.fixture(scope="module")
-def rights(lab: RunningLab) -> Iterator[None]:
-    """All objects of overlay full except the Deployment itself."""
+def permissions(lab: RunningLab) -> Iterator[None]:
+    """All objects of the full overlay except the Deployment itself."""
     kube = Kube.connect({"kubeconfig": lab.kubeconfig})
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": lab.kubeconfig, "src": names, "wait": True})
@@ -275,7 +276,7 @@ def rights(lab: RunningLab) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def settings(
-    lab: RunningLab, rights: None, tmp_path_factory: pytest.TempPathFactory
+    lab: RunningLab, permissions: None, tmp_path_factory: pytest.TempPathFactory
 ) -> OperatorSettings:
     """Settings of the operator: its account, and the watches of the image."""
     folder = tmp_path_factory.mktemp("robust")
@@ -523,7 +524,7 @@ def test_the_right_to_bind_is_used_again_when_it_comes_back(cluster: Cluster) ->
     for path in paths:
         cluster.kube.request("DELETE", path)
     try:
-        cluster.make_pods("without-rights")
+        cluster.make_pods("without-permissions")
         cluster.wait(lambda: "not ready" in str(cluster.differences()), "a failing run")
         assert cluster.bound() == set()
     finally:
@@ -535,7 +536,7 @@ def test_the_right_to_bind_is_used_again_when_it_comes_back(cluster: Cluster) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", ["observe", "node-configs", "powerfleets"])
-def test_rights_that_come_back_are_used_again(cluster: Cluster, capability: str) -> None:
+def test_permissions_that_come_back_are_used_again(cluster: Cluster, capability: str) -> None:
     path = f"{BINDINGS}/wattwise-operator-{capability}"
     kept, failed = cluster.kube.get(path), failures(cluster)
     cluster.kube.request("DELETE", path)

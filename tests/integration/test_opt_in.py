@@ -28,8 +28,9 @@ Scheduler = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
-    """The scheduler's name in a new pod of a namespace, after an account with only the rights that
-    role crds needs has installed the policy.
+    """The scheduler's name in a new pod of a namespace.
+
+    An account with only the permissions that the ``crds`` role needs has installed the policy.
     """
     kube = Kube.connect({"kubeconfig": kubeconfig})
     if not kube.serves(f"{GROUP}/v1", "MutatingAdmissionPolicy"):
@@ -39,10 +40,10 @@ def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": given}}
         for name, given in labels.items()
     ]
-    rights = _rights("crds-of-a-test")
-    apply({"kubeconfig": kubeconfig, "manifests": [*namespaces, *rights]})
+    permissions = _permissions("crds-of-a-test")
+    apply({"kubeconfig": kubeconfig, "manifests": [*namespaces, *permissions]})
     account = {"kubeconfig": kubeconfig, "impersonate_user": "crds-of-a-test"}
-    wait_until(lambda: _may_read_policies(Kube.connect(account)), 60.0, "the rights")
+    wait_until(lambda: _may_read_policies(Kube.connect(account)), 60.0, "the permissions")
     policies = {**account, "manifests": opt_in_policies(SCHEDULER, "opted-in-but-ours")}
     apply(policies)
 
@@ -66,11 +67,11 @@ def scheduler(kubeconfig: str) -> Iterator[Scheduler]:
     yield name_in
     apply({**policies, "state": "absent"})
     wait_until(lambda: names() == {DEFAULT}, 60.0, "the end of the policy")
-    apply({"kubeconfig": kubeconfig, "manifests": [*rights, *namespaces], "state": "absent"})
+    apply({"kubeconfig": kubeconfig, "manifests": [*permissions, *namespaces], "state": "absent"})
 
 
 def _may_read_policies(kube: Kube) -> bool:
-    """The API server learns of rights some time after they are stored."""
+    """The API server learns of permissions some time after they are stored."""
     try:
         kube.find(f"/apis/{GROUP}/v1/mutatingadmissionpolicies/none")
         kube.find(f"/apis/{GROUP}/v1/mutatingadmissionpolicybindings/none")
@@ -79,8 +80,8 @@ def _may_read_policies(kube: Kube) -> bool:
     return True
 
 
-def _rights(user: str) -> list[Json]:
-    """As listed in role crds' README, with those of playbook teardown."""
+def _permissions(user: str) -> list[Json]:
+    """As listed in the ``crds`` role's README, with those of the ``teardown`` playbook."""
     group, names = "rbac.authorization.k8s.io", {"name": user}
     resources = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
     verbs = ["get", "create", "patch", "delete"]

@@ -38,7 +38,7 @@ ON: Json = {"enabled": True}
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions belong to the whole lab and stay."""
+    """The CRDs belong to the whole lab and stay."""
     names = [str(path) for path in sorted(FILES.glob("*.yaml")) if path.name.startswith(GROUPS)]
     apply({"kubeconfig": kubeconfig, "src": names, "wait": True})
 

@@ -46,7 +46,7 @@ Json = dict[str, t.Any]
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     files = [DEFINITION, FILES / "wao.bitmedia.co.jp_nodeconfigs.yaml"]
     files.append(FILES / "wao.bitmedia.co.jp_nodeconfigtemplates.yaml")
     apply({"kubeconfig": kubeconfig, "src": [str(path) for path in files], "wait": True})

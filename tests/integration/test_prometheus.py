@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role observe's files for Prometheus and Grafana, checked by Prometheus' promtool.
+"""The ``observe`` role's files for Prometheus and Grafana, checked by Prometheus' promtool.
 
 The metrics are those of the files that fleet_reconciliation and power_placement wrote for three
 nodes, one of them failing, two with RMD, and those that the operator's endpoint serves for a

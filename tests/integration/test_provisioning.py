@@ -35,7 +35,7 @@ from lab.process import wait_until
 from lab.state import LabSettings
 from support.dockerfile import ROOT
 from support.lab import RunningLab
-from support.recording_proxy import Right, recording_proxy
+from support.recording_proxy import Permission, recording_proxy
 from support.wao import DEFINITIONS
 
 Json = dict[str, t.Any]
@@ -47,7 +47,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJzT3Gd2wJhPPsxLpc0rKz3hLhP2Ij8s
 
 @pytest.fixture(scope="module")
 def machines(lab: RunningLab) -> Iterator[list[Machine]]:
-    """All machines; the definition of BareMetalHosts is deleted with them at the end."""
+    """All machines; the CRDs of BareMetalHosts is deleted with them at the end."""
     made = build_machines(SETTINGS.nodes, SETTINGS.racks, SETTINGS.seed)
     files = [str(path) for path in DEFINITIONS.glob("bpa.akraino.org_*.yaml")]
     apply({"kubeconfig": lab.kubeconfig, "src": files, "wait": True})
@@ -453,20 +453,20 @@ def test_a_second_cluster_of_the_same_name_is_refused(site: Site) -> None:
     assert not site.consumed("later")
 
 
-RIGHTS = {
+PERMISSIONS = {
     "docs/rbac/provisioning.yaml": ("wao-system", "wattwise"),
     "operator/config/rbac/provisioning/rights.yaml": ("wattwise-system", "wattwise-operator"),
 }
-# Rights of the task that creates the namespace, and of ansible-operator itself.
+# Permissions of the task that creates the namespace, and of ansible-operator itself.
 OF_OTHERS = {
-    *(Right("", "namespaces", verb) for verb in ("get", "create", "patch")),
-    *(Right("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),
+    *(Permission("", "namespaces", verb) for verb in ("get", "create", "patch")),
+    *(Permission("bpa.akraino.org", "provisionings", verb) for verb in ("watch", "update")),
 }
 
 
 def granted(site: Site, file: str) -> tuple[list[Json], str]:
-    """The manifests of the rights, for an account of the test's namespace, and its token."""
-    given_to, account = RIGHTS[file]
+    """The manifests of the permissions, for an account of the test's namespace, and its token."""
+    given_to, account = PERMISSIONS[file]
     text = (ROOT / file).read_text()
     for before, after in (
         ("bpa-system", site.namespace),
@@ -493,7 +493,7 @@ def granted(site: Site, file: str) -> tuple[list[Json], str]:
 def test_user_data_that_the_account_may_not_read_is_a_finding_of_its_host(
     site: Site, lab: RunningLab
 ) -> None:
-    made, token = granted(site, next(iter(RIGHTS)))
+    made, token = granted(site, next(iter(PERMISSIONS)))
     [chosen] = named(site.run(spec={"master": {"count": 1}}))
     site.change_host(chosen, {"spec": {"userData": {"name": "cloud-init"}}})
     try:
@@ -508,8 +508,8 @@ def test_user_data_that_the_account_may_not_read_is_a_finding_of_its_host(
         apply({"kubeconfig": site.kubeconfig, "manifests": made, "state": "absent"})
 
 
-@pytest.mark.parametrize("file", RIGHTS)
-def test_runs_use_exactly_the_rights_that_are_granted(
+@pytest.mark.parametrize("file", PERMISSIONS)
+def test_runs_use_exactly_the_permissions_that_are_granted(
     site: Site, machines: list[Machine], lab: RunningLab, file: str
 ) -> None:
     is_operator = file.startswith("operator")
@@ -549,7 +549,7 @@ def test_runs_use_exactly_the_rights_that_are_granted(
             site.kube.request("PATCH", own, none, MERGE_CONTENT_TYPE)
         assert proxy.refused == []
         allowed = {
-            Right(group, resource, verb)
+            Permission(group, resource, verb)
             for item in made
             for rule in item.get("rules", [])
             for group in rule["apiGroups"]
@@ -562,7 +562,7 @@ def test_runs_use_exactly_the_rights_that_are_granted(
 
 
 def forget_lease(site: Site) -> None:
-    """The right to create the Lease is needed once in a cluster."""
+    """The permission to create the Lease is needed once in a cluster."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-provisioning"
     if site.kube.find(path):
         site.kube.request("DELETE", path)

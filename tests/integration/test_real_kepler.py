@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kepler in scope cluster: its rights on a real API, its pods' names, and alerts on its metrics.
+"""Kepler in the cluster scope: its permissions on a real API, names of pods, alerts on its metrics.
 
 The tests with a process need a program `kepler` on PATH (docs/kepler.md, "A real Kepler").
 """
@@ -54,7 +54,7 @@ RECORDED = Path(__file__).resolve().parents[1] / "conformance/kepler/metrics.txt
 
 
 class Account:
-    """The service account of a system with the rights of its scope."""
+    """The service account of a system with the permissions of its scope."""
 
     def __init__(self, kube: Kube, lab: RunningLab, wanted: System, folder: Path) -> None:
         place = f"/api/v1/namespaces/{wanted.namespace}/serviceaccounts"
@@ -115,9 +115,9 @@ def test_an_account_may_read_what_its_informer_reads(
     wanted = read_system(namespace, "kepler", {"image": IMAGE, **spec})
     name = kube.list("/api/v1/nodes")[0]["metadata"]["name"]
     with account(kube, lab, wanted, tmp_path) as own:
-        # The API server learns of new rights by and by.
+        # The API server learns of new permissions by and by.
         paths = ["/api/v1/pods"] if pods else [f"/api/v1/nodes/{name}"] if reads_node else []
-        wait_until(lambda: all(map(own.may_read, paths)), 10.0, "the rights")
+        wait_until(lambda: all(map(own.may_read, paths)), 10.0, "the permissions")
         assert own.may_read("/api/v1/pods?fieldSelector=spec.nodeName%3Da&limit=1") == pods
         assert own.may_read(f"/api/v1/nodes/{name}") == reads_node
         review = {
@@ -190,14 +190,14 @@ def kepler(
             process.kill()
 
 
-def test_a_real_kepler_in_scope_cluster_names_pods_with_the_rights_of_its_account(
+def test_a_real_kepler_in_scope_cluster_names_pods_with_the_permissions_of_its_account(
     program: Path, host: Host, kube: Kube, lab: RunningLab, namespace: str, tmp_path: Path
 ) -> None:
     spec = {"image": IMAGE, "version": VERSION, "scope": "cluster"}
     wanted = read_system(namespace, "kepler", {**spec, "collector": {"sample_rate": "1s"}})
     pod = running_pod(kube, namespace)
     with account(kube, lab, wanted, tmp_path) as own:
-        wait_until(lambda: own.may_read("/api/v1/pods"), 10.0, "the rights")
+        wait_until(lambda: own.may_read("/api/v1/pods"), 10.0, "the permissions")
         flag = f"--kube.config={own.kubeconfig}"
         with kepler(program, wanted, host, tmp_path, flag) as running:
             labels = f'pod_name="{pod}",pod_namespace="{namespace}",state="running",zone="package"'
@@ -214,7 +214,7 @@ def test_a_real_kepler_in_scope_minimum_reads_no_pods(
     wanted = read_system("kepler", "kepler", {"image": IMAGE, "version": VERSION})
     with kepler(program, wanted, host, tmp_path) as running:
         family = "kepler_container_cpu_watts{"
-        wait_until(lambda: family in running.metrics(), 30.0, "watts of a container")
+        wait_until(lambda: family in running.metrics(), 30.0, "power draw of a container")
         assert "kepler_pod_cpu_watts{" not in running.metrics()
 
 
@@ -282,7 +282,7 @@ def alerts(metrics: str, folder: Path) -> int:
     ]
     labels = {"severity": "warning", "job": "kepler", "instance": "n1"}
     told = {
-        "summary": "Kepler of n1 gives no watts.",
+        "summary": "Kepler of n1 gives no power.",
         "description": "Kepler of n1 (job kepler) has answered without any energy for ten minutes. "
         "Its log names the file that it cannot read.",
     }

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role and playbook report, and their module fleet_report, on documents in a folder."""
+"""The ``report`` role and playbook, and their module fleet_report, on documents in a folder."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def test_the_report_is_published_where_the_variables_say(
         publish({**options, "config_map": "nowhere/report"})
 
 
-def test_the_config_map_needs_the_rights_that_the_page_on_security_tells(
+def test_the_config_map_needs_the_permissions_that_the_page_on_security_tells(
     tmp_path: Path, lab: RunningLab, kube: Kube, namespace: str
 ) -> None:
-    """Once to create it and once to change it, by an account with these rights alone."""
+    """Once to create it and once to change it, by an account with these permissions alone."""
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
         {

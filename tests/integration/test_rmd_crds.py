@@ -1,18 +1,18 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of RMD's resources on a real API server: accepted, refused and shown fields."""
+"""The CRDs of RMD's resources on a real API server: accepted, refused and shown fields."""
 
 from __future__ import annotations
 
 import copy
-import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.kubectl_table import row
@@ -24,24 +24,23 @@ PLURALS = {
     "RmdNodeState": "rmdnodestates",
     "RmdConfig": "rmdconfigs",
 }
-Object = dict[str, t.Any]
 
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     folder = ROOT / "roles" / "crds" / "files"
     files = [str(path) for path in sorted(folder.glob("intel.com_*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 
 
-def sample(path: Path, namespace: str) -> Object:
-    loaded: Object = yaml.safe_load(path.read_text(encoding="utf-8"))
+def sample(path: Path, namespace: str) -> MutableObject:
+    loaded: MutableObject = yaml.safe_load(path.read_text(encoding="utf-8"))
     loaded["metadata"]["namespace"] = namespace
     return loaded
 
 
-def create(kube: Kube, obj: Object) -> Object:
+def create(kube: Kube, obj: MutableObject) -> MutableObject:
     """Create like kubectl, with strict field validation."""
     namespace, plural = obj["metadata"]["namespace"], PLURALS[obj["kind"]]
     path = f"/apis/{obj['apiVersion']}/namespaces/{namespace}/{plural}"
@@ -56,7 +55,7 @@ def test_every_sample_manifest_is_accepted_as_it_is(kube: Kube, namespace: str, 
 
 
 CACHE = {"max": 2, "min": 2}
-REFUSED: dict[str, tuple[Object, str]] = {
+REFUSED: dict[str, tuple[MutableObject, str]] = {
     "more than none, but at least none": (
         {"coreIds": ["0"], "cache": {"max": 2, "min": 0}},
         "cache.min must equal cache.max",

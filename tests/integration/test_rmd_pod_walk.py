@@ -4,7 +4,7 @@
 """The walk-throughs of upstream's README with pods, from the annotation to the daemon and back.
 
 The API server, scheduler and garbage collector are real, kubelet's control groups are files, and
-the daemon is a simulated one of RMD v0.2. The agent is the playbook rmd_node_agent.
+the daemon is a simulated one of RMD v0.2. The agent is the ``rmd_node_agent`` playbook.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.apply import apply_workloads
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
@@ -25,7 +26,7 @@ from lab.rmd.host import Configuration, Host
 from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import run_playbook
 from support.rmd import RmdDaemons, rmd_daemons
-from support.rmd_walk import GROUP, Object, Walk, walking
+from support.rmd_walk import GROUP, Walk, walking
 
 # The README's machine: CPU 49 is the sibling of CPU 5.
 HOST = Host({0: (*range(22), *range(44, 66)), 1: (*range(22, 44), *range(66, 88))})
@@ -47,7 +48,7 @@ class PodWalk:
         count = len([cpu for part in cpus.split(",") for cpu in _numbers(part)])
         resources = {"memory": "64Mi", "cpu": count, CACHE_WAYS: ways}
         container = {"name": "nginx1", "image": "nginx"}
-        pod: Object = {
+        pod: MutableObject = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
@@ -80,7 +81,7 @@ class PodWalk:
     def root(self) -> Path:
         return self.walk.folder / "host"
 
-    def agent(self, **variables: t.Any) -> Object:
+    def agent(self, **variables: t.Any) -> MutableObject:
         """One run of the node agent; returns the result of its last task."""
         given = {
             "wattwise_kubeconfig": self.walk.kubeconfig,
@@ -96,7 +97,7 @@ class PodWalk:
         [result] = done.results("Keep their RmdWorkloads, and tell those that get none")
         return result
 
-    def workload(self, pod: str) -> Object | None:
+    def workload(self, pod: str) -> MutableObject | None:
         return self.kube.find(f"{self.workloads}/rmd-workload-{pod}")
 
     def held(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
@@ -18,7 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads im
     read_pods,
 )
 from lab.process import wait_until
-from support.asking_pods import Object, Pods
+from support.asking_pods import Pods
 from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import run_playbook
 
@@ -28,7 +29,7 @@ POOL_IS_USED_UP = "Fail: Not enough cache left on cache_id 0"
 
 @pytest.fixture(scope="module", autouse=True)
 def definitions(kubeconfig: str) -> None:
-    """The definition, established; it belongs to the whole lab and stays."""
+    """The CRD, established; it belongs to the whole lab and stays."""
     files = [str(DEFINITIONS / "intel.com_rmdworkloads.yaml")]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 
@@ -92,7 +93,9 @@ def test_the_playbook_does_it_all_for_a_node(pods: Pods, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "missing", [{"cpus": []}, {"cpus": ["4"]}, {"cpus": None}, {"pod_uid": ""}, {"container": ""}]
 )
-def test_cpusets_that_are_none_are_refused_in_one_sentence(pods: Pods, missing: Object) -> None:
+def test_cpusets_that_are_none_are_refused_in_one_sentence(
+    pods: Pods, missing: MutableObject
+) -> None:
     cpuset = {"pod_uid": "uid", "container": "nginx1", "cpus": [4], **missing}
     options = {"kubeconfig": pods.kubeconfig, "node_names": [pods.node], "cpusets": [cpuset]}
     with pytest.raises(InvalidInput, match=r"cpusets\[0\] needs pod_uid, container and cpus"):
@@ -151,7 +154,7 @@ def test_a_workload_of_people_stays_when_a_pod_of_its_name_ends(pods: Pods) -> N
     assert pods.spec("rmd-workload-pod-1")["coreIds"] == ["7"]
 
 
-def by_hand(pods: Pods, name: str) -> Object:
+def by_hand(pods: Pods, name: str) -> MutableObject:
     return {
         "apiVersion": "intel.com/v1alpha1",
         "kind": "RmdWorkload",

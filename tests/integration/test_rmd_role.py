@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Role rmd on the lab's API server: its installation, refusals, changes and removal."""
+"""The ``rmd`` role on the lab's API server: its installation, refusals, changes and removal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.certificates import (
     keep_certificates,
@@ -31,8 +32,7 @@ from support.playbook import PlaybookRun, run_playbook
 
 AGENT = "registry.example/agent:1"
 ROOT = Path(__file__).resolve().parents[2]
-Object = dict[str, t.Any]
-BROADWELL: Object = {
+BROADWELL: MutableObject = {
     "name": "broadwell",
     "node_labels": {"node.kubernetes.io/instance-type": "r730"},
     "ways": 20,
@@ -40,7 +40,7 @@ BROADWELL: Object = {
     "besteffort_ways": 7,
     "shared_ways": 2,
 }
-CERTIFICATES: Object = {
+CERTIFICATES: MutableObject = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "certificates.cert-manager.io"},
@@ -64,7 +64,7 @@ CERTIFICATES: Object = {
     },
 }
 ISSUER = {"name": "hall", "kind": "ClusterIssuer"}
-SKYLAKE: Object = {
+SKYLAKE: MutableObject = {
     "name": "default", "ways": 11, "guaranteed_ways": 6, "besteffort_ways": 3, "shared_ways": 1,
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ class Rmd:
         return self.play_many({"here": given}, *arguments, playbook=playbook)
 
     def play_many(
-        self, cases: dict[str, Object], *arguments: str, playbook: str = "wattwise.kube.rmd"
+        self, cases: dict[str, MutableObject], *arguments: str, playbook: str = "wattwise.kube.rmd"
     ) -> PlaybookRun:
         """One run with a host per case, since separate runs would mostly spend time on starting
         Ansible.
@@ -124,22 +124,22 @@ class Rmd:
         }
         keep_certificates({"kubeconfig": self.kubeconfig, **given})
 
-    def daemon_set(self, name: str = "rmd") -> Object:
+    def daemon_set(self, name: str = "rmd") -> MutableObject:
         return self.kube.get(f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets/{name}")
 
     def daemon_sets(self) -> list[str]:
         path = f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets"
         return sorted(item["metadata"]["name"] for item in self.kube.list(path))
 
-    def environment(self, pod_spec: Object) -> dict[str, str]:
+    def environment(self, pod_spec: MutableObject) -> dict[str, str]:
         """Inputs of a daemon that restart it when they change."""
         return {item["name"]: item["value"] for item in pod_spec["containers"][0]["env"]}
 
-    def pod_spec(self, daemon_set: str = "rmd") -> Object:
-        spec: Object = self.daemon_set(daemon_set)["spec"]["template"]["spec"]
+    def pod_spec(self, daemon_set: str = "rmd") -> MutableObject:
+        spec: MutableObject = self.daemon_set(daemon_set)["spec"]["template"]["spec"]
         return spec
 
-    def pods(self) -> dict[str, Object]:
+    def pods(self) -> dict[str, MutableObject]:
         """The pods that the role itself created, by name, without those being deleted."""
         found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/pods")
         own = [
@@ -171,7 +171,7 @@ class Rmd:
         text = self.kube.get(path)["data"]["rmd.toml"]
         return Daemon(host, Configuration.from_toml(text)).configuration
 
-    def file(self, name: str, daemon_set: str = "rmd") -> Object:
+    def file(self, name: str, daemon_set: str = "rmd") -> MutableObject:
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{daemon_set}-configuration"
         return tomllib.loads(self.kube.get(path)["data"][name])
 
@@ -208,7 +208,7 @@ class Story:
     def __getitem__(self, name: str) -> Rmd:
         return self.cases[name]
 
-    def play(self, given: dict[str, Object]) -> dict[str, int]:
+    def play(self, given: dict[str, MutableObject]) -> dict[str, int]:
         """One run with these cases; number of changed tasks of each."""
         hosts = {
             name: {
@@ -226,7 +226,7 @@ class Story:
         """Names of the files that the role wrote for a client's certificate."""
         return sorted(path.name for path in (self.folder / "runs" / name / "rmd").iterdir())
 
-    def given(self) -> dict[str, Object]:
+    def given(self) -> dict[str, MutableObject]:
         models = [{"microarchitecture": "Skylake", "family": 6, "model": 106}]
         return {
             "default": {},
@@ -415,7 +415,7 @@ def test_pods_of_their_own_as_the_operator_had_them(rmd: Rmd) -> None:
     third = f"/api/v1/nodes/{rmd.nodes[2]}"
     rmd.kube.request("PATCH", third, {"metadata": {"labels": {rmd.label: "false"}}}, merge)
     labels = {"rmd_node_labels": {rmd.label: "true"}, "rmd_tls": False, "rmd_prune_max": 1.0}
-    both: Object = {**labels, "rmd_labelled_nodes": [first, second]}
+    both: MutableObject = {**labels, "rmd_labelled_nodes": [first, second]}
     rmd.install(**both)
     marked = {rmd.label: "true", "wattwise.github.io/rmd": "labelled"}
     assert (rmd.labels(first), rmd.labels(second)) == (marked, marked | of_the_operator)
@@ -473,7 +473,7 @@ def test_what_a_daemon_could_not_run_with_is_refused_before_anything_is_made(rmd
         " the cache has 11"
     )
     agent = "wattwise/agent:1"
-    cases: list[tuple[Object, str]] = [
+    cases: list[tuple[MutableObject, str]] = [
         *(
             ({"rmd_image": image}, f"rmd_image: {json.dumps(image)} does not name a registry")
             for image in NOT_QUALIFIED
@@ -511,7 +511,7 @@ def test_what_a_daemon_could_not_run_with_is_refused_before_anything_is_made(rmd
 
 def test_teardown_takes_back_labels_keys_and_policies(rmd: Rmd) -> None:
     node = rmd.nodes[0]
-    given: Object = {
+    given: MutableObject = {
         "rmd_node_labels": {rmd.label: "true"},
         "rmd_labelled_nodes": [node],
         "rmd_deployment": "pods",

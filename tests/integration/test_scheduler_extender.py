@@ -89,7 +89,7 @@ def cluster(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     kube, folder = Kube.connect({"kubeconfig": lab.kubeconfig}), tmp_path_factory.mktemp("extender")
     name = f"extender-{uuid.uuid4().hex[:8]}"
     nodes = [f"{name}-{number}" for number in range(4)]
-    rights = component(name, "rights.yaml")
+    permissions = component(name, "rights.yaml")
     with Api(lab.state.kubeconfig) as api:
         version = api.request("GET", "/version")["gitVersion"]
         for node in nodes:
@@ -97,7 +97,7 @@ def cluster(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         wait_for_nodes(api, nodes)
     kube.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     try:
-        apply(lab.kubeconfig, rights)
+        apply(lab.kubeconfig, permissions)
         publish_curves(kube, name, nodes)
         kubeconfig = account_kubeconfig(kube, lab, name)
         with ExtenderProgram(folder, kubeconfig, f"--namespace={name}") as program:
@@ -182,7 +182,7 @@ def publish_curves(kube: Kube, namespace: str, nodes: list[str]) -> None:
 
 
 def account_kubeconfig(kube: Kube, lab: RunningLab, namespace: str) -> str:
-    """A kubeconfig of the extender's own account, with only the rights of its component."""
+    """A kubeconfig of the extender's own account, with only the permissions of its component."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/wattwise-extender/token"
     token = kube.request("POST", path, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     authority = lab.state.pki / "ca.pem"

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook try on the lab: one page from BMCs alone, without any change in the cluster."""
+"""The ``try`` playbook on the lab: one page from BMCs alone, without any change in the cluster."""
 
 from __future__ import annotations
 
@@ -159,4 +159,4 @@ def test_bare_metal_hosts_name_the_bmcs_and_each_is_confirmed(
     readings = json.loads((folder / "readings.json").read_text())["readings"]
     assert all(readings[name]["power_watts"] for name in ours)
     # One rack of four is enough for the first screen.
-    assert "Watts not known" not in (folder / "report.html").read_text()
+    assert "Power not known" not in (folder / "report.html").read_text()

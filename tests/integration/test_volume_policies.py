@@ -28,7 +28,7 @@ BOUND_BY, NODE = "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/s
 
 
 def manifests(namespace: str) -> list[Json]:
-    """The policies and cluster rights of the capability, for an account of the test alone."""
+    """The policies and cluster permissions of the capability, for an account of the test alone."""
     names = ("rights.yaml", "policies.yaml")
     text = "\n---\n".join((RBAC / name).read_text("utf-8") for name in names)
     text = text.replace(OPERATOR, namespace).replace("wattwise-operator", f"operator-{namespace}")

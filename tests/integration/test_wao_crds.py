@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions of WAO's resources on a real API server: accepted, refused and shown fields."""
+"""The CRDs of WAO's resources on a real API server: accepted, refused and shown fields."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
 from support.kubectl_table import row
-from support.wao import DEFINITIONS, Object, in_group, sample, sample_names
+from support.wao import DEFINITIONS, in_group, sample, sample_names
 
 PLURALS = {"NodeConfig": "nodeconfigs", "NodeConfigTemplate": "nodeconfigtemplates"}
 GROUPS = range(len(API_VERSIONS))
@@ -24,22 +25,22 @@ GROUPS = range(len(API_VERSIONS))
 
 @pytest.fixture(scope="module")
 def definitions(kubeconfig: str) -> None:
-    """The definitions, established; they belong to the whole lab and stay."""
+    """The CRDs, established; they belong to the whole lab and stay."""
     files = [str(path) for path in sorted(DEFINITIONS.glob("*_nodeconfig*.yaml"))]
     apply({"kubeconfig": kubeconfig, "src": files, "wait": True})
 
 
-def path_of(obj: Object) -> str:
+def path_of(obj: MutableObject) -> str:
     namespace = obj["metadata"]["namespace"]
     return f"/apis/{obj['apiVersion']}/namespaces/{namespace}/{PLURALS[obj['kind']]}"
 
 
-def create(kube: Kube, obj: Object) -> Object:
+def create(kube: Kube, obj: MutableObject) -> MutableObject:
     """Create like kubectl, with strict field validation."""
     return kube.request("POST", path_of(obj), obj, query={"fieldValidation": "Strict"})
 
 
-def without(obj: Object, *path: str) -> Object:
+def without(obj: MutableObject, *path: str) -> MutableObject:
     inner = obj
     for name in path[:-1]:
         inner = inner[name]
@@ -47,7 +48,7 @@ def without(obj: Object, *path: str) -> Object:
     return obj
 
 
-def with_value(obj: Object, value: t.Any, *path: str) -> Object:
+def with_value(obj: MutableObject, value: t.Any, *path: str) -> MutableObject:
     inner = obj
     for name in path[:-1]:
         inner = inner.setdefault(name, {})
@@ -189,7 +190,7 @@ def test_a_template_without_selector_or_shape_is_refused(
         create(kube, obj)
 
 
-STATUS: Object = {
+STATUS: MutableObject = {
     "observedGeneration": 1,
     "conditions": [
         {

@@ -24,7 +24,7 @@ from support.power_fleets import DEFINITION, outcome, parsed
 
 Json = dict[str, t.Any]
 
-# The least interval of the definition.
+# The least interval of the CRD.
 INTERVAL_SECONDS = 15.0
 
 

@@ -109,7 +109,7 @@ def assert_report_says_how_good_they_are(user: User, words: str) -> None:
 
 
 def placed_watts(api: Api, user: User) -> float:
-    """Watts of the fleet with the pods on the nodes of the user's placement."""
+    """Power draw of the fleet with the pods on the nodes of the user's placement."""
     settings = user.lab.settings
     workload.delete_pods(api, settings)
     workload.create_pods(api, workload.demo_pods(PODS, seed=1), "wattwise")

@@ -201,7 +201,7 @@ def test_the_full_overlay_gets_ready_with_all_its_kinds(cluster: Cluster) -> Non
 
 
 def test_a_discovery_pod_reads_the_meters_of_this_machine(cluster: Cluster, tmp_path: Path) -> None:
-    """Role `kepler` runs it on every node; KWOK's nodes only simulate it."""
+    """The `kepler` role runs it on every node; KWOK's nodes only simulate it."""
     start = time.monotonic()
     play_role(cluster, tmp_path, "kepler", kepler_probe_image=FIRST)
 
@@ -211,7 +211,7 @@ def test_a_discovery_pod_reads_the_meters_of_this_machine(cluster: Cluster, tmp_
 
     cluster.wait(lambda: bool(annotation()), "the annotation of the discovery pod")
     assert json.loads(annotation())["kernel"] == os.uname().release
-    told("role `kepler` started → facts of the node", start)
+    told("the `kepler` role started → facts of the node", start)
     play_role(cluster, tmp_path, "kepler", "teardown")
 
 
@@ -336,7 +336,7 @@ def test_the_node_agent_and_the_daemon_of_rmd_give_cache_ways_to_a_pod(
         return dict(found.get("status", {}).get("workloads", {}))
 
     cluster.wait(lambda: bool(workloads()), "the daemon's workload")
-    told("role `rmd` started → a pod has cache ways", start)
+    told("the `rmd` role started → a pod has cache ways", start)
     # The condition would tell of a refusal.
     conditions = cluster.kube.get(f"{WORK}/asks")["status"]["conditions"]
     assert CONDITION not in {each["type"] for each in conditions}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The admission policies that roles rmd and crds install, without starting Ansible."""
+"""The admission policies that the ``rmd`` and ``crds`` roles install, without starting Ansible."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 def agent_policies(namespace: str) -> list[dict[str, t.Any]]:
-    """Policies of role rmd for its node agent in this namespace."""
+    """Policies of the ``rmd`` role for its node agent in this namespace."""
     return _rendered("rmd", "policies", rmd_namespace=namespace, rmd_condition=CONDITION)
 
 
 def devices_policies(account: str, gate: str) -> list[dict[str, t.Any]]:
-    """Policies of role crds for the account of role devices."""
+    """Policies of the ``crds`` role for the account of the ``devices`` role."""
     given = {"crds_devices_account": account, "crds_devices_gate": gate}
     return _rendered("crds", "devices_policy", **given)
 
 
 def opt_in_policies(scheduler: str, *never: str) -> list[dict[str, t.Any]]:
-    """Policies of role crds for labelled pods and namespaces."""
+    """Policies of the ``crds`` role for labelled pods and namespaces."""
     variables = yaml.safe_load((ROLES / "crds" / "vars" / "main.yml").read_text())
     label = variables["crds_opt_in_label"]
     system = [name for name in variables["crds_opt_in_never"] if "{{" not in name]
@@ -47,7 +47,7 @@ def opt_in_policies(scheduler: str, *never: str) -> list[dict[str, t.Any]]:
 
 
 def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
-    """Policies of role kepler for its discovery pods in this namespace, and the pods themselves."""
+    """Policies of the ``kepler`` role for its discovery pods in this namespace, and these pods."""
     given = {
         "kepler_namespace": namespace,
         "kepler_probe_annotation": PROBE_ANNOTATION,

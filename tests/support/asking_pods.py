@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import (
     CONDITION,
@@ -17,7 +18,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACH
 from support.node_trees import CONTAINER_ID
 
 MERGE = "application/merge-patch+json"
-Object = dict[str, t.Any]
 
 
 class Pods:
@@ -56,7 +56,7 @@ class Pods:
 
     def configure(
         self, cpus: t.Mapping[str, list[int]], check: bool = False, **parameters: t.Any
-    ) -> Object:
+    ) -> MutableObject:
         cpusets = [
             {"pod_uid": uid, "container": "nginx1", "cpus": given} for uid, given in cpus.items()
         ]
@@ -64,7 +64,7 @@ class Pods:
         return configure_pods({**asked, **parameters}, Context(check_mode=check))
 
     def answer(self, workload: str, response: str) -> None:
-        """Write the status that role rmd_workloads would write from the daemon's answer."""
+        """Write the status that the ``rmd_workloads`` role would write from the daemon's answer."""
         generation = self.kube.get(f"{self.workloads}/{workload}")["metadata"]["generation"]
         states = {self.node: {"response": response}}
         body = {"status": {"observedGeneration": generation, "workloadStates": states}}
@@ -76,7 +76,7 @@ class Pods:
             "PATCH", f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE
         )
 
-    def condition(self, name: str) -> Object | None:
+    def condition(self, name: str) -> MutableObject | None:
         conditions = self.kube.get(f"{self.pods}/{name}")["status"].get("conditions") or []
         return next((each for each in conditions if each["type"] == CONDITION), None)
 
@@ -88,15 +88,15 @@ class Pods:
             if each["regarding"]["name"] == name and each["reason"].startswith("CacheWays")
         ]
 
-    def spec(self, workload: str) -> Object:
-        spec: Object = self.kube.get(f"{self.workloads}/{workload}")["spec"]
+    def spec(self, workload: str) -> MutableObject:
+        spec: MutableObject = self.kube.get(f"{self.workloads}/{workload}")["spec"]
         return spec
 
     def names(self) -> list[str]:
         return [each["metadata"]["name"] for each in self.kube.list(self.pods)]
 
 
-def _container_status() -> Object:
+def _container_status() -> MutableObject:
     return {
         "name": "nginx1",
         "containerID": f"containerd://{CONTAINER_ID}",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Playbook awx, and modules of awx.awx in this process, against the simulated AWX or a real one.
+"""The ``awx`` playbook, and modules of awx.awx in this process, against a simulated or real AWX.
 
 AWX_HOST names a real AWX and AWX_TOKEN an administrator's token. Tests that use ``an_awx`` then
 have an organization and a prefix of names of their own there, and the project of AWX_PROJECT_URL,
@@ -187,7 +187,7 @@ def configuration_of(server: Server, **settings: t.Any) -> Configuration:
 def configure_awx(
     folder: Path, host: str, token: str, variables: Json, *arguments: str
 ) -> PlaybookRun:
-    """Run playbook awx with these variables, as a user would."""
+    """Run the ``awx`` playbook with these variables, as a user would."""
     given = {
         "awx_host": host,
         "awx_oauth_token": token,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-Object = dict[str, t.Any]
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 
 GIB = 2**30
 
 
-def bare_metal_host(name: str = "host-1", **parts: t.Any) -> Object:
+def bare_metal_host(name: str = "host-1", **parts: t.Any) -> MutableObject:
     """An unused host with the hardware of upstream's unit test and more."""
     metadata = {
         "name": name,
@@ -51,7 +51,7 @@ def bare_metal_host(name: str = "host-1", **parts: t.Any) -> Object:
     }
 
 
-def hardware() -> Object:
+def hardware() -> MutableObject:
     """``status.hardware`` of one host."""
     return {
         "cpu": {
@@ -79,7 +79,7 @@ def hardware() -> Object:
     }
 
 
-def nic(name: str, mac: t.Any, ip: t.Any, **more: t.Any) -> Object:
+def nic(name: str, mac: t.Any, ip: t.Any, **more: t.Any) -> MutableObject:
     """One entry of ``status.hardware.nics``."""
     given = {"name": name, "mac": mac, "model": "0x8086 0x1572", "speedGbps": 0, "pxe": False}
     return {**given, **({"ip": ip} if ip else {}), "vlanId": 0, **more}

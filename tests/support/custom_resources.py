@@ -18,7 +18,7 @@ def remove_ours(kube: Kube) -> None:
             try:
                 left = kube.list(f"/apis/{group_version}/{plural}")
             except ApiError as error:
-                # No test has installed this definition yet.
+                # No test has installed this CRD yet.
                 if error.status != 404:
                     raise
                 continue

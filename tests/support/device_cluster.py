@@ -22,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 )
 from lab.process import wait_until
 from support.device_objects import PROTOTYPE, device_class, device_pool, manifest
-from support.recording_proxy import Right
+from support.recording_proxy import Permission
 
 Json = dict[str, t.Any]
 
@@ -105,9 +105,10 @@ class DeviceCluster:
         self._create(f"{GROUP}/namespaces/{self.namespace}/deviceprivilegedclaims", body)
         return name
 
-    def grant(self, manifests: Path) -> tuple[set[Right], str]:
-        """Grant a page's rights to the namespace's default account, with Leases here; return them
-        with a token of it.
+    def grant(self, manifests: Path) -> tuple[set[Permission], str]:
+        """Grant a page's permissions to the namespace's default account, with Leases here.
+
+        Returns them with a token of the account.
         """
         account = {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
         rules: list[Json] = []
@@ -125,14 +126,14 @@ class DeviceCluster:
             self._create(f"/apis/rbac.authorization.k8s.io/v1/{scope}{plural}", item)
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default/token"
         answer = self.kube.request("POST", path, {"spec": {"expirationSeconds": 600}})
-        rights = {
-            Right(group, resource, verb)
+        permissions = {
+            Permission(group, resource, verb)
             for rule in rules
             for group in rule["apiGroups"]
             for resource in rule["resources"]
             for verb in rule["verbs"]
         }
-        return rights, str(answer["status"]["token"])
+        return permissions, str(answer["status"]["token"])
 
     def pod(
         self,

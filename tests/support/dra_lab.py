@@ -24,7 +24,7 @@ from lab.process import wait_until
 from support import dra_checker
 from support.cluster_nodes import make_node, remove
 from support.device_objects import DRA, dra_class, dra_device, exactly, manifest, resource_slice
-from support.recording_proxy import Right
+from support.recording_proxy import Permission
 
 Json = dict[str, t.Any]
 ROOT = "/apis/resource.k8s.io/v1"
@@ -230,9 +230,9 @@ class DraLab:
         }
         return reconcile(parameters, Context(check_mode=check_mode))
 
-    def grant(self, manifests: Path) -> set[Right]:
-        """Grant a page's rights to the namespace's default account, with Leases here."""
-        rights: set[Right] = set()
+    def grant(self, manifests: Path) -> set[Permission]:
+        """Grant a page's permissions to the namespace's default account, with Leases here."""
+        permissions: set[Permission] = set()
         for item in yaml.safe_load(manifests.read_text())["items"]:
             item["metadata"]["name"] = self.namespace
             here = "namespace" in item["metadata"]
@@ -243,8 +243,8 @@ class DraLab:
                 item["subjects"] = [
                     {"kind": "ServiceAccount", "name": "default", "namespace": self.namespace}
                 ]
-            rights.update(
-                Right(group, resource, verb)
+            permissions.update(
+                Permission(group, resource, verb)
                 for rule in item.get("rules", [])
                 for group in rule["apiGroups"]
                 for resource in rule["resources"]
@@ -253,7 +253,7 @@ class DraLab:
             plural = f"{item['kind'].lower()}s"
             scope = f"namespaces/{self.namespace}/{plural}" if here else plural
             self.kube.request("POST", f"{_RBAC}/{scope}", item)
-        return rights
+        return permissions
 
     def token(self) -> str:
         """A token of the namespace's default account."""

@@ -4,7 +4,7 @@
 """Definitions of other projects' kinds: real ones, and small ones with the relevant fields.
 
 The Go modules of OpenTelemetry's and Jaeger's operators are not available, and Istio's has no such
-files. The small definitions are closed, so that an unknown field is refused.
+files. The small CRDs are closed, so that an unknown field is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.definitions import find_definitions
+from lab.definitions import find_crds
 
 Json = dict[str, t.Any]
 
@@ -98,9 +98,9 @@ _PLURALS = {"AuthorizationPolicy": "authorizationpolicies"}
 
 
 def foreign_definitions() -> list[Json]:
-    """All definitions, for installation."""
+    """All CRDs, for installation."""
     small = [_definition(*key, schema) for key, schema in _SMALL.items()]
-    return [*map(_read, find_definitions(print)), *small]
+    return [*map(_read, find_crds(print)), *small]
 
 
 def _read(path: Path) -> Json:

@@ -74,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True)
 class MeteredNode:
-    """A node of ``cores`` with constant load; the watts are totals of both sockets."""
+    """A node of ``cores`` with constant load; the power draw is the total of both sockets."""
 
     name: str
     loads: tuple[Load, ...]

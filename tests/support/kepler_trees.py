@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Node file systems in the kernel's layout, which the probe of role kepler reads."""
+"""Node file systems in the kernel's layout, which the probe of the ``kepler`` role reads."""
 
 from __future__ import annotations
 

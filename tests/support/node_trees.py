@@ -9,7 +9,7 @@ import json
 import typing as t
 from pathlib import Path
 
-Object = dict[str, t.Any]
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 
 UID = "f906a249-ab9d-4180-9afa-4075e2058ac7"
 CONTAINER_ID = "0123456789abcdef" * 4
@@ -17,7 +17,7 @@ CONTAINER_ID = "0123456789abcdef" * 4
 
 def pod(
     cpu: str = "2", name: str = "pod-1", runtime: str = "containerd", **changes: t.Any
-) -> Object:
+) -> MutableObject:
     """A Guaranteed pod with one running container, nginx1."""
     resources = {"cpu": cpu, "memory": "1G"}
     return {
@@ -43,7 +43,7 @@ def write_cpus(root: Path, folder: str, cpus: str, file: str = "cpuset.cpus") ->
     (path / file).write_text(f"{cpus}\n")
 
 
-def write_cpu_manager_state(root: Path, entries: Object, policy: str = "static") -> None:
+def write_cpu_manager_state(root: Path, entries: MutableObject, policy: str = "static") -> None:
     """The checkpoint of kubelet's CPU manager."""
     folder = root / "var" / "lib" / "kubelet"
     folder.mkdir(parents=True, exist_ok=True)

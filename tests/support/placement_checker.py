@@ -154,7 +154,7 @@ class Fleet:
         )
 
     def watts(self, node: Node, pods: Sequence[Pod]) -> float:
-        """Watts of a node with these new pods, without devices; 0 if unknown."""
+        """Power draw of a node with these new pods, without devices; 0 if unknown."""
         return 0.0 if node.curve is None else self.curve_watts(node, pods)
 
     def curve_watts(self, node: Node, pods: Sequence[Pod]) -> float:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PowerFleets as an API server stores them: every default of the definition is filled in."""
+"""PowerFleets as an API server stores them: every default of the CRD is filled in."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
+    CredentialReference,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import prediction, sources
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.queries import Query
 from ansible_collections.wattwise.kube.plugins.module_utils.inference.sources import NodeQuery
@@ -32,7 +34,7 @@ def predict_queries(
                 **{name: value for name, value in query.items() if name not in _LOGIN},
                 cpu_usage_format=complete["cpu_usage_format"],
             ),
-            Named(*(query.get(name) for name in _LOGIN)),
+            CredentialReference(*(query.get(name) for name in _LOGIN)),
         )
         for query in queries
     ]

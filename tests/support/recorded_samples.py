@@ -18,7 +18,7 @@ PHYSICS = "epyc-9654p-96c"
 
 
 def run_folder(folder: Path, **changes: Any) -> Path:
-    """Documents of role observe, for one node with a metrics server."""
+    """Documents of the ``observe`` role, for one node with a metrics server."""
     reading: dict[str, Any] = {"inlet_celsius": 22.5, "delta_p_pascal": 7.0, "power_watts": 310.0}
     reading |= {"time": TIME, "stale": False, **changes}
     labels = {"node.kubernetes.io/instance-type": "r650"}

@@ -109,7 +109,7 @@ class Hall:
 
 
 def points(curve: PowerCurve) -> list[tuple[float, float]]:
-    """Cores and watts of a curve."""
+    """Cores and power draw of a curve."""
     return list(zip(curve.curve.cores, curve.curve.watts, strict=True))
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proxy of an API server that records the RBAC right of each request."""
+"""A proxy of an API server that records the RBAC permission of each request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATH = re.compile(
 _NAMESPACE_STATUS = ("status", "finalize")
 
 
-class Right(t.NamedTuple):
+class Permission(t.NamedTuple):
     """Unit of an RBAC rule; `resource` includes its subresource, as in pods/binding."""
 
     group: str
@@ -36,7 +36,7 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self.server = f"http://127.0.0.1:{port}"
-        self.used: set[Right] = set()
+        self.used: set[Permission] = set()
         self.refused: list[str] = []
 
     def forget(self) -> None:
@@ -46,15 +46,15 @@ class Proxy:
     def note(self, method: str, path: str, status: int) -> None:
         if status == 403:
             self.refused.append(f"{method} {path}")
-        right = needed(method, path)
-        if right is not None:
-            self.used.add(right)
+        permission = needed(method, path)
+        if permission is not None:
+            self.used.add(permission)
             if method == "PATCH" and status == 201:  # server-side apply that creates
-                self.used.add(right._replace(verb="create"))
+                self.used.add(permission._replace(verb="create"))
 
 
-def needed(method: str, path: str) -> Right | None:
-    """The right that a request needs; None for discovery, which everybody may do."""
+def needed(method: str, path: str) -> Permission | None:
+    """The permission that a request needs; None for discovery, which everybody may do."""
     found = _PATH.fullmatch(urlsplit(path).path)
     if found is None:
         return None
@@ -65,7 +65,7 @@ def needed(method: str, path: str) -> Right | None:
     if verb is None:
         verb = "get" if name else "list"
     full = f"{resource}/{found['sub']}" if found["sub"] else resource
-    return Right(found["group"] or "", full, verb)
+    return Permission(found["group"] or "", full, verb)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ TEXT = "additional_config"
 
 
 def compared(options: t.Mapping[str, t.Any], schema: Json, place: str) -> t.Iterator[str]:
-    """Places of all options; asserts that the definition agrees with each."""
+    """Places of all options; asserts that the CRD agrees with each."""
     assert {camel(name) for name in options} == schema["properties"].keys(), place
     needed = {camel(name) for name, option in options.items() if option.get("required")}
     assert set(schema.get("required", [])) == needed, place

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import (
     Reconciled,
     reconcile_objects,
@@ -17,10 +18,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pods import CACH
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC
 from support.rmd import RmdDaemons
 
-Object = dict[str, t.Any]
 
-
-def options_of(daemons: RmdDaemons, *, client: Object | None = None, **given: t.Any) -> Object:
+def options_of(
+    daemons: RmdDaemons, *, client: MutableObject | None = None, **given: t.Any
+) -> MutableObject:
     """Options of rmd_cluster_reconciliation for these daemons; `client` has those of requests."""
     options = {"endpoints": daemons.endpoints, "run_dir": "unused", **given}
     return SPEC.complete({**options, "daemons": {**daemons.tls, **(client or {})}})
@@ -32,9 +33,9 @@ class RmdCluster:
 
     daemons: RmdDaemons
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
-    workloads: dict[str, Object] = field(default_factory=dict)
-    states: dict[str, Object] = field(default_factory=dict)
-    configs: list[Object] = field(default_factory=list)
+    workloads: dict[str, MutableObject] = field(default_factory=dict)
+    states: dict[str, MutableObject] = field(default_factory=dict)
+    configs: list[MutableObject] = field(default_factory=list)
     ways: dict[str, str] = field(default_factory=dict)
 
     def give_to_pod(self, name: str) -> None:
@@ -53,7 +54,7 @@ class RmdCluster:
     def delete(self, name: str, namespace: str = "default") -> None:
         del self.workloads[f"{namespace}/{name}"]
 
-    def run(self, check: bool = False, **options: t.Any) -> Object:
+    def run(self, check: bool = False, **options: t.Any) -> MutableObject:
         """The result of a run, with its manifests. Raises the error of too few daemons."""
         found = self.reconcile(check, **options)
         if found.failure is not None:
@@ -71,7 +72,7 @@ class RmdCluster:
                 self._store(manifest)
         return found
 
-    def objects(self) -> Object:
+    def objects(self) -> MutableObject:
         nodes = [
             {
                 "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
@@ -87,22 +88,22 @@ class RmdCluster:
             "rmd_pods": [],
         }
 
-    def status(self, name: str, namespace: str = "default") -> Object:
-        found: Object = self.workloads[f"{namespace}/{name}"]["status"]
+    def status(self, name: str, namespace: str = "default") -> MutableObject:
+        found: MutableObject = self.workloads[f"{namespace}/{name}"]["status"]
         return found
 
     def condition(self, name: str, kind: str = "Ready") -> tuple[str, str]:
         [found] = [item for item in self.status(name)["conditions"] if item["type"] == kind]
         return found["status"], found["reason"]
 
-    def state(self, node: str) -> Object:
-        found: Object = self.states[f"rmd-node-state-{node}"]["status"]
+    def state(self, node: str) -> MutableObject:
+        found: MutableObject = self.states[f"rmd-node-state-{node}"]["status"]
         return found
 
     def _resources(self, node: str) -> dict[str, str]:
         return {CACHE_WAYS: self.ways[node]} if node in self.ways else {}
 
-    def _store(self, manifest: Object) -> None:
+    def _store(self, manifest: MutableObject) -> None:
         metadata = manifest["metadata"]
         if manifest["kind"] == "Node":
             self.ways[metadata["name"]] = manifest["status"]["capacity"][CACHE_WAYS]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lab nodes with simulated RMD daemons, and runs of role rmd_workloads on them."""
+"""Lab nodes with simulated RMD daemons, and runs of the ``rmd_workloads`` role on them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import reconcile
@@ -23,7 +24,6 @@ from support.rmd import RmdDaemons
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "conformance" / "rmd"
 GROUP = "/apis/intel.com/v1alpha1"
-Object = dict[str, t.Any]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Walk:
 
     def create(self, name: str, **spec: t.Any) -> str:
         """One of upstream's samples in the namespace `default`, on the nodes of the lab."""
-        manifest: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
+        manifest: MutableObject = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
         manifest["metadata"]["namespace"] = "default"
         manifest["spec"] = {**manifest["spec"], "nodes": self.nodes, **spec}
         apply({"kubeconfig": self.kubeconfig, "manifests": [manifest]})
@@ -48,7 +48,7 @@ class Walk:
     def endpoints(self) -> dict[str, str]:
         return dict(zip(self.nodes, self.daemons.endpoints.values(), strict=True))
 
-    def run(self, **client: t.Any) -> Object:
+    def run(self, **client: t.Any) -> MutableObject:
         """Call the function of rmd_cluster_reconciliation without Ansible."""
         return reconcile(
             {
@@ -61,7 +61,7 @@ class Walk:
         )
 
     def leave_client_files(self) -> None:
-        """The document of role rmd in the run folder, for these daemons."""
+        """The document of the ``rmd`` role in the run folder, for these daemons."""
         folder = self.folder / "runs" / "walk" / "rmd"
         folder.mkdir(parents=True, exist_ok=True)
         names = {"ca_path": "ca.pem", "client_cert": "cert.pem", "client_key": "key.pem"}
@@ -83,17 +83,17 @@ class Walk:
         assert done.returncode == expect, done.output
         return done
 
-    def workload(self, name: str) -> Object:
+    def workload(self, name: str) -> MutableObject:
         return self.kube.get(f"{GROUP}/namespaces/default/rmdworkloads/{name}")
 
-    def states(self, name: str) -> Object:
-        return t.cast("Object", self.workload(name)["status"]["workloadStates"])
+    def states(self, name: str) -> MutableObject:
+        return t.cast("MutableObject", self.workload(name)["status"]["workloadStates"])
 
     def versions(self, name: str) -> list[str]:
         objects = [self.workload(name), *map(self.node_state, self.nodes)]
         return [obj["metadata"]["resourceVersion"] for obj in objects]
 
-    def node_state(self, node: str) -> Object:
+    def node_state(self, node: str) -> MutableObject:
         return self.kube.get(f"{GROUP}/namespaces/rmd-system/rmdnodestates/rmd-node-state-{node}")
 
 

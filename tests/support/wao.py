@@ -11,20 +11,19 @@ from pathlib import Path
 
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
-
-Object = dict[str, t.Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "conformance" / "wao"
 DEFINITIONS = ROOT / "roles" / "crds" / "files"
 
 
-def sample(name: str) -> Object:
+def sample(name: str) -> MutableObject:
     """The sample manifest of this name, freshly read."""
-    loaded: Object = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text(encoding="utf-8"))
+    loaded: MutableObject = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text(encoding="utf-8"))
     return copy.deepcopy(loaded)  # without the aliases that anchors leave behind
 
 
@@ -33,7 +32,7 @@ def sample_names() -> list[str]:
     return sorted(path.stem for path in SAMPLES.glob("*.yaml"))
 
 
-def in_group(obj: Object, group: int, namespace: str | None = None) -> Object:
+def in_group(obj: MutableObject, group: int, namespace: str | None = None) -> MutableObject:
     """The object in another API group and namespace."""
     metadata = {**obj["metadata"], **({"namespace": namespace} if namespace else {})}
     return {**obj, "apiVersion": API_VERSIONS[group], "metadata": metadata}
@@ -44,7 +43,7 @@ def node(
     *addresses: str,
     labels: t.Mapping[str, str] | None = None,
     annotations: t.Mapping[str, str] | None = None,
-) -> Object:
+) -> MutableObject:
     """A Node with these internal addresses; its host name is its name."""
     return {
         "apiVersion": "v1",
@@ -63,12 +62,12 @@ def node(
     }
 
 
-def fake(endpoint: str = "", **more: t.Any) -> Object:
+def fake(endpoint: str = "", **more: t.Any) -> MutableObject:
     """An endpoint of type Fake."""
     return {"type": "Fake", "endpoint": endpoint, **more}
 
 
-def node_config(name: str, node_name: str, **metadata: t.Any) -> Object:
+def node_config(name: str, node_name: str, **metadata: t.Any) -> MutableObject:
     """A NodeConfig with fake collectors."""
     return {
         "apiVersion": metadata.pop("api_version", API_VERSIONS[0]),
@@ -82,7 +81,7 @@ def node_config(name: str, node_name: str, **metadata: t.Any) -> Object:
     }
 
 
-def template(name: str, inlet: Object | None = None, **metadata: t.Any) -> Object:
+def template(name: str, inlet: MutableObject | None = None, **metadata: t.Any) -> MutableObject:
     """A NodeConfigTemplate that selects every node."""
     return {
         "apiVersion": metadata.pop("api_version", API_VERSIONS[0]),

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of AWX shows the objects of role awx."""
+"""The page of AWX shows the objects of the ``awx`` role."""
 
 from __future__ import annotations
 

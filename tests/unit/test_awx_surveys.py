@@ -14,7 +14,7 @@ import yaml
 from jinja2 import nodes
 
 from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
-    Given,
+    RenderedValue,
     problems_of,
     role_names,
     variables_of,
@@ -120,7 +120,9 @@ def test_roles_take_every_answer_that_a_question_allows(playbook: str, question:
     elif question["type"] in DEFAULT_TYPES:
         answers += [question["min"], question["max"]]
     variable = VARIABLES[question["variable"]]
-    assert [problems_of(variable, Given(answer)) for answer in answers] == [[]] * len(answers)
+    assert [problems_of(variable, RenderedValue(answer)) for answer in answers] == [[]] * len(
+        answers
+    )
 
 
 @pytest.mark.parametrize(("playbook", "question"), QUESTIONS)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The definitions in roles/crds/files: current, structural, closed, described."""
+"""The CRDs in roles/crds/files: current, structural, closed, described."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     GROUPS,
     TERMS,
 )
-from support.wao import DEFINITIONS, ROOT, Object, in_group, sample, sample_names
+from support.wao import DEFINITIONS, ROOT, in_group, sample, sample_names
 
 FILES = sorted(DEFINITIONS.glob("*.yaml"))
 WAO_FILES = [path for path in FILES if path.name.startswith(GROUPS)]
 
 
-def read(path: Path) -> Object:
-    loaded: Object = yaml.safe_load(path.read_text(encoding="utf-8"))
+def read(path: Path) -> MutableObject:
+    loaded: MutableObject = yaml.safe_load(path.read_text(encoding="utf-8"))
     return loaded
 
 
@@ -34,13 +35,13 @@ def read(path: Path) -> Object:
 OPEN = (".spec.master", ".spec.worker")
 
 
-def version_of(definition: Object) -> Object:
+def version_of(definition: MutableObject) -> MutableObject:
     [version] = definition["spec"]["versions"]
     assert isinstance(version, dict)
     return version
 
 
-def fields(schema: Object, path: str = "") -> t.Iterator[tuple[str, Object]]:
+def fields(schema: MutableObject, path: str = "") -> t.Iterator[tuple[str, MutableObject]]:
     """Every schema in a schema, with its path."""
     yield path, schema
     for name, member in schema.get("properties", {}).items():

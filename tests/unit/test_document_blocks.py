@@ -112,7 +112,7 @@ def is_manifest(document: t.Any) -> bool:
 
 
 def assert_manifest(document: dict[str, t.Any]) -> None:
-    """An object of our own kinds follows its definition; for others only the form is checked."""
+    """An object of our own kinds follows its CRD; for others only the form is checked."""
     assert document["metadata"]["name"]
     served = [
         item for item in definitions() if item.serves(document["apiVersion"], document["kind"])

@@ -104,7 +104,7 @@ def test_the_program_is_that_of_the_lab() -> None:
     assert compiled.endswith(ANSIBLE_OPERATOR.programs["ansible-operator"])
 
 
-def test_the_image_runs_without_rights_and_writes_to_one_place() -> None:
+def test_the_image_runs_without_permissions_and_writes_to_one_place() -> None:
     assert FINAL.of("USER") == ["10001:10001"] and not FINAL.of("RUN")
     assert json.loads(FINAL.of("ENTRYPOINT")[0]) == ["tini", "--"]
     [command] = json.loads(FINAL.of("CMD")[0])

@@ -44,7 +44,7 @@ def test_every_option_of_a_table_has_its_forms() -> None:
 
 def test_a_reference_is_rendered_for_each_surface() -> None:
     [text] = table("place").options["standby_watts"].sentences("module", named)
-    assert text == "Watts of a sleeping node, with <place.allow_power_off>."
+    assert text == "Power draw of a sleeping node in W, with <place.allow_power_off>."
     [text] = option(
         description="See O(predict:power_curves[].max) and O(strategy=optimal)."
     ).sentences("module", named)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Steps selected by the variables of role placement."""
+"""Steps selected by the variables of the ``placement`` role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, t.Any]
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "placement"
 PLANNING = ["observe", "predict", "place"]
-# As in playbook site for a cluster with devices.
+# As in the `site` playbook for a cluster with devices.
 SITE: Json = {
     "observe_steps": ["observe"],
     "ansible_run_tags": ["all"],

@@ -23,7 +23,7 @@ def test_the_timer_starts_the_service_of_its_name() -> None:
     assert timer["OnCalendar"] == ["*:0/5"]
 
 
-def test_the_service_is_one_run_without_rights_that_writes_to_one_folder() -> None:
+def test_the_service_is_one_run_without_permissions_that_writes_to_one_folder() -> None:
     service = systemd_units.settings("wattwise.service")
     assert service["Type"] == ["oneshot"] and service["User"] == ["wattwise"]
     assert service["ProtectSystem"] == ["strict"] and service["NoNewPrivileges"] == ["true"]

@@ -15,19 +15,19 @@ import random
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
-    HEALTHY,
     Builder,
     Json,
     Sensor,
     air,
     collection,
+    expand_query,
     fan,
-    fixed,
     link,
     power,
     resource,
     sensors,
     steady,
+    thermal_subsystem,
 )
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree
@@ -47,15 +47,7 @@ IDENTITY = Identity(
     root_properties={
         "Vendor": "Dell",
         "Product": "Integrated Dell Remote Access Controller",
-        "ProtocolFeaturesSupported": {
-            "ExpandQuery": {
-                "ExpandAll": True,
-                "Levels": True,
-                "Links": True,
-                "MaxLevels": 1,
-                "NoLinks": True,
-            }
-        },
+        **expand_query(),
     },
     layout=Layout(
         port="NIC.Slot.1-{}-1",
@@ -139,13 +131,7 @@ TREE = Tree(
             ThermalSubsystem=link(SUBSYSTEM),
             EnvironmentMetrics=link(ENVIRONMENT),
         ),
-        **fixed(
-            SUBSYSTEM,
-            "ThermalSubsystem.v1_3_0.ThermalSubsystem",
-            "Thermal Subsystem",
-            ThermalMetrics=link(METRICS),
-            Status=dict(HEALTHY),
-        ),
+        **thermal_subsystem(SUBSYSTEM, "v1_3_0", "Thermal Subsystem"),
         METRICS: _metrics,
         ENVIRONMENT: _environment,
         **_sensors(),

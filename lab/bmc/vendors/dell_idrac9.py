@@ -17,8 +17,8 @@ from lab.bmc.odata import (
     Json,
     Sensor,
     air,
+    expand_query,
     fan,
-    fans,
     link,
     links,
     power,
@@ -27,7 +27,7 @@ from lab.bmc.odata import (
     resource,
     sensors,
     steady,
-    temperatures,
+    thermal,
 )
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree, with_context
@@ -46,15 +46,7 @@ IDENTITY = Identity(
     root_properties={
         "Vendor": "Dell",
         "Product": "Integrated Dell Remote Access Controller",
-        "ProtocolFeaturesSupported": {
-            "ExpandQuery": {
-                "ExpandAll": True,
-                "Levels": True,
-                "Links": True,
-                "MaxLevels": 1,
-                "NoLinks": True,
-            }
-        },
+        **expand_query(),
     },
     layout=Layout(
         port="NIC.Integrated.1-{}-1",
@@ -104,16 +96,6 @@ TABLE = (
 )
 
 
-def _thermal(live: Live) -> Json:
-    return resource(
-        THERMAL,
-        "Thermal.v1_6_2.Thermal",
-        "Thermal",
-        Temperatures=temperatures(THERMAL, (*PROCESSORS, EXHAUST, INLET), live),
-        Fans=fans(THERMAL, FANS, live),
-    )
-
-
 def _power(live: Live) -> Json:
     return resource(
         POWER,
@@ -151,7 +133,7 @@ TREE = Tree(
             Power=link(POWER),
             Sensors=link(SENSORS),
         ),
-        THERMAL: _thermal,
+        THERMAL: thermal(THERMAL, "v1_6_2", (*PROCESSORS, EXHAUST, INLET), FANS),
         POWER: _power,
         **sensors(SENSORS, "Sensor.v1_1_1.Sensor", TABLE, digits=0),
     },

@@ -17,22 +17,21 @@ import zlib
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
-    HEALTHY,
     ROOT,
     Builder,
     Json,
     Sensor,
     air,
     collection,
+    expand_query,
     fan,
-    fans,
-    fixed,
     link,
     power_control,
     power_supplies,
     resource,
     steady,
-    temperatures,
+    thermal,
+    thermal_subsystem,
 )
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree, with_context, with_slashes
@@ -50,15 +49,7 @@ IDENTITY = Identity(
     root_properties={
         "Vendor": "HPE",
         "Product": "ProLiant",
-        "ProtocolFeaturesSupported": {
-            "ExpandQuery": {
-                "ExpandAll": False,
-                "Levels": True,
-                "Links": False,
-                "MaxLevels": 1,
-                "NoLinks": True,
-            }
-        },
+        **expand_query(is_full=False),
     },
     layout=Layout(
         bus="oem",
@@ -120,16 +111,6 @@ def _sensors() -> dict[str, Builder]:
     return collection(SENSORS, "Sensor", list(entries)) | entries
 
 
-def _thermal(live: Live) -> Json:
-    return resource(
-        THERMAL,
-        "Thermal.v1_7_1.Thermal",
-        "Thermal",
-        Temperatures=temperatures(THERMAL, TABLE, live),
-        Fans=fans(THERMAL, FANS, live),
-    )
-
-
 def _metrics(live: Live) -> Json:
     present = [sensor for sensor in TABLE if not sensor.absent]
     return resource(
@@ -178,14 +159,8 @@ TREE = Tree(
             Sensors=link(SENSORS),
             ThermalSubsystem=link(SUBSYSTEM),
         ),
-        **fixed(
-            SUBSYSTEM,
-            "ThermalSubsystem.v1_3_2.ThermalSubsystem",
-            "ThermalSubsystem",
-            ThermalMetrics=link(METRICS),
-            Status=dict(HEALTHY),
-        ),
-        THERMAL: _thermal,
+        **thermal_subsystem(SUBSYSTEM, "v1_3_2", "ThermalSubsystem"),
+        THERMAL: thermal(THERMAL, "v1_7_1", TABLE, FANS),
         METRICS: _metrics,
         POWER: _power,
         **_sensors(),

@@ -18,8 +18,8 @@ from lab.bmc.odata import (
     Json,
     Sensor,
     air,
+    expand_query,
     fan,
-    fans,
     fixed,
     link,
     power_control,
@@ -27,13 +27,13 @@ from lab.bmc.odata import (
     resource,
     sensors,
     steady,
-    temperatures,
+    thermal,
 )
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
 
 BACKPLANE, VANISHED = "2", "3"
-# Parts of the server with a control of their own, and their shares of its watts.
+# Parts of the server with a control of their own, and their shares of its power.
 PARTS = (("CPU", 0.32), ("Memory", 0.08))
 IDENTITY = Identity(
     manufacturer="Lenovo",
@@ -47,15 +47,7 @@ IDENTITY = Identity(
     root_properties={
         "Vendor": "Lenovo",
         "Product": "ThinkSystem",
-        "ProtocolFeaturesSupported": {
-            "ExpandQuery": {
-                "ExpandAll": True,
-                "Levels": True,
-                "Links": True,
-                "MaxLevels": 2,
-                "NoLinks": True,
-            }
-        },
+        **expand_query(levels=2),
     },
     layout=Layout(
         port="NIC{}",
@@ -84,16 +76,6 @@ VOLTAGES = (
     Sensor("97L0", "SysBrd 12V", steady(12.06), kind="Voltage"),
     Sensor("98L0", "CMOS Battery", steady(3.08), kind="Voltage"),
 )
-
-
-def _thermal(live: Live) -> Json:
-    return resource(
-        THERMAL,
-        "Thermal.v1_6_1.Thermal",
-        "Thermal",
-        Temperatures=temperatures(THERMAL, TEMPERATURES, live),
-        Fans=fans(THERMAL, FANS, live),
-    )
 
 
 def _power(live: Live) -> Json:
@@ -138,7 +120,7 @@ TREE = Tree(
             Status=dict(HEALTHY),
             Links={"ContainedBy": link(CHASSIS)},
         ),
-        THERMAL: _thermal,
+        THERMAL: thermal(THERMAL, "v1_6_1", TEMPERATURES, FANS),
         POWER: _power,
         **sensors(SENSORS, "Sensor.v1_2_0.Sensor", (*FANS, *TEMPERATURES, *VOLTAGES), digits=0),
     },

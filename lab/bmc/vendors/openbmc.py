@@ -31,6 +31,7 @@ from lab.bmc.odata import (
     resource,
     sensors,
     steady,
+    thermal_subsystem,
 )
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree
@@ -95,13 +96,7 @@ def _thermal(path: str, table: Sequence[Sensor]) -> dict[str, Builder]:
         )
 
     return {
-        **fixed(
-            f"{path}/ThermalSubsystem",
-            "ThermalSubsystem.v1_0_0.ThermalSubsystem",
-            "Thermal Subsystem",
-            ThermalMetrics=link(f"{path}/ThermalSubsystem/ThermalMetrics"),
-            Status=dict(HEALTHY),
-        ),
+        **thermal_subsystem(f"{path}/ThermalSubsystem", "v1_0_0", "Thermal Subsystem"),
         f"{path}/ThermalSubsystem/ThermalMetrics": metrics,
     }
 

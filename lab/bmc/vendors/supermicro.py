@@ -18,14 +18,13 @@ from lab.bmc.odata import (
     Sensor,
     air,
     fan,
-    fans,
     link,
     links,
     power_control,
     power_supplies,
     resource,
     steady,
-    temperatures,
+    thermal,
 )
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
@@ -63,16 +62,6 @@ FANS = tuple(
 )
 
 
-def _thermal(live: Live) -> Json:
-    return resource(
-        THERMAL,
-        "Thermal.v1_4_0.Thermal",
-        "Thermal",
-        Temperatures=temperatures(THERMAL, TEMPERATURES, live),
-        Fans=fans(THERMAL, FANS, live),
-    )
-
-
 def _power(live: Live) -> Json:
     return resource(
         POWER,
@@ -103,7 +92,7 @@ TREE = Tree(
             Thermal=link(THERMAL),
             Power=link(POWER),
         ),
-        THERMAL: _thermal,
+        THERMAL: thermal(THERMAL, "v1_4_0", TEMPERATURES, FANS),
         POWER: _power,
     },
     busy=frozenset({f"{ROOT}/Chassis/{RAID}"}),

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """AWX: objects that run the playbooks, and their differences from the objects of an AWX.
 
-The room plans only; the modules of collection ``awx.awx`` read and write. Room ``awx`` imports
-``base``.
+Entry points are ``configuration.configure``, ``comparison.compare`` and
+``files.as_variables_file``. The room plans only; the modules of the ``awx.awx`` collection read and
+write.
 """

@@ -80,7 +80,7 @@ def compare(
     update_secrets: bool = False,
     adopt: bool = False,
 ) -> MutableObject:
-    """The plan for role awx.
+    """The plan for the ``awx`` role.
 
     ``apply`` has the items for modules, by list; in check mode only items whose references exist,
     because modules cannot check the others. ``create`` names missing objects, ``foreign`` objects

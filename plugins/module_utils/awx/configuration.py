@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The objects of AWX for one inventory, as items of awx.awx's modules.
 
-The lists have the names and forms of collection ``infra.aap_configuration``, whose items have the
-options of the modules of ``awx.awx``.
+The lists have the names and forms of the ``infra.aap_configuration`` collection, whose items have
+the options of the modules of ``awx.awx``.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _KEY = _field(
     help_text="default, or <namespace>/<name> to replace the Secret of that name.",
 )
 
-# By their names in role awx.
+# By their names in the `awx` role.
 CREDENTIAL_TYPES: dict[str, CredentialType] = {
     "bmc_fleet": CredentialType(
         "BMC fleet",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The objects of AWX as a file of variables for collection ``infra.aap_configuration``.
+"""The objects of AWX as a file of variables for the ``infra.aap_configuration`` collection.
 
 Secrets are variables there, because the file belongs into a repository. Texts with braces are for
 AWX, so Ansible must not render them. Empty dictionaries are left out: they mean the same there, but
@@ -20,7 +20,7 @@ from .credential_types import CREDENTIAL_TYPES
 
 _HEAD = """\
 ---
-# Written by role wattwise.kube.awx for collection infra.aap_configuration.
+# Written by the wattwise.kube.awx role for the collection infra.aap_configuration.
 """
 _SECRETS = "# It needs these secrets as variables: {names}.\n"
 _SECRET_CONFIGURATION = re.compile("password|token|secret|key", re.IGNORECASE)

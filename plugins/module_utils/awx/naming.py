@@ -39,7 +39,7 @@ class Naming:
 
 
 def marker(organization: str) -> str:
-    """The end of the description of every object that role awx made for an organization."""
+    """The end of the description of every object that the ``awx`` role made for an organization."""
     return f"Managed by wattwise.kube for organization {organization}."
 
 

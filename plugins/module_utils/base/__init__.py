@@ -1,7 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Foundation of the library: errors, units, JSON, documents and the boundary around one object.
-
-Room ``base`` imports no other room. Every room may import all of it.
-"""
+"""Foundation of the library: errors, units, JSON, documents and the boundary around one object."""

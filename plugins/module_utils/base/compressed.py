@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import gzip
 import io
-import typing as t
 import zlib
 
 from . import strict_json
+from .json_types import MutableObject, Object
 
 # Larger objects are not from this code. A text of brackets takes 30 times its length in memory.
 _LIMITS = strict_json.JsonLimits(size=100_000_000, members=4_000_000)
 
 
-def pack(body: t.Mapping[str, t.Any]) -> bytes:
+def pack(body: Object) -> bytes:
     """The object as gzip; equal objects give equal bytes."""
     text = strict_json.format_compact(body, sort_keys=True).encode()
     return gzip.compress(text, mtime=0)
 
 
-def unpack(content: bytes) -> dict[str, t.Any]:
+def unpack(content: bytes) -> MutableObject:
     """The object in gzip. Raises ValueError with the defect."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:

@@ -18,6 +18,7 @@ from . import strict_json, whole_files
 from .context import utc_now
 from .document_schemas import SCHEMAS
 from .errors import InvalidInput
+from .json_types import MutableObject, Object
 from .libraries import fastjsonschema
 from .units import format_time
 
@@ -147,9 +148,7 @@ def run_of(path: str) -> str | None:
     return found[1].decode() if found else None
 
 
-def write(
-    path: str, kind: DocumentKind, body: t.Mapping[str, t.Any], made_from: MadeFrom = NOTHING
-) -> str:
+def write(path: str, kind: DocumentKind, body: Object, made_from: MadeFrom = NOTHING) -> str:
     """Write a document, readable by its owner only, and return its SHA-256.
 
     The write is atomic: readers see the old content or the new one. Old versions stay beside it as
@@ -157,7 +156,7 @@ def write(
     replaced a source document.
     """
     moment = body.get("time") or format_time(utc_now())
-    head: dict[str, t.Any] = {"document": document_name(kind), "time": moment}
+    head: MutableObject = {"document": document_name(kind), "time": moment}
     if made_from.run is not None:
         head = {"document": head["document"], "run": made_from.run, "time": moment}
     document = {**body, **head}
@@ -180,7 +179,7 @@ def write(
     return hashlib.sha256(content).hexdigest()
 
 
-def _encoded(head: t.Mapping[str, t.Any], rest: t.Mapping[str, t.Any]) -> bytes:
+def _encoded(head: Object, rest: Object) -> bytes:
     """One JSON object that begins with the head, so that ``run_of`` reads only its beginning."""
     first, others = (strict_json.format_compact(part, sort_keys=True) for part in (head, rest))
     return (f"{first[:-1]},{others[1:]}\n" if rest else f"{first}\n").encode()

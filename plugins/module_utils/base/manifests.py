@@ -11,10 +11,11 @@ from pathlib import Path
 
 from . import strict_json
 from .errors import InvalidInput
+from .json_types import MutableObject, Object
 from .texts import shown
 from .yaml_text.reader import OPERATOR, read_documents
 
-Manifest = dict[str, t.Any]
+Manifest = MutableObject
 
 MANAGED_BY_LABEL, MANAGER = "app.kubernetes.io/managed-by", "wattwise.kube"
 
@@ -22,7 +23,7 @@ _PHASES: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"CustomResourceDefinition"}),
     frozenset({"ServiceAccount", "Role", "ClusterRole"}),
-    # A binding of a missing role is refused for accounts without the right to bind.
+    # A binding of a missing role is refused for accounts without the permission to bind.
     frozenset({"RoleBinding", "ClusterRoleBinding"}),
     frozenset({"Secret", "ConfigMap"}),
 )
@@ -42,7 +43,7 @@ class Identity:
         return f"{self.kind} {place}"
 
 
-def identity(manifest: t.Mapping[str, t.Any]) -> Identity:
+def identity(manifest: Object) -> Identity:
     """The identity of a checked manifest or of an object of the API."""
     metadata = manifest["metadata"]
     return Identity(
@@ -50,7 +51,7 @@ def identity(manifest: t.Mapping[str, t.Any]) -> Identity:
     )
 
 
-def same_object(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def same_object(metadata: Object) -> MutableObject:
     """Metadata of a status for exactly this object, not for a later one of the same name."""
     return {key: metadata[key] for key in ("name", "namespace", "uid") if metadata.get(key)}
 
@@ -177,7 +178,7 @@ def _checked(item: t.Any, where: str) -> Manifest:
     return {**item, "metadata": _without_empty_maps(item["metadata"])}
 
 
-def _without_empty_maps(metadata: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _without_empty_maps(metadata: Object) -> MutableObject:
     """Remove empty maps, which the API server does not store and reports as changes every time."""
     return {
         key: value

@@ -13,6 +13,8 @@ import math
 import typing as t
 from dataclasses import dataclass
 
+from .json_types import MutableObject
+
 _MAX_NUMBER_LENGTH = 40
 _DEEPEST = 100
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
@@ -31,7 +33,7 @@ class JsonLimits:
 def parse(
     text: str | bytes,
     limits: JsonLimits | None = None,
-    object_hook: t.Callable[[dict[str, t.Any]], t.Any] | None = None,
+    object_hook: t.Callable[[MutableObject], t.Any] | None = None,
     *,
     lenient: bool = False,
 ) -> t.Any:

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Bindings of pods to nodes, each after a bind-time check.
 
-Room ``bind`` imports ``base``, ``kube`` and ``scheduling``.
+The entry point is ``binding.bind``.
 """

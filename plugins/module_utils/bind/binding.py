@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Binding of pods to the nodes of a plan after a check of both, the work of step ``bind``."""
+"""Binding of pods to the nodes of a plan after a check of both, the work of the ``bind`` step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAX_VOLUME_TIMEOUT = 3600
 _LIST_FROM = 20
 NEEDS_DEVICES = (
     "the pod has claims, and its node would not start it before they have devices; "
-    "device_reconciliation allocates them and binds the pod (role devices: devices_reconcile)"
+    "device_reconciliation allocates them and binds the pod (the devices role: devices_reconcile)"
 )
 
 

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Selectors in the Common Expression Language, with bounds on time and memory.
 
-Room ``cel`` imports ``base``.
+The entry point is ``selector.Selector``.
 """

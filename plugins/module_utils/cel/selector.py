@@ -7,10 +7,10 @@ The library is Google's (PyPI: cel-expr-python); docs/decisions.md has the reaso
 compiled twice: once with the types of quantities and versions declared as opaque, so that the type
 checker finds mistakes, and once with the types by which the library represents them.
 
-Every user with the right to create claims writes selectors, so their time and memory are bounded:
-the length of the source, and constructs that enlarge its tree or its types, before the library
-reads it; then an upper bound of each evaluation (cost.py). The library itself allows 32 levels and
-10,000 rounds.
+Every user with the permission to create claims writes selectors, so their time and memory are
+bounded: the length of the source, and constructs that enlarge its tree or its types, before the
+library reads it; then an upper bound of each evaluation (cost.py). The library itself allows 32
+levels and 10,000 rounds.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Publication:
     """A run's curves by node, its rules, and its plan's intentions until ``intends_until``.
 
     ``planned`` are the nodes of waiting pods. ``emptied`` are nodes whose running pods the plan
-    moves away, with the saved watts.
+    moves away, with the saved power.
     """
 
     rules: Rules

@@ -1,13 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scores of kube-scheduler's extenders, 0 to 10, from the added watts of nodes.
+"""Scores of kube-scheduler's extenders, 0 to 10, from the added power of nodes.
 
 Only the cheapest nodes have 10, so that they win if the extender's weight outvotes the plugins of
 kube-scheduler. All others have 9 to 0, linear in watts. The scale ends at the most expensive node
 in use, because a sleeping node would make all of these equal.
 
-If all nodes sleep, added watts favour the node with the lowest idle watts, although the next pods
+If all nodes sleep, added power favours the node with the lowest idle power, although the next pods
 come there too. Then watts per core at a node's best load decide.
 """
 
@@ -26,7 +26,7 @@ _SAME_WATTS = 1e-6
 
 
 class Prices(t.NamedTuple):
-    """Added watts by node, NaN if unknown; ``wakes`` marks nodes whose sleep the pod ends.
+    """Added power by node, NaN if unknown; ``wakes`` marks nodes whose sleep the pod ends.
 
     ``watts_per_core`` are counted for the awake node at its best load, beyond standby.
     """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Views of Pods, Nodes and their metrics, with only the fields for watts and room."""
+"""Views of Pods, Nodes and their metrics, with only the fields for power and room."""
 
 from __future__ import annotations
 

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """HTTP to thousands of endpoints: concurrent requests, TLS, credentials, refused logins.
 
-Room ``fleet`` imports ``base``.
+The entry point is ``visits.visit``.
 """

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..base.errors import InvalidInput, TargetFailure
 from ..base.fields.lenient import whole
+from ..base.json_types import MutableObject, Object
 from ..base.units import format_time, parse_time
 
 FIRST_WAIT = datetime.timedelta(minutes=5)
@@ -39,7 +40,7 @@ class Attempts:
         )
 
     @classmethod
-    def from_result(cls, entry: t.Mapping[str, t.Any]) -> Attempts:
+    def from_result(cls, entry: Object) -> Attempts:
         """From the form of ``as_result``."""
         return cls._read(
             entry.get("failures"), entry.get("last_attempt"), entry.get("secret_resource_version")
@@ -55,7 +56,7 @@ class Attempts:
         except InvalidInput:
             return cls()
 
-    def as_result(self, name: str) -> dict[str, t.Any]:
+    def as_result(self, name: str) -> MutableObject:
         """The form for the result of a module and for the status of the NodeConfig."""
         return {
             "name": name,
@@ -131,7 +132,7 @@ class Memory:
             self._attempts[name] = after
             self._changed.add(name)
 
-    def as_result(self, names: t.Iterable[str]) -> list[dict[str, t.Any]]:
+    def as_result(self, names: t.Iterable[str]) -> list[MutableObject]:
         """Entries of refused accounts and of accounts that are accepted again."""
         return [
             self._attempts[name].as_result(name)

@@ -21,6 +21,7 @@ from ..base.boundary import shown, shown_text
 from ..base.context import Context, Parameters, Result, Work
 from ..base.errors import ApiError, InvalidInput, TargetFailure
 from ..base.fields.strict import is_subdomain
+from ..base.json_types import Object
 from .visits import BearerToken, Credential
 
 DEFAULT_KEY = "default"
@@ -46,7 +47,7 @@ class SecretSource(t.Protocol):
 
 
 @dataclass(frozen=True)
-class Named:
+class CredentialReference:
     """Credential reference of a target: its own credential, a key, a Secret, or none.
 
     ``namespace`` is that of the NodeConfig, None for references by the user of the module.
@@ -100,8 +101,8 @@ class Credentials:
 
     def __init__(
         self,
-        entries: t.Mapping[str, t.Any] | None,
-        named: t.Sequence[Named],
+        entries: Object | None,
+        named: t.Sequence[CredentialReference],
         connect: t.Callable[[], SecretSource],
         context: Context,
         default_namespaces: t.Collection[str] = (),
@@ -117,7 +118,7 @@ class Credentials:
         wanted = sorted({name for name in map(self._needed_secret, named) if name is not None})
         self._secrets = dict(zip(wanted, _read_secrets(connect(), wanted))) if wanted else {}
 
-    def resolve(self, named: Named) -> Access:
+    def resolve(self, named: CredentialReference) -> Access:
         """Access of the target. Raises TargetFailure if its reference is missing or incomplete."""
         if named.username is not None or named.password is not None:
             data = {"username": named.username, "password": named.password}
@@ -138,10 +139,10 @@ class Credentials:
             )
         return Access()
 
-    def _may_have_default(self, named: Named) -> bool:
+    def _may_have_default(self, named: CredentialReference) -> bool:
         return named.namespace is None or named.namespace in self._default_namespaces
 
-    def _needed_secret(self, named: Named) -> SecretName | None:
+    def _needed_secret(self, named: CredentialReference) -> SecretName | None:
         if named.username is not None or named.password is not None:
             return None
         return None if named.entry_name in self._entries else named.secret_name
@@ -184,7 +185,7 @@ class Credentials:
             version=version,
         )
 
-    def _of_token(self, values: t.Mapping[str, t.Any], source: str, version: str) -> Access:
+    def _of_token(self, values: Object, source: str, version: str) -> Access:
         token = str(values["token"]).strip()
         self._protect(token)
         if not _TOKEN.fullmatch(token):
@@ -200,7 +201,7 @@ class Credentials:
         )
 
 
-def _withheld(named: Named) -> str:
+def _withheld(named: CredentialReference) -> str:
     return (
         f"the entry {DEFAULT_KEY} of credentials is not sent for NodeConfigs in the namespace "
         f"{named.namespace}; name a Secret in the NodeConfig, or add the namespace to "

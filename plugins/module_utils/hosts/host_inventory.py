@@ -35,8 +35,8 @@ def read_objects(
 ) -> dict[str, t.Any]:
     """The BareMetalHosts under ``hosts``, and the objects of host agents under ``told``.
 
-    An account without the right to the latter gets a warning, because inspected hardware suffices.
-    Raises UnknownKind for a cluster without Metal3, and ApiError.
+    An account without the permission for the latter gets a warning, because inspected hardware
+    suffices. Raises UnknownKind for a cluster without Metal3, and ApiError.
     """
     hosts = bare_metal_host.list_objects(kube, namespaces, selector)
     told: t.Sequence[t.Any] = ()

@@ -187,7 +187,7 @@ def _endpoint(host: Host) -> str:
 
 
 def _refuse_shared(matching: Matching, hosts: t.Sequence[Host]) -> None:
-    """Remove BMCs of several hosts or nodes, because their watts cannot be attributed."""
+    """Remove BMCs of several hosts or nodes, because their power draw cannot be attributed."""
     of_hosts = Counter(filter(None, map(_endpoint_if_any, hosts)))
     of_nodes = Counter(one.endpoint for one in matching.found)
     shared = {one for users in (of_hosts, of_nodes) for one, number in users.items() if number > 1}
@@ -196,8 +196,8 @@ def _refuse_shared(matching: Matching, hosts: t.Sequence[Host]) -> None:
             matching.refuse(
                 one.node,
                 _name(one.host),
-                f"{_ADDRESS}: {one.endpoint} is the BMC of several hosts, whose watts cannot be told "
-                "apart; write a NodeConfig for each of their nodes",
+                f"{_ADDRESS}: {one.endpoint} is the BMC of several hosts, whose power cannot be "
+                "told apart; write a NodeConfig for each of their nodes",
             )
     matching.found = [one for one in matching.found if one.endpoint not in shared]
 

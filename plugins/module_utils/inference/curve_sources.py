@@ -23,11 +23,11 @@ STATED, PREDICTOR, LEARNED, PUBLISHED = "stated", "predictor", "learned", "publi
 # measurements of other machines.
 SOURCES = (STATED, PREDICTOR, LEARNED, PUBLISHED)
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-# Additional adapters and disks of a machine raise its watts by less than this factor.
+# Additional adapters and disks of a machine raise its power by less than this factor.
 _MAX_APART = 2.0
 # Factor between two sources about the machine itself.
 _MAX_APART_OF_ONE_MACHINE = 1.5
-# Reference source for the curves of each source, the allowed factor of the watts, and the advice
+# Reference source for the curves of each source, the allowed factor of the power, and the advice
 # beyond it. Measurements of other machines do not contradict a statement of the user.
 _COMPARED: t.Mapping[str, tuple[str, float, str]] = {
     STATED: (PREDICTOR, _MAX_APART_OF_ONE_MACHINE, "correct the stated curve or the power model"),

@@ -223,7 +223,7 @@ def _apart(name: str, server_type: str, by: float) -> Finding:
     return Finding(
         Subject("samples", name),
         "power_watts",
-        f"its watts differ by {by:.0%} from those of other nodes of type {server_type}, so they do "
+        f"its power differs by {by:.0%} from that of other nodes of type {server_type}, so it does "
         "not count for the type; check the label and the BMC",
     )
 

@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ridge regression of measured watts on load, inlet temperature and differential pressure.
+"""Ridge regression of measured power on load, inlet temperature and differential pressure.
 
     ln watts = constant + slopes · load + inlet effect · (inlet - mean) + pressure effect · …
 
 The load has one nonnegative slope for each tenth of the capacity. By the logarithm, effects of the
-air are factors of the watts, and the least squares are of relative errors.
+air are factors of the power draw, and the least squares are of relative errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 _SEGMENT = 0.1
 _FOLDS = 5
 # Penalties are (noise of a sample / usual size of the term)², for a noise of 2 %: slopes of
-# neighbours differ by 1 for a whole load, air changes the watts by 1 % per °C and 0.3 % per Pa.
+# neighbours differ by 1 for a whole load, air changes the power by 1 % per °C and 0.3 % per Pa.
 _SLOPE_PENALTY = (0.02 / 1.0) ** 2
 _AIR_PENALTIES = ((0.02 / 0.01) ** 2, (0.02 / 0.003) ** 2)
 # Huber weights: a residual above twice the usual one counts linearly.
@@ -159,7 +159,7 @@ def _robust(matrix: Floats, target: Floats, weights: Floats, penalty: Floats) ->
 
 
 def relative_errors(found: Fit, table: Table) -> Floats:
-    """Predicted over measured watts, minus 1, of each sample at its own air."""
+    """Predicted over measured power, minus 1, of each sample at its own air."""
     air = sum(
         one.effect * (_filled(values, one.mean).clip(one.least, one.most) - one.mean)
         for one, values in (

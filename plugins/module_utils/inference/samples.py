@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Samples of each node, recorded by every run: load, inlet, pressure and the whole machine's watts.
+"""Samples of each node, recorded by every run: load, inlet, pressure and the whole machine's power.
 
 The document stays small: the last six samples of each twentieth of a node's load are kept. So a
 node that idles for weeks keeps the samples of its busy hours.

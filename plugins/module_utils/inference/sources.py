@@ -12,7 +12,7 @@ from ..base.boundary import shown, shown_text
 from ..base.context import Parameters
 from ..base.errors import InvalidInput, TargetFailure, failure_of
 from ..base.units import parse_quantity
-from ..fleet.credentials import Named, SecretName
+from ..fleet.credentials import CredentialReference, SecretName
 from ..fleet.urls import Origin, origin_of, origin_text, parse_endpoint
 from ..nodeconfig.models import NodeModels
 from ..nodeconfig.nodeconfig import FAKE_ENDPOINT
@@ -26,7 +26,7 @@ class NodeQuery:
     """A query, its credential, and the reason why it cannot be sent, if any."""
 
     query: Query
-    named: Named = field(default_factory=Named)
+    named: CredentialReference = field(default_factory=CredentialReference)
     problem: TargetFailure | None = None
 
 

@@ -1,8 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kepler: hardware facts of a node, and the verdict whether Kepler can meter it.
-
-Subroom ``node`` needs only the standard library, because it runs on nodes. Room ``kepler`` imports
-``nodeconfig``, ``kube`` and ``base``.
-"""
+"""Kepler: hardware facts of a node, and the verdict whether Kepler can meter it."""

@@ -23,7 +23,7 @@ _MAX_DURATION_SECONDS = 86_400.0
 # Nanoseconds of Go's units.
 _UNITS = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-# A host with a dot, a port or both, before the first slash, as in role rmd.
+# A host with a dot, a port or both, before the first slash, as in the `rmd` role.
 _REPOSITORY = re.compile(
     r"(localhost|[0-9A-Za-z.-]+\.[0-9A-Za-z-]+|[0-9A-Za-z.-]+(?=:[0-9])|\[[0-9A-Fa-f:]+\])"
     r"(:[0-9]+)?/[0-9a-z._/-]+"

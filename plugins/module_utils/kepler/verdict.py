@@ -22,7 +22,7 @@ from .facts import BARE_METAL, UNKNOWN, HwmonSensor, NodeFacts
 Meter = t.Literal["rapl", "hwmon", "redfish", "model", "none"]
 METERS: tuple[str, ...] = t.get_args(Meter)
 
-# Drivers of GPUs: shares of the CPU time would divide the GPU's watts.
+# Drivers of GPUs: shares of the CPU time would divide the GPU's power.
 _GPU_CHIPS = frozenset({"amdgpu", "radeon", "nouveau", "nvidia", "i915", "xe"})
 # Distributions build kernels with BTF since about this release.
 _BTF_KERNEL = (5, 8)
@@ -95,7 +95,7 @@ class KeplerVersion:
 
     @property
     def reads_redfish(self) -> bool:
-        """Whether it reads the watts of the machine from a BMC."""
+        """Whether it reads the power draw of the machine from a BMC."""
         return self.uses_ebpf or self.numbers >= _REDFISH
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Kubernetes API: a client for many small requests, a Lease, definitions, conditions.
+"""The Kubernetes API: a client for many small requests, a Lease, CRDs, events and conditions.
 
-Room ``kube`` imports ``base``. Subroom ``apply`` applies objects to their desired state.
+Entry points are ``client.Kube``, ``lease.alone`` and ``watch.Collection``.
 """

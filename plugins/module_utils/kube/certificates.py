@@ -18,6 +18,7 @@ from types import MappingProxyType
 from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
+from ..base.json_types import MutableObject
 from ..base.libraries import cryptography_exceptions, hashes, rsa, serialization, x509
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_time
@@ -186,7 +187,7 @@ class _Maker:
         self.made[name] = str(problem)
         return self._make(request, authority)
 
-    def shown(self, name: str, pair: Pair) -> dict[str, t.Any]:
+    def shown(self, name: str, pair: Pair) -> MutableObject:
         """Public data of a certificate."""
         certificate = x509.load_pem_x509_certificate(pair.certificate)
         return {

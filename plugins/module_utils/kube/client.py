@@ -203,7 +203,7 @@ def delete_object(kube: Kube, path: str, before: MutableObject, check_mode: bool
             raise
 
 
-def decode_secret(secret: t.Mapping[str, t.Any]) -> dict[str, str]:
+def decode_secret(secret: Object) -> dict[str, str]:
     """Data of a Secret as texts; values that are not UTF-8 are left out."""
     decoded: dict[str, str] = {}
     for key, value in (secret.get("data") or {}).items():

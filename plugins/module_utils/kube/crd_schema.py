@@ -1,18 +1,17 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Validation of objects by a CustomResourceDefinition without the API server.
+"""Validation of objects by a CRD without the API server.
 
-Check mode needs it for objects whose definition an earlier task would install, and the adoption of
-a definition needs it for stored objects. The API server checks CEL rules.
+Check mode needs it for objects whose CRD an earlier task would install, and the adoption of a
+CRD needs it for stored objects. The API server checks CEL rules.
 """
 
 from __future__ import annotations
 
 import functools
-import typing as t
 
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..base.libraries import fastjsonschema
 from .client import Kube
 
@@ -34,10 +33,10 @@ _KEPT = (
     "maxProperties",
     "uniqueItems",
 )
-_METADATA: dict[str, t.Any] = {"type": "object"}
+_METADATA: MutableObject = {"type": "object"}
 
 
-def json_schema(structural: t.Mapping[str, t.Any], is_root: bool = True) -> dict[str, t.Any]:
+def json_schema(structural: Object, is_root: bool = True) -> MutableObject:
     """A JSON schema (draft 7) equivalent to the structural schema.
 
     Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
@@ -46,7 +45,7 @@ def json_schema(structural: t.Mapping[str, t.Any], is_root: bool = True) -> dict
     """
     if structural.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
-    schema: dict[str, t.Any] = {key: structural[key] for key in _KEPT if key in structural}
+    schema: MutableObject = {key: structural[key] for key in _KEPT if key in structural}
     if isinstance(schema.get("exclusiveMinimum"), bool):
         schema["exclusiveMinimum"] = schema.pop("minimum")
     if isinstance(schema.get("exclusiveMaximum"), bool):
@@ -59,9 +58,7 @@ def json_schema(structural: t.Mapping[str, t.Any], is_root: bool = True) -> dict
     return schema
 
 
-def _add_members(
-    schema: dict[str, t.Any], structural: t.Mapping[str, t.Any], is_root: bool
-) -> None:
+def _add_members(schema: MutableObject, structural: Object, is_root: bool) -> None:
     properties = {
         name: json_schema(member, is_root=False)
         for name, member in (structural.get("properties") or {}).items()
@@ -82,10 +79,10 @@ def _add_members(
 
 
 class CrdValidator:
-    """Checks objects against one version of a CustomResourceDefinition manifest."""
+    """Checks objects against one version of a CRD."""
 
-    def __init__(self, definition: t.Mapping[str, t.Any]) -> None:
-        spec = definition["spec"]
+    def __init__(self, crd: Object) -> None:
+        spec = crd["spec"]
         self.group: str = spec["group"]
         self.kind: str = spec["names"]["kind"]
         self.plural: str = spec["names"]["plural"]
@@ -103,10 +100,10 @@ class CrdValidator:
         return kind == self.kind and api_version in self._checks
 
     def versions(self) -> list[str]:
-        """apiVersions of the schemas in the definition."""
+        """apiVersions of the schemas in the CRD."""
         return list(self._checks)
 
-    def problem(self, manifest: t.Mapping[str, t.Any]) -> str | None:
+    def problem(self, manifest: Object) -> str | None:
         """Defect of the object as a part of a sentence, or None."""
         try:
             self._checks[manifest["apiVersion"]](manifest)
@@ -116,9 +113,9 @@ class CrdValidator:
         return None
 
 
-def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str | None:
-    """Message about the first stored object that the new definition refuses; else None."""
-    validator = CrdValidator(definition)
+def stored_object_problem(kube: Kube, crd: Object) -> str | None:
+    """Message about the first stored object that the new CRD refuses; else None."""
+    validator = CrdValidator(crd)
     for api_version in validator.versions():
         collection = f"/apis/{api_version}/{validator.plural}"
         if kube.find(collection, {"limit": 1}) is None:
@@ -130,7 +127,7 @@ def stored_object_problem(kube: Kube, definition: t.Mapping[str, t.Any]) -> str 
 
 
 def _stored_problem(validator: CrdValidator, stored: MutableObject) -> str:
-    """Message about a stored object; empty if it follows the definition."""
+    """Message about a stored object; empty if it follows the CRD."""
     problem = validator.problem(stored)
     if not problem:
         return ""

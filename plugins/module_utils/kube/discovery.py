@@ -19,7 +19,7 @@ class UnknownKind(InvalidInput):
 
     def __init__(self, api_version: str, kind: str, host: str) -> None:
         remedy = (
-            "install its CustomResourceDefinition first (role wattwise.kube.crds installs ours)"
+            "install its CustomResourceDefinition first (the wattwise.kube.crds role installs ours)"
         )
         if api_version.startswith(_ADMISSION):
             remedy = "its Kubernetes is older than this API, or has switched it off"

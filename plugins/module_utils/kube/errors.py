@@ -10,6 +10,7 @@ import ssl
 import typing as t
 
 from ..base.errors import ApiError
+from ..base.json_types import Object
 from ..base.libraries import urllib3
 
 # A server that stops or starts aborts handshakes; the next one may succeed.
@@ -93,18 +94,18 @@ def describe_status(response: t.Any, body: t.Any, method: str, path: str, host: 
             "has the token or client certificate expired?"
         )
     elif response.status == 403 and _is_namespace_terminating(fields["causes"]):
-        # It concerns only the objects of that namespace, and no right would help.
+        # It concerns only the objects of that namespace, and no permission would help.
         fields["namespace_terminating"] = True
         text = f"{method} {path} at {host}: {message}"
     elif response.status == 403 and (not status_object or _OF_AUTHORIZER.search(message)):
-        fields["lacks_right"] = bool(status_object)
-        text = f"Not allowed at {host}: {message}; grant the right in RBAC"
+        fields["lacks_permission"] = bool(status_object)
+        text = f"Not allowed at {host}: {message}; grant the permission in RBAC"
     else:
         text = f"{method} {path} at {host}: {message}"
     return ApiError(text, response.status, **fields)
 
 
-def _is_namespace_terminating(causes: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+def _is_namespace_terminating(causes: t.Sequence[Object]) -> bool:
     """Source: https://pkg.go.dev/k8s.io/api/core/v1, NamespaceTerminatingCause."""
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Events of objects, for people.
 
-``tell_once`` needs only the right to create, and writes one Event for each sentence, ignoring its
+``tell_once`` needs only the permission to create, and writes one Event for each sentence, ignoring its
 numbers; it suits objects of tenants. ``tell_again`` keeps one Event for each object and reason, and
 updates its text and count.
 """

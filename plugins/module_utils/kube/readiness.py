@@ -24,19 +24,11 @@ def _observed(obj: Object) -> bool:
     )
 
 
-def _deployment_is_ready(obj: Object) -> bool:
-    wanted = obj["spec"].get("replicas", 1)
-    status = obj.get("status", {})
-    return _observed(obj) and (
-        status.get("updatedReplicas", 0) >= wanted and status.get("availableReplicas", 0) >= wanted
-    )
-
-
-def _stateful_set_is_ready(obj: Object) -> bool:
-    wanted = obj["spec"].get("replicas", 1)
-    status = obj.get("status", {})
-    return _observed(obj) and (
-        status.get("updatedReplicas", 0) >= wanted and status.get("readyReplicas", 0) >= wanted
+def _has_replicas(obj: Object, count: str) -> bool:
+    """Whether all replicas are of the present template, and as many are in this count."""
+    wanted, status = obj["spec"].get("replicas", 1), obj.get("status", {})
+    return _observed(obj) and all(
+        status.get(name, 0) >= wanted for name in ("updatedReplicas", count)
     )
 
 
@@ -56,8 +48,8 @@ def _daemon_set_is_ready(obj: Object) -> bool:
 _PREDICATES: t.Mapping[str, t.Callable[[Object], bool]] = {
     "CustomResourceDefinition": lambda obj: condition_is_true(obj, "Established"),
     "Namespace": lambda obj: obj.get("status", {}).get("phase") == "Active",
-    "Deployment": _deployment_is_ready,
-    "StatefulSet": _stateful_set_is_ready,
+    "Deployment": lambda obj: _has_replicas(obj, "availableReplicas"),
+    "StatefulSet": lambda obj: _has_replicas(obj, "readyReplicas"),
     "DaemonSet": _daemon_set_is_ready,
     "Job": lambda obj: condition_is_true(obj, "Complete"),
     "Pod": lambda obj: condition_is_true(obj, "Ready"),

@@ -11,7 +11,7 @@ import typing as t
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import ApiError
 from ..base.fields.strict import required_text
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from .client import Kube, Query
 
 Trim = t.Callable[[MutableObject], MutableObject]
@@ -83,7 +83,7 @@ def trimmed(source: Source, obj: MutableObject) -> MutableObject:
     return result if source.keeps(result) else {}
 
 
-def selected_fields(source: t.Mapping[str, t.Any], *names: str) -> MutableObject:
+def selected_fields(source: Object, *names: str) -> MutableObject:
     return {name: source[name] for name in names if source.get(name) is not None}
 
 

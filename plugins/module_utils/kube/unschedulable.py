@@ -8,7 +8,6 @@ Cluster autoscalers act on the condition PodScheduled=False with reason Unschedu
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ..base.context import Context
@@ -41,7 +40,7 @@ def is_marked(pod: MutableObject, unplaced: Unplaced) -> bool:
     return is_same and told == (_STATUS, _REASON, unplaced.message)
 
 
-def mark(kube: Kube, context: Context, unplaced: Unplaced) -> dict[str, t.Any] | None:
+def mark(kube: Kube, context: Context, unplaced: Unplaced) -> MutableObject | None:
     """Write condition and event; None if the pod already has the condition.
 
     A ``transition`` changes more than the text. Raises ApiError.

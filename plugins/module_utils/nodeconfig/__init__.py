@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """NodeConfigs and their templates, their targets, their poll, and nodes as hosts of an inventory.
 
-Room ``nodeconfig`` imports ``base``, ``kube`` and ``fleet``.
+Entry points are ``reconciliation.reconcile``, ``targets.resolve`` and ``poll.poll``.
 """

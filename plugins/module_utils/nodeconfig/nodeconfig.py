@@ -41,7 +41,7 @@ FAKE_POWER_WATTS = 3.14
 FAKE_ENDPOINT = "https://fake-endpoint"
 
 _HOST_LABEL = re.compile(r"[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?")
-_MAX_URL_LENGTH = 2048  # default of the definitions of NodeConfigs
+_MAX_URL_LENGTH = 2048  # default of the CRDs of NodeConfigs
 _NOT_IN_URL = re.compile(r"[\s\x00-\x1f\x7f?#]")
 
 

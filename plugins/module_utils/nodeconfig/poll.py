@@ -16,7 +16,7 @@ from ..base.argspec import FLEET, KUBERNETES, PROGRESS, ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure, WattwiseError
 from ..fleet.authentication import Attempts, Memory
-from ..fleet.credentials import Access, Credentials, Named, SecretSource
+from ..fleet.credentials import Access, CredentialReference, Credentials, SecretSource
 from ..fleet.tls import client_context
 from ..fleet.visits import Budget, Client, FleetOptions, Target, Trust, error_of, visit
 from ..kube.client import Kube
@@ -90,7 +90,7 @@ class PollTarget:
     endpoint: str
     kind: str
     where: str
-    named: Named = field(default_factory=Named)
+    named: CredentialReference = field(default_factory=CredentialReference)
     tls: t.Mapping[str, t.Any] = field(default_factory=dict)
     attempts: Attempts = field(default_factory=Attempts)
     extra: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def poll_targets(targets: Targets, endpoint_kind: EndpointKind) -> list[PollTarg
             endpoint=endpoint.endpoint,
             kind=endpoint.type,
             where=f"NodeConfig {node.node_config}",
-            named=Named(
+            named=CredentialReference(
                 secret=(node.namespace, endpoint.secret_name) if endpoint.secret_name else None,
                 namespace=node.namespace,
             ),
@@ -141,7 +141,9 @@ def given_targets(
             endpoint=target["endpoint"],
             kind=kind,
             where=f"targets[{index}]",
-            named=Named(target.get("username"), target.get("password"), target.get("credential")),
+            named=CredentialReference(
+                target.get("username"), target.get("password"), target.get("credential")
+            ),
             tls={name: target.get(name) for name in _TLS_OPTIONS},
             extra={name: target[name] for name in own_options},
             allow_plain_http=target.get("allow_plain_http"),

@@ -186,7 +186,7 @@ def _lost(node: str, status: t.Any) -> t.Iterator[Alarm]:
 def _power(
     fresh_watts: float, old_watts: float, options: Parameters, raised: Raised
 ) -> t.Iterator[Alarm]:
-    """The last watts of silent machines keep an alarm raised, but raise none."""
+    """The last power readings of silent machines keep an alarm raised, but raise none."""
     limit, key = options["fleet_watts"], ("fleet_watts", "")
     if limit is None:
         return

@@ -3,6 +3,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A whole run in one process: only composition of the library.
 
-Others call ``reconciliation.reconcile_fleet`` and read ``options.SPEC``. Each step is one call of
-the function behind the module of that step. Only ``report`` imports this room.
+Entry points are ``reconciliation.reconcile_fleet`` and ``options.SPEC``. Each step is one call of
+the function behind the module of that step.
 """

@@ -5,7 +5,7 @@
 
 The placement is fixed, so every node is a separate task for the allocator, and so are pods that
 compete for devices of several nodes. The allocator also leaves large partitions free and keeps
-devices close to each other. If its watts exceed those of the placement, the feasibility check's own
+devices close to each other. If its power exceeds that of the placement, the feasibility check's own
 answer stands.
 """
 
@@ -64,7 +64,7 @@ def _given(
         alone -= coupled
         places = _only(units, coupled)
         counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
-        # The allocator cannot ignore the watts of devices on some nodes.
+        # The allocator cannot ignore the power draw of devices on some nodes.
         priced = unpriced.isdisjoint(places)
         found.update(_refined(task, places, counted) if priced else counted)
     for node, its_units in sorted(_only(units, alone).items()):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts that power models predict of nodes at present, as metrics beside measured ones."""
+"""Power that power models predict of nodes at present, as metrics beside measured ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..scheduling.model import MICROCORES_PER_CORE, Node
 
 
 def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:
-    """The metrics of the predicted watts by node.
+    """The metrics of the predicted power by node.
 
     They are in a separate file from the readings, which other steps write at other times. Raises
     InvalidInput for labels that Prometheus does not accept.

@@ -50,12 +50,12 @@ _SEARCH_ROUNDS = 2000
 _MAX_NODES_FOR_A_MODEL = 100
 # Approximate number of node classes in the relaxation.
 _NODE_CLASSES = 100
-# Searches for other starts and in neighbourhoods end at this share of the added watts.
+# Searches for other starts and in neighbourhoods end at this share of the added power.
 _GOOD_GAP = 0.003
 # Another number of node classes leads to another start.
 _OTHER_NODE_CLASSES = 60
 _RESTARTED_NODES_PER_SECOND = 150
-# Gap tolerance of HiGHS as a share of the added watts; 0 in models of few columns.
+# Gap tolerance of HiGHS as a share of the added power; 0 in models of few columns.
 _OPEN_GAP = 0.0002
 _MAX_COLUMNS_FOR_A_PROOF = 100
 # Limits of HiGHS: integer columns, and branching nodes times columns, for each second of the time
@@ -210,7 +210,7 @@ def _added(best: Assignment) -> float:
 
 
 def _start(problem: Problem, relaxation: Relaxation | None, limits: Limits) -> Assignment:
-    """The relaxation rounded and improved; without one pods go where they add fewest watts."""
+    """The relaxation rounded and improved; without one pods go where they add the least power."""
     whole = Assignment(problem) if relaxation is None else construct(problem, relaxation)
     return _improved(settled(problem, whole.counts), limits)
 
@@ -271,7 +271,7 @@ def _solve_whole(
     lower_bound: float,
     limits: Limits,
 ) -> Answer:
-    """One model of everything: first the placed pods, if they are not proven, then the watts."""
+    """One model of everything: first the placed pods, if they are not proven, then the power."""
     problem = bounds.problem
     pods_proven = pods_are_ideal(best)
     settled_best = None if pods_proven else _settle_pods(model, best, limits)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Placement of pods so that the fleet draws the fewest watts, the work of power_placement."""
+"""Placement of pods so that the fleet draws the least power, the work of power_placement."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     """The plan for the readable parts of a cluster; ``parameters`` are completed and checked.
 
     ``limits`` come from the parameters, and began before the parts were read. With ``textfile`` the
-    predicted watts of nodes are written there. Raises InvalidInput and MissingLibrary.
+    predicted power of nodes is written there. Raises InvalidInput and MissingLibrary.
     """
     instance = instance_of(source, parameters, limits)
     findings = [*source.findings, *instance.findings]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Comparison of a plan's watts with those of another strategy for the same pods."""
+"""Comparison of a plan's power with that of another strategy for the same pods."""
 
 from __future__ import annotations
 

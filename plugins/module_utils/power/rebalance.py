@@ -1,12 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moves of running pods that save watts, after the waiting pods are placed by the plan.
+"""Moves of running pods that save power, after the waiting pods are placed by the plan.
 
 A move is an eviction: the pod's controller makes another pod, which this collection then binds. So
 only pods with such a controller and our scheduler name move, and only as many as budgets allow.
 Moves that pay only together, such as the moves that empty a node, are one step. Each move is
-feasible after the moves before it, and each step saves its watts after the steps before it, so the
+feasible after the moves before it, and each step saves its power after the steps before it, so the
 list can end after any step.
 """
 
@@ -185,7 +185,7 @@ def _task(
 
 
 def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
-    """The steps by name, with recomputed watts."""
+    """The steps by name, with recomputed power."""
     nodes = task.problem.instance.nodes
     counts = task.home.copy()
     for group, source, target in itertools.chain.from_iterable(steps):

@@ -16,7 +16,7 @@ _DECIMALS = 6
 
 @dataclass(frozen=True)
 class PodMove:
-    """A running pod to move to another node, and the watts that this saves by itself.
+    """A running pod to move to another node, and the power draw that this saves by itself.
 
     ``uid`` None stands for the present pod of this name, ``gain_watts`` None for an unknown gain.
     """

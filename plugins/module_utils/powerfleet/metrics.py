@@ -64,7 +64,7 @@ def render(
 
 
 def saved_watts(plan: Object | None) -> dict[str, float]:
-    """Watts that a plan saves against comparable plans, by their strategy."""
+    """Power that a plan saves against comparable plans, by their strategy."""
     if plan is None:
         return {}
     return {
@@ -115,7 +115,7 @@ def _of_plan(outcome: Outcome) -> list[Family]:
     saved = [({"against": name}, watts) for name, watts in outcome.saved_watts.items()]
     return [
         ("pods", "Waiting pods of the last run, and what became of them.", _pods(outcome)),
-        ("watts", "Watts of the last plan.", _watts(summary)),
+        ("watts", "Power draw of the last plan.", _watts(summary)),
         ("saved_watts", "Watts that the last plan saves against another strategy.", saved),
         ("gap_ratio", "Relative gap between the last plan and its lower bound.", gap),
     ]

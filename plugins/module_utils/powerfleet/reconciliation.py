@@ -77,7 +77,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
         return {"changed": False, "found": False, "diff": []}
     fleet = parse(manifest)
     if isinstance(fleet, Finding):
-        raise InvalidInput(f"{fleet}; install the current definition with role wattwise.kube.crds")
+        raise InvalidInput(f"{fleet}; install the current CRD with the wattwise.kube.crds role")
     setting = _Setting(options, context, kube, fleet)
     return _suspended(setting) if fleet.is_suspended else _made(setting)
 
@@ -297,7 +297,7 @@ def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
         "unbound": fleet_run.unbound,
         "saved_watts": metrics.saved_watts(plan),
         "metered": fleet_run.metered,
-        # The run continues without any watts.
+        # The run continues without any power reading.
         "metering_failure": next(failures, ""),
     }
 

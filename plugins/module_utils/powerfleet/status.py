@@ -52,8 +52,8 @@ class Outcome:
     ``summary`` is that of the fleet's run; None: the run ended before. ``unbound`` has the pods
     with a node in the plan that are not bound, by namespace and name, with the reasons; None:
     nothing was bound, or the run ended before. ``refused`` has a sentence for each object that the
-    API server refused, in steps that continued. ``metered`` is None without step ``meter``; if that
-    gave nothing, ``metering_failure`` is the reason.
+    API server refused, in steps that continued. ``metered`` is None without the ``meter`` step; if
+    that gave nothing, ``metering_failure`` is the reason.
     """
 
     trigger: str

@@ -1,7 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Published measurements of servers: ``curves.match`` finds the nearest ones of a server.
-
-Room ``published`` imports only ``base``.
-"""
+"""Published measurements of servers: ``curves.match`` finds the nearest ones of a server."""

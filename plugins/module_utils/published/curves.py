@@ -4,7 +4,7 @@
 """The nearest published measurements of a server, as one curve of shares of its load.
 
 The nearest is the same processor; then its series, then a neighbouring generation. The series that
-the vendor's server model implies count only if the processor is unknown. Watts are scaled by the
+the vendor's server model implies count only if the processor is unknown. Power is scaled by the
 number of cores.
 """
 
@@ -70,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Published:
-    """The watts of a server at 0, 10, … 100 % load, and their measurements.
+    """The power draw of a server at 0, 10, … 100 % load, and its measurements.
 
     ``scale`` is the ratio of its cores to the measured ones, ``generations`` their distance in
     generations.
@@ -221,10 +221,10 @@ def _published(
 
 
 def _scaled(row: Row, sockets: int | None, cores: float) -> list[float]:
-    """Watts of a server with these processors and cores, by the row.
+    """Power draw of a server with these processors and cores, by the row.
 
-    Processors of a series with more cores have slower ones. Idle watts come in part from the server
-    around the processors.
+    Processors of a series with more cores have slower ones. Idle power comes in part from the
+    server around the processors.
     """
     on_a_chip = row.cores / row.sockets
     chips = (sockets or max(1, round(cores / on_a_chip))) / row.sockets

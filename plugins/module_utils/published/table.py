@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Published watts of servers by processor: medians of measurements at eleven loads.
+"""Published power draw of servers by processor: medians of measurements at eleven loads.
 
 Source: the regressions of the Kepler project in kepler-model-db (models/v0.7/specpower-0.7.11,
 Copyright: The Kepler Contributors, Apache-2.0), which were fitted on published SPECpower_ssj2008

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of a whole server, from the resources of its chassis, without requests.
+"""Power draw of a whole server, from the resources of its chassis, without requests.
 
 ``ThermalMetrics.PowerWatts`` is the power of the fans and is never used.
 """
@@ -22,7 +22,7 @@ MAX_WATTS = 100_000.0
 
 _MAX_CONTROLS = 200
 _NUMBERS = re.compile(r"\d+", re.ASCII)
-# Members of vendors' blocks with the watts of the server, such as TotalPower of Inspur.
+# Members of vendors' blocks with the power draw of the server, such as TotalPower of Inspur.
 _VENDORS_TOTAL = re.compile(
     r"(?:current)?(?:total|system|server|node)(?:input)?power(?:consumption|consumed)?(?:watts|w)?"
 )
@@ -117,7 +117,7 @@ def _order(entry: Object) -> t.Any:
 
 
 def _vendors_total(body: Object, controls: t.Sequence[Object]) -> float | None:
-    """Watts of the server by a vendor's own block, under any name of the vendor."""
+    """Power draw of the server by a vendor's own block, under any name of the vendor."""
     blocks = [block for entry in (body, *controls) for block in vendors_of(entry)]
     blocks += [inner for block in blocks for inner in objects(list(block.values())[:_MAX_CONTROLS])]
     given = [reading for block in blocks for reading in _totals(block)]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of a server as the sum of its power supplies.
+"""Power draw of a server as the sum of its power supplies.
 
 The input of a supply counts, as drawn from the wall. A supply without one counts by its output,
 which is lower by the supply's loss.
@@ -25,7 +25,7 @@ _MAX_IDLE_WATTS = 30.0
 
 
 def sum_of_supplies(body: Object) -> float | None:
-    """Watts of all supplies of a Power resource; None if the reading of any is unknown."""
+    """Power draw of all supplies of a Power resource; None if the reading of any is unknown."""
     present = [
         supply
         for supply in _distinct(objects(body.get("PowerSupplies")))
@@ -59,7 +59,7 @@ def _distinct(supplies: t.Sequence[Object]) -> list[Object]:
 
 
 def _reading(supply: Object) -> float | None:
-    """Watts of one supply: the first positive one, else a stated 0, else None."""
+    """Power draw of one supply: the first positive one, else a stated 0, else None."""
     stated = [watts for watts in (*_inputs(supply), *_outputs(supply)) if watts is not None]
     if stated:
         return next((watts for watts in stated if watts > 0), 0.0)
@@ -73,7 +73,7 @@ def _reading(supply: Object) -> float | None:
 
 
 def _inputs(supply: Object) -> list[float | None]:
-    """Input watts by the schema, then by the vendor. Some firmware states the rated input."""
+    """Input power by the schema, then by the vendor. Some firmware states the rated input."""
     most = _capacity(supply)
     given = [supply.get("PowerInputWatts")]
     given += [block.get("PowerInputWatts") for block in vendors_of(supply)]
@@ -98,7 +98,7 @@ def _capacity(supply: Object) -> float | None:
 
 
 def _below(most: float | None, value: t.Any) -> float | None:
-    """The watts, unless they are negative or at least the rating."""
+    """The power draw, unless it is negative or at least the rating."""
     watts = number(value)
     if watts is None or watts < 0 or (most is not None and watts >= most):
         return None

@@ -228,7 +228,7 @@ def _require_one_server(whole: t.Sequence[Chassis]) -> None:
         names = ", ".join(identity(chassis.uri) for chassis in holders[:MAX_NAMED])
         raise TargetFailure(
             "no_sensor",
-            f"the BMC has {len(holders)} servers ({names}), whose watts cannot be told apart; give "
+            f"the BMC has {len(holders)} servers ({names}), whose power cannot be told apart; give "
             "the server's own BMC as the endpoint",
         )
 

@@ -26,7 +26,7 @@ UNKNOWN_RACK = "no rack"
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Unknown watts, CPU (cores) and temperature are None.
+    """One node. Unknown power, CPU (cores) and temperature are None.
 
     ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` and ``published`` are
     the evidence of such a curve. ``measured_before`` was read for the plan, ``measured_after``
@@ -63,7 +63,7 @@ class Node:
         return self.cpu_after - (self.cpu_before or 0.0)
 
     def watts_at(self, cpu: float) -> float:
-        """Watts of a non-empty curve at a number of cores, clamped at its ends."""
+        """Power draw of a non-empty curve at a number of cores, clamped at its ends."""
         points = list(zip(self.cpu, self.watts))
         if cpu <= points[0][0]:
             return points[0][1]

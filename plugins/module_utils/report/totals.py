@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of the fleet, summed over the same nodes for every quantity, and the saving.
+"""Power draw of the fleet, summed over the same nodes for every quantity, and the saving.
 
 Sums over different nodes are not comparable. So a node counts only if all shown quantities are
 known, and a quantity is shown only if it is known for at least half of the configured nodes.
@@ -26,7 +26,7 @@ _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
 
 @dataclass(frozen=True)
 class Saving:
-    """Saved watts: ``against_added``, which the pods add under ``against``, minus our added watts.
+    """Saved watts: ``against_added``, which the pods add under ``against``, minus our added power.
 
     ``basis`` is ``measured`` if both sides are, ``predicted`` if ours or both are predicted.
     """
@@ -66,7 +66,7 @@ class Totals:
         return self.watts["predicted_before"] if measured is None else measured
 
     def added(self, name: str) -> float | None:
-        """Watts that the pods add: predicted minus predicted, or measured minus measured."""
+        """Power that the pods add: predicted minus predicted, or measured minus measured."""
         value, before = self.watts[name], self.before
         if name == "predicted_after":
             before = self.watts["predicted_before"]
@@ -74,7 +74,7 @@ class Totals:
 
     @property
     def our_added(self) -> float | None:
-        """Measured added watts of the placement, else the predicted ones."""
+        """Measured added power of the placement, else the predicted ones."""
         measured = self.added("measured_after")
         return self.added("predicted_after") if measured is None else measured
 

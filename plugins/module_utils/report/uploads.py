@@ -50,8 +50,8 @@ def check(upload: Upload, *, allow_plain_http: bool) -> None:
         )
     if origin.scheme == "http" and not allow_plain_http:
         raise InvalidInput(
-            f"{upload.label}: {upload.place} is plain HTTP, which exposes the report and "
-            "the right to write it on the network; give an https:// URL, or set allow_plain_http"
+            f"{upload.label}: {upload.place} is plain HTTP, which exposes the report and the "
+            "permission to write it on the network; give an https:// URL, or set allow_plain_http"
         )
     for name, value in upload.headers.items():
         if not _HEADER_NAME.fullmatch(str(name)) or str(name).lower() in _FRAMING:
@@ -87,7 +87,7 @@ async def _put(client: Client, target: Target) -> None:
         raise TargetFailure(
             "refused",
             f"HTTP {status}: the server points to another URL, which is not followed because the "
-            "right to write would go there; give the URL that takes the file",
+            "permission to write would go there; give the URL that takes the file",
         )
     if status in (400, 401, 403):
         raise TargetFailure(

@@ -197,7 +197,7 @@ class _Existing:
         return str((self.responses.get(node) or {}).get("response") or "")
 
     def explained(self, node: str) -> str:
-        """Meaning of the refusal, in role rmd_workloads' words for the workload's only node."""
+        """Meaning of the refusal for the workload's only node, as ``rmd_workloads`` says it."""
         return self.said.partition(f"{node}: ")[2]
 
 

@@ -23,7 +23,7 @@ from .cluster import reconcile_objects
 from .sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from .statuses import APPLY_SET
 
-# Role rmd labels the namespace as wattwise-rmd; an equal name would remove its labels.
+# The `rmd` role labels the namespace as wattwise-rmd; an equal name would remove its labels.
 FIELD_MANAGER = "wattwise-rmd-workloads"
 SOURCES = {
     "nodes": NODES,

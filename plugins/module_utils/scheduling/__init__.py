@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Rules of kube-scheduler for one pod and one node: their fields, feasibility, topology.
 
-Room ``scheduling`` imports ``base``, ``kube`` and ``rmd``.
+Entry points are ``feasibility.obstacle``, ``node_reader`` and ``pod_reader``.
 """

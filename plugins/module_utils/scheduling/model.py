@@ -324,7 +324,7 @@ class Node:
     """A node before anything is placed.
 
     ``free``, the unused part of ``allocatable``, may be negative; a missing resource counts as 0.
-    Without a curve the node is *unpriced*: its watts are unknown. ``cache_pools`` is None if its
+    Without a curve the node is *unpriced*: its power is unknown. ``cache_pools`` is None if its
     caches are unknown. A node that is not ``eligible`` takes no pod of the run.
     """
 

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """HTTP servers of the programs in containers, with bounds on connections, time and bytes.
 
-Imports only ``base``. ``extender`` and ``powerfleet`` serve with it.
+The entry point is ``http_server.HttpServer``.
 """

@@ -170,10 +170,7 @@ class HttpServer:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def _converse(
-        self,
-        connection: _Connection,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         patience = self._bounds.request_seconds
         while True:

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Solvers as the library uses them: limits of time and work, linear and mixed-integer models.
 
-Room ``solving`` imports ``base``.
+The entry point for linear models is ``linear.solve``.
 """

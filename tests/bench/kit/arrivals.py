@@ -94,7 +94,7 @@ def _rules(task: Json) -> Json:
 
 
 def watts(task: Json, placements: t.Mapping[str, str]) -> float:
-    """Watts of the fleet with each pod on its node, by one calculation for all placers."""
+    """Power draw of the fleet with each pod on its node, by one calculation for all placers."""
     given = {"nodes": task["nodes"], "pods": [], "running": _running(task, placements)}
     found: float = place({**given, **_rules(task), "strategy": "greedy"})["watts"]["before"]
     return found

@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FleetRun:
-    """A fleet and its outcomes by strategy; `least_added` is the lower bound of added watts."""
+    """A fleet and its outcomes by strategy; `least_added` is the lower bound of added power."""
 
     size: Size
     seed: int
@@ -60,7 +60,7 @@ class FleetRun:
         return found if found and found.unplaced == self.ours.unplaced else None
 
     def saved(self, name: str) -> float | None:
-        """Percentage by which ours adds fewer watts than the peer."""
+        """Percentage by which ours adds less power than the peer."""
         peer = self.peer(name)
         return 100 * (1 - self.ours.added / peer.added) if peer else None
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated AWX with the real modules of awx.awx: all objects of role awx, and a workflow."""
+"""The simulated AWX with modules of awx.awx: the ``awx`` role's objects, and a workflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.awx import comparison
 from ansible_collections.wattwise.kube.plugins.module_utils.awx.configuration import Configuration
-from lab.awx.api import ADMINISTRATOR, Awx, running_awx
+from lab.awx.api import ADMINISTRATOR, running_awx
+from lab.awx.instance import Awx
 from lab.awx.jobs import Job, Outcome
 from lab.process import wait_until
 from support.awx import (
@@ -43,7 +44,7 @@ def administrator(awx: Awx) -> Server:
 
 
 class Recorded:
-    """Runs jobs: records them, and hands over a plan as role placement does."""
+    """Runs jobs: records them, and hands over a plan as the ``placement`` role does."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -141,9 +142,9 @@ def test_nothing_is_bound_before_somebody_who_may_approves() -> None:
     with running_awx(PLAYBOOKS, recorded, accounts={"ada": "a", "eve": "e"}) as awx:
         server = administrator(awx)
         apply_in_process(lists, server)
-        rights = {"role": "approval", "workflows": [WORKFLOW], "users": ["ada"]}
-        assert run_module("role", rights, server)["changed"]
-        assert not run_module("role", rights, server)["changed"]
+        permissions = {"role": "approval", "workflows": [WORKFLOW], "users": ["ada"]}
+        assert run_module("role", permissions, server)["changed"]
+        assert not run_module("role", permissions, server)["changed"]
         number = launched(awx, server, {})
         nodes = f"workflow_jobs/{number}/workflow_nodes/"
         wait_until(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab.awx.api import ADMINISTRATOR, Awx, running_awx
+from lab.awx.api import ADMINISTRATOR, running_awx
+from lab.awx.instance import Awx
 from lab.awx.jobs import Job, Outcome
 from lab.process import wait_until
 from support.awx import Refused, Server

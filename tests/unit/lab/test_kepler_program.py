@@ -161,7 +161,7 @@ def metrics_at(port: int) -> str:
 
 
 def watts_at(port: int) -> dict[str, float]:
-    """Watts of the node by zone, as the collection reads them; none before the second sample."""
+    """Power of the node by zone, as the collection reads them; none before the second sample."""
     families = {reader.NODE_WATTS, reader.POD_JOULES}
     found = exposition.parse(metrics_at(port), families)
     return {one.labels["zone"]: one.value for one in found if one.value > 0}

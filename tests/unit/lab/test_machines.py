@@ -15,7 +15,7 @@ from lab.physics import curve
 
 
 def bow(watts: tuple[float, ...]) -> float:
-    """Distance of the watts at half load above the straight line, relative to the span."""
+    """Distance of the power draw at half load above the straight line, relative to the span."""
     return (watts[5] - (watts[0] + watts[-1]) / 2) / (watts[-1] - watts[0])
 
 

@@ -152,7 +152,7 @@ def test_a_certificate_of_another_authority_is_no_connection(
         ask(daemons, "signature", client=other)
 
 
-def test_levels_below_the_challenge_ask_for_no_rights(daemons: RmdDaemons) -> None:
+def test_levels_below_the_challenge_ask_for_no_permissions(daemons: RmdDaemons) -> None:
     assert ask(daemons, "given", "POST", body=WORKLOAD)[0] == 201
     assert ask(daemons, "any", "POST", client=daemons.files.user, body=WORKLOAD)[0] == 201
 

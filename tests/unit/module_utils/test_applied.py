@@ -12,11 +12,10 @@ import typing as t
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.applied import is_applied
 
-Object = dict[str, t.Any]
-
-MANIFEST: Object = {
+MANIFEST: MutableObject = {
     "apiVersion": "example.com/v1",
     "kind": "Rack",
     "metadata": {"name": "r1", "namespace": "hall", "labels": {"row": "a"}},
@@ -28,7 +27,7 @@ MANIFEST: Object = {
         "empty": {},
     },
 }
-FIELDS: Object = {
+FIELDS: MutableObject = {
     "f:metadata": {"f:labels": {"f:row": {}}},
     "f:spec": {
         ".": {},
@@ -42,7 +41,7 @@ FIELDS: Object = {
         "f:empty": {},
     },
 }
-ENTRY: Object = {
+ENTRY: MutableObject = {
     "manager": "wattwise",
     "operation": "Apply",
     "apiVersion": "example.com/v1",
@@ -50,7 +49,7 @@ ENTRY: Object = {
 }
 
 
-def live(*entries: Object, **spec: t.Any) -> Object:
+def live(*entries: MutableObject, **spec: t.Any) -> MutableObject:
     stored = copy.deepcopy(MANIFEST)
     stored["metadata"]["managedFields"] = list(entries)
     stored["metadata"]["labels"]["theirs"] = "x"
@@ -79,7 +78,7 @@ def test_equal_fields_and_values_are_applied_whatever_others_added() -> None:
     ],
     ids=str,
 )
-def test_another_value_is_for_the_api_server_to_judge(spec: Object) -> None:
+def test_another_value_is_for_the_api_server_to_judge(spec: MutableObject) -> None:
     assert not is_applied(MANIFEST, live(ENTRY, **spec), "wattwise")
 
 
@@ -106,13 +105,13 @@ def test_another_value_is_for_the_api_server_to_judge(spec: Object) -> None:
         ],
     ],
 )
-def test_another_record_is_for_the_api_server_to_judge(entries: list[Object]) -> None:
+def test_another_record_is_for_the_api_server_to_judge(entries: list[MutableObject]) -> None:
     assert not is_applied(MANIFEST, live(*entries), "wattwise")
 
 
 def test_a_status_is_compared_with_the_record_of_its_subresource() -> None:
     status = {"conditions": [{"type": "Ready", "status": "True"}]}
-    fields: Object = {
+    fields: MutableObject = {
         "f:status": {"f:conditions": {'k:{"type":"Ready"}': {"f:type": {}, "f:status": {}}}}
     }
     entry = {**ENTRY, "subresource": "status", "fieldsV1": fields}

@@ -10,6 +10,7 @@ import random
 import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig import nodeconfig
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     given_targets,
@@ -24,9 +25,9 @@ from support import observing
 from support.examples import each_seed
 from support.odd_values import bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
-from support.wao import Object, node, node_config
+from support.wao import node, node_config
 
-OPTIONS: Object = {"targets": None, "node_selector": None}
+OPTIONS: MutableObject = {"targets": None, "node_selector": None}
 ANNOTATIONS = {
     "wattwise.github.io/fallback-inlet-celsius": "25",
     "wattwise.github.io/fallback-delta-p-pascal": "4.5",
@@ -35,7 +36,7 @@ ANNOTATIONS = {
 NODES = [node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 
 
-def full(index: int) -> Object:
+def full(index: int) -> MutableObject:
     """A NodeConfig with every field that is read."""
     config = node_config(f"c{index}", f"n{index}", uid=f"u{index}", annotations=dict(ANNOTATIONS))
     config["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
@@ -43,7 +44,7 @@ def full(index: int) -> Object:
     config["metadata"]["ownerReferences"] = [
         {"kind": "NodeConfigTemplate", "name": "t", "uid": "u", "controller": True}
     ]
-    redfish: Object = {
+    redfish: MutableObject = {
         "type": "Redfish",
         "endpoint": f"https://10.0.1.{index}",
         "fetchInterval": "15s",
@@ -76,7 +77,9 @@ def bad(seed: int) -> t.Any:
     return spoilt(source, full(3), keep=[("metadata", "name"), ("spec", "nodeName")])
 
 
-def observed(folder: t.Any, configs: list[Object], nodes: list[Object]) -> Object:
+def observed(
+    folder: t.Any, configs: list[MutableObject], nodes: list[MutableObject]
+) -> MutableObject:
     write_snapshot(folder, nodes=nodes, node_configs=configs)
     details = {"name": "n0", "inlet_celsius": 21.0, "power_watts": 99.0}
     warned: list[str] = []
@@ -91,7 +94,7 @@ def observed(folder: t.Any, configs: list[Object], nodes: list[Object]) -> Objec
     return result
 
 
-def others(readings: Object) -> Object:
+def others(readings: MutableObject) -> MutableObject:
     return {
         name: {key: reading[key] for key in (*QUANTITIES, "source", "stale")}
         for name, reading in readings.items()

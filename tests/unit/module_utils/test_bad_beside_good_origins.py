@@ -23,6 +23,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
 from support.examples import generated, seeds
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
@@ -30,7 +31,7 @@ from support.odd_values import bounded
 from support.predictions import predict_nodes
 from support.redfish_trees import ROOT, collection
 from support.snapshots import with_targets
-from support.wao import Object, node, node_config
+from support.wao import node, node_config
 
 # A stopped clock, so that results with their times can be compared.
 AT_NOON = Context(now=lambda: datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC))
@@ -125,8 +126,8 @@ class Example:
     origins: list[Server]
     # The server of the model that each server's machine reports.
     reported: list[Server | None]
-    nodes: list[Object] = field(default_factory=list)
-    configs: list[Object] = field(default_factory=list)
+    nodes: list[MutableObject] = field(default_factory=list)
+    configs: list[MutableObject] = field(default_factory=list)
     granted: Granted = field(default_factory=set)
     # Together named by a NodeConfig of the Secret's namespace, which is what a machine may name as
     # well.
@@ -139,7 +140,7 @@ class Example:
         """A node whose machine or whose NodeConfig names its model."""
         source = self.source
         namespace = source.choice((ALLOWED, *OTHERS))
-        predictor: Object = {}
+        predictor: MutableObject = {}
         if source.random() < 0.7:
             bmc, secret = spell(self._any()), source.choice((None, *SECRETS))
             predictor["powerConsumptionEndpointProvider"] = _term("Redfish", bmc.url, secret)
@@ -182,7 +183,7 @@ class Example:
             granted.add(("default", server))
 
 
-def _term(kind: str, url: str, secret: str | None) -> Object:
+def _term(kind: str, url: str, secret: str | None) -> MutableObject:
     return {"type": kind, "endpoint": url, "basicAuthSecret": {"name": secret or ""}}
 
 
@@ -207,7 +208,7 @@ def tree(source: random.Random, servers: list[HttpsServer], reported: str) -> di
     return found
 
 
-def run(example: Example, names: set[str], folder: Path) -> tuple[Object, dict[str, t.Any]]:
+def run(example: Example, names: set[str], folder: Path) -> tuple[MutableObject, dict[str, t.Any]]:
     """Passwords sent to each server, and each node's result, only for these nodes."""
     for server in example.servers:
         server.forget()
@@ -252,7 +253,7 @@ def may_be_helped(example: Example, name: str, odd: set[str]) -> bool:
     return found is not None and found[1] is not None and found in others
 
 
-def lacks_origin(result: list[list[Object]]) -> bool:
+def lacks_origin(result: list[list[MutableObject]]) -> bool:
     """Whether no NodeConfig and no option allows the server that the machine names."""
     return ["model_origins" in error["detail"] for error in result[-1]] == [True]
 

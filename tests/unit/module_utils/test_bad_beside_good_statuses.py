@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever a machine or another writer reports, our statuses follow our definitions."""
+"""Whatever a machine or another writer reports, our statuses follow our CRDs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import
     guarded,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import parse_time
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.status import (
     conditions_moved,
@@ -29,7 +30,7 @@ from support import observing
 from support.examples import each_seed
 from support.odd_values import bounded, spoilt
 from support.snapshots import write_snapshot
-from support.wao import DEFINITIONS, Object, node, node_config, template
+from support.wao import DEFINITIONS, node, node_config, template
 
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 MOMENT = "2026-01-31T11:00:00Z"
@@ -39,7 +40,7 @@ VALIDATORS = {
     )
     for kind in ("NodeConfig", "NodeConfigTemplate")
 }
-STATUS: Object = {
+STATUS: MutableObject = {
     "conditions": [
         {
             "type": "Ready",
@@ -61,7 +62,7 @@ STATUS: Object = {
     },
     "authentication": {"failures": 1, "lastAttempt": MOMENT, "secretResourceVersion": "7"},
 }
-THERMAL: Object = {
+THERMAL: MutableObject = {
     "readings": [],
     "errors": [{"name": "n3", "endpoint": "https://b", "reason": "timeout", "detail": "slow"}],
     "sensors": [
@@ -86,13 +87,13 @@ NAMES = [("errors", 0, "name"), ("sensors", 0, "name"), ("authentication", 0, "n
 NODES = [node(f"n{index}") for index in range(4)]
 
 
-def config(index: int) -> Object:
+def config(index: int) -> MutableObject:
     given = node_config(f"c{index}", f"n{index}", uid=f"u{index}")
     return {**given, "status": json.loads(json.dumps(STATUS))}
 
 
-def problems(statuses: list[Object], current: Object) -> list[str]:
-    """Violations of our definitions, and of JSON, in the statuses that kube_apply would send."""
+def problems(statuses: list[MutableObject], current: MutableObject) -> list[str]:
+    """Violations of our CRDs, and of JSON, in the statuses that kube_apply would send."""
     found = []
     for manifest in statuses:
         stored = current.get(manifest["metadata"]["name"]) or {}
@@ -110,7 +111,7 @@ def problems(statuses: list[Object], current: Object) -> list[str]:
     return [problem for problem in found if problem]
 
 
-def observed(folder: t.Any, thermal: Object, last: Object) -> list[Object]:
+def observed(folder: t.Any, thermal: MutableObject, last: MutableObject) -> list[MutableObject]:
     write_snapshot(folder, nodes=NODES, node_configs=[config(0), config(1), last])
     fresh = {"readings": [{"name": "n0", "inlet_celsius": 30.0}], "errors": []}
     observing.observe(folder, Context(now=lambda: NOON), thermal=[fresh, thermal])
@@ -128,7 +129,7 @@ def test_a_status_follows_our_definition_whatever_a_bmc_says(seed: int, tmp_path
         assert beside[:2] == alone[:2]
 
 
-def _texts_spoilt(source: random.Random) -> Object:
+def _texts_spoilt(source: random.Random) -> MutableObject:
     """The result of redfish_thermal_info, with odd texts of the BMC in it."""
     whole = spoilt(source, THERMAL, keep=NAMES)
     result = json.loads(json.dumps(THERMAL))
@@ -142,7 +143,7 @@ def _texts_spoilt(source: random.Random) -> Object:
             value = entry.get(member) if isinstance(entry, dict) else None
             if isinstance(value, str):
                 result[part][0][member] = value
-    return t.cast("Object", result)
+    return t.cast("MutableObject", result)
 
 
 @each_seed(25)

@@ -10,6 +10,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.template.functions import (
     FUNCTIONS,
 )
@@ -19,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates
 from support.examples import each_seed
 from support.odd_values import TEXTS, bounded, odd_value, spoilt
 from support.snapshots import write_snapshot
-from support.wao import Object, node, node_config, template
+from support.wao import node, node_config, template
 
 ENDPOINTS = [
     "https://{{ .Labels.bmc }}.bmc.example",
@@ -31,13 +32,13 @@ ENDPOINTS = [
 LITERAL_ENDS = ("bmc.example", "", "example", "", "")
 
 
-def full_node(index: int) -> Object:
+def full_node(index: int) -> MutableObject:
     labels = {"rack": "r1", "bmc": f"b{index}"}
     annotations = {"path": "p"}
     return node(f"n{index}", f"10.0.0.{index}", labels=labels, annotations=annotations)
 
 
-def full_template(name: str, endpoint: str = ENDPOINTS[0]) -> Object:
+def full_template(name: str, endpoint: str = ENDPOINTS[0]) -> MutableObject:
     secret = {"name": "{{ .Name }}-bmc"}
     inlet = {"type": "Redfish", "endpoint": endpoint, "basicAuthSecret": secret}
     given = template(name, inlet, uid=f"u-{name}", generation=2)
@@ -52,7 +53,7 @@ NODES = [full_node(index) for index in range(3)]
 TEMPLATES = [full_template(f"t{index}", endpoint) for index, endpoint in enumerate(ENDPOINTS)]
 
 
-def stored(*configs: Object) -> list[Object]:
+def stored(*configs: MutableObject) -> list[MutableObject]:
     return [
         {**each, "metadata": {**each["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}}
         for each in configs
@@ -68,7 +69,9 @@ def rendered(
     return render({"snapshot": path})
 
 
-def by_name(objects: list[Object], leave_out: t.Callable[[Object], bool]) -> Object:
+def by_name(
+    objects: list[MutableObject], leave_out: t.Callable[[MutableObject], bool]
+) -> MutableObject:
     return {
         f"{each['kind']} {each['metadata']['name']}": each
         for each in objects
@@ -76,7 +79,9 @@ def by_name(objects: list[Object], leave_out: t.Callable[[Object], bool]) -> Obj
     }
 
 
-def unshadowed(statuses: list[Object], leave_out: t.Callable[[Object], bool]) -> Object:
+def unshadowed(
+    statuses: list[MutableObject], leave_out: t.Callable[[MutableObject], bool]
+) -> MutableObject:
     return {
         name: [each for each in status["status"]["conditions"] if each["type"] != "Shadowed"]
         for name, status in by_name(statuses, leave_out).items()
@@ -90,7 +95,7 @@ def test_all_other_templates_render_as_without_the_bad_one(seed: int, tmp_path: 
     if source.randrange(20) == 0:
         odd = {"metadata": odd_value(source)}
 
-    def is_of_bad(obj: Object) -> bool:
+    def is_of_bad(obj: MutableObject) -> bool:
         return str(obj["metadata"]["name"]).startswith("bad")
 
     with bounded():
@@ -112,7 +117,7 @@ def test_all_other_templates_render_as_without_the_bad_one(seed: int, tmp_path: 
 def test_all_other_nodes_render_as_without_the_bad_one(seed: int, tmp_path: t.Any) -> None:
     odd = spoilt(random.Random(seed), full_node(3), keep=[("metadata", "name")])
 
-    def is_of_bad(obj: Object) -> bool:
+    def is_of_bad(obj: MutableObject) -> bool:
         return str(obj["metadata"]["name"]).endswith("-n3") or obj["kind"] != "NodeConfig"
 
     with bounded():
@@ -134,7 +139,7 @@ def test_a_bad_stored_node_config_changes_no_other(seed: int, tmp_path: t.Any) -
         beside = rendered(tmp_path, TEMPLATES, NODES, [odd, *known])
         assert beside["node_configs"] == alone["node_configs"]
 
-        def is_of_bad(obj: Object) -> bool:
+        def is_of_bad(obj: MutableObject) -> bool:
             return bool(obj["metadata"]["name"] == "mine")
 
         assert by_name(beside["statuses"], is_of_bad) == by_name(alone["statuses"], is_of_bad)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Effects of step ``bind`` on an API over a real socket."""
+"""Effects of the ``bind`` step on an API over a real socket."""
 
 from __future__ import annotations
 

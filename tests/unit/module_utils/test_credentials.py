@@ -19,8 +19,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
     Access,
+    CredentialReference,
     Credentials,
-    Named,
     with_environment,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
@@ -61,7 +61,7 @@ class Secrets:
 
 
 def resolve(
-    named: Named, entries: Mapping[str, t.Any] | None = None, **secrets: Reply
+    named: CredentialReference, entries: Mapping[str, t.Any] | None = None, **secrets: Reply
 ) -> tuple[Access, list[str]]:
     """The access, and the passwords registered as secret."""
     protected: list[str] = []
@@ -82,19 +82,19 @@ def username(access: Access) -> str | None:
 @pytest.mark.parametrize(
     ("named", "entries", "expected"),
     [
-        (Named("own", "pw", key="a"), {"a": ADMIN, "default": OTHER}, "own"),
-        (Named(key="a"), {"a": ADMIN, "default": OTHER}, "admin"),
-        (Named(), {"default": OTHER}, "other"),
-        (Named(), {"a": ADMIN}, None),
-        (Named(), None, None),
-        (Named(key="ns/bmc"), {"ns/bmc": ADMIN}, "admin"),
-        (Named(key="ns/bmc"), {"default": ADMIN}, "from secret"),
-        (Named(secret=("ns", "bmc")), {"ns/bmc": ADMIN}, "admin"),
-        (Named(secret=("ns", "bmc")), {"default": ADMIN}, "from secret"),
+        (CredentialReference("own", "pw", key="a"), {"a": ADMIN, "default": OTHER}, "own"),
+        (CredentialReference(key="a"), {"a": ADMIN, "default": OTHER}, "admin"),
+        (CredentialReference(), {"default": OTHER}, "other"),
+        (CredentialReference(), {"a": ADMIN}, None),
+        (CredentialReference(), None, None),
+        (CredentialReference(key="ns/bmc"), {"ns/bmc": ADMIN}, "admin"),
+        (CredentialReference(key="ns/bmc"), {"default": ADMIN}, "from secret"),
+        (CredentialReference(secret=("ns", "bmc")), {"ns/bmc": ADMIN}, "admin"),
+        (CredentialReference(secret=("ns", "bmc")), {"default": ADMIN}, "from secret"),
     ],
 )
 def test_order_of_sources(
-    named: Named, entries: Mapping[str, t.Any] | None, expected: str | None
+    named: CredentialReference, entries: Mapping[str, t.Any] | None, expected: str | None
 ) -> None:
     stored = secret({"username": "from secret", "password": "pw3"})
     assert username(resolve(named, entries, ns__bmc=stored)[0]) == expected
@@ -102,7 +102,7 @@ def test_order_of_sources(
 
 def test_passwords_are_named_as_secrets_and_shown_nowhere() -> None:
     stored = secret({"username": "admin", "password": "s3cr3t"})
-    access, protected = resolve(Named(secret=("ns", "bmc")), ns__bmc=stored)
+    access, protected = resolve(CredentialReference(secret=("ns", "bmc")), ns__bmc=stored)
     assert protected == ["s3cr3t"]
     assert "s3cr3t" not in repr(access)
     assert (access.version, access.source) == ("7", "the Secret ns/bmc")
@@ -111,21 +111,37 @@ def test_passwords_are_named_as_secrets_and_shown_nowhere() -> None:
 @pytest.mark.parametrize(
     ("named", "entries", "words"),
     [
-        (Named("admin", None), {}, ["the target", "password"]),
-        (Named(None, "pw"), {}, ["the target", "username"]),
-        (Named(key="a"), {"b": ADMIN}, ["credentials", "'a'"]),
-        (Named(key="default"), {}, ["'default'"]),
-        (Named(key="a"), {"a": {"username": "admin"}}, ["credentials.a", "password"]),
-        (Named(key="a"), {"a": "admin"}, ["credentials.a", "username and no password"]),
-        (Named(key="a"), {"a": {"username": "a:b", "password": "c"}}, ["credentials.a", "colon"]),
-        (Named(key="ns/no"), {}, ["Secret ns/no", "does not exist"]),
-        (Named(secret=("ns", "no")), {}, ["Secret ns/no", "does not exist"]),
-        (Named(secret=("ns", "empty")), {}, ["Secret ns/empty", "username and no password"]),
-        (Named(secret=("ns", "hidden")), {}, ["Secret ns/hidden", "may not be read", "allow"]),
+        (CredentialReference("admin", None), {}, ["the target", "password"]),
+        (CredentialReference(None, "pw"), {}, ["the target", "username"]),
+        (CredentialReference(key="a"), {"b": ADMIN}, ["credentials", "'a'"]),
+        (CredentialReference(key="default"), {}, ["'default'"]),
+        (CredentialReference(key="a"), {"a": {"username": "admin"}}, ["credentials.a", "password"]),
+        (
+            CredentialReference(key="a"),
+            {"a": "admin"},
+            ["credentials.a", "username and no password"],
+        ),
+        (
+            CredentialReference(key="a"),
+            {"a": {"username": "a:b", "password": "c"}},
+            ["credentials.a", "colon"],
+        ),
+        (CredentialReference(key="ns/no"), {}, ["Secret ns/no", "does not exist"]),
+        (CredentialReference(secret=("ns", "no")), {}, ["Secret ns/no", "does not exist"]),
+        (
+            CredentialReference(secret=("ns", "empty")),
+            {},
+            ["Secret ns/empty", "username and no password"],
+        ),
+        (
+            CredentialReference(secret=("ns", "hidden")),
+            {},
+            ["Secret ns/hidden", "may not be read", "allow"],
+        ),
     ],
 )
 def test_what_is_named_but_missing_is_an_error(
-    named: Named, entries: Mapping[str, t.Any], words: list[str]
+    named: CredentialReference, entries: Mapping[str, t.Any], words: list[str]
 ) -> None:
     with pytest.raises(TargetFailure) as caught:
         resolve(named, entries, ns__empty=secret({}), ns__hidden=status_reply(403, "not allowed"))
@@ -135,20 +151,31 @@ def test_what_is_named_but_missing_is_an_error(
 
 def test_an_api_server_that_refuses_us_altogether_ends_the_run() -> None:
     with pytest.raises(ApiError):
-        resolve(Named(secret=("ns", "bmc")), ns__bmc=status_reply(401, "Unauthorized"))
+        resolve(
+            CredentialReference(secret=("ns", "bmc")), ns__bmc=status_reply(401, "Unauthorized")
+        )
 
 
 def test_without_a_secret_the_api_server_is_not_asked() -> None:
     def connect() -> Kube:
         raise AssertionError("connected")
 
-    Credentials({"a": ADMIN}, [Named(key="a"), Named(), Named("u", "p")], connect, Context())
+    Credentials(
+        {"a": ADMIN},
+        [CredentialReference(key="a"), CredentialReference(), CredentialReference("u", "p")],
+        connect,
+        Context(),
+    )
 
 
 def test_each_secret_is_read_once() -> None:
     script = Secrets({"ns/bmc": secret(ADMIN)})
     with ScriptedApi(script) as api:
-        named = [Named(secret=("ns", "bmc")), Named(key="ns/bmc"), Named(secret=("ns", "bmc"))]
+        named = [
+            CredentialReference(secret=("ns", "bmc")),
+            CredentialReference(key="ns/bmc"),
+            CredentialReference(secret=("ns", "bmc")),
+        ]
         connection = Kube.connect({"host": api.url, "api_key": "token"})
         credentials = Credentials({}, named, lambda: connection, Context())
         assert [username(credentials.resolve(item)) for item in named] == ["admin"] * 3
@@ -156,20 +183,20 @@ def test_each_secret_is_read_once() -> None:
 
 
 def test_a_token_replaces_user_name_and_password() -> None:
-    access, protected = resolve(Named(key="a"), {"a": {"token": "abc.def\n"}})
+    access, protected = resolve(CredentialReference(key="a"), {"a": {"token": "abc.def\n"}})
     assert access.credential == BearerToken("abc.def")
     assert protected == ["abc.def"]
     assert "abc.def" not in repr(access)
     stored = secret({"token": "xyz", "ca.crt": "PEM"})
-    access, _protected = resolve(Named(key="ns/prometheus"), ns__prometheus=stored)
+    access, _protected = resolve(CredentialReference(key="ns/prometheus"), ns__prometheus=stored)
     assert (access.credential, access.ca) == (BearerToken("xyz"), "PEM")
     for token in ("a b", "a\nb", "ä"):
         with pytest.raises(TargetFailure, match="HTTP cannot carry"):
-            resolve(Named(key="a"), {"a": {"token": token}})
+            resolve(CredentialReference(key="a"), {"a": {"token": token}})
 
 
 def test_a_node_config_sends_no_token_of_its_namespace() -> None:
-    named = Named(secret=("ns", "token"), namespace="ns")
+    named = CredentialReference(secret=("ns", "token"), namespace="ns")
     with pytest.raises(TargetFailure, match="has no username and no password"):
         resolve(named, ns__token=secret({"token": "xyz"}))
 
@@ -177,9 +204,11 @@ def test_a_node_config_sends_no_token_of_its_namespace() -> None:
 def test_trust_comes_with_the_credential() -> None:
     pins = f"{'ab' * 32}, {'cd' * 32}"
     stored = secret({**ADMIN, "ca.crt": "PEM", "tls_fingerprint": pins})
-    access, _asked = resolve(Named(secret=("ns", "bmc")), ns__bmc=stored)
+    access, _asked = resolve(CredentialReference(secret=("ns", "bmc")), ns__bmc=stored)
     assert (access.ca, access.fingerprints) == ("PEM", ("ab" * 32, "cd" * 32))
-    access, _asked = resolve(Named(key="a"), {"a": {**ADMIN, "tls_fingerprint": ["x", "y"]}})
+    access, _asked = resolve(
+        CredentialReference(key="a"), {"a": {**ADMIN, "tls_fingerprint": ["x", "y"]}}
+    )
     assert access.fingerprints == ("x", "y")
 
 

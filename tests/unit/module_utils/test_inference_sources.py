@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from support.inference_server import InferenceServer, Model, linear_watts
 from support.predictions import predict_nodes
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 from support.snapshots import with_targets
-from support.wao import Object, fake, node, node_config
+from support.wao import fake, node, node_config
 
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
 READING = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0, "power_watts": None}
@@ -28,11 +29,11 @@ class Run:
     """A snapshot and readings of a few nodes of 64 cores."""
 
     server: InferenceServer
-    nodes: list[Object] = field(default_factory=list)
-    node_configs: list[Object] = field(default_factory=list)
+    nodes: list[MutableObject] = field(default_factory=list)
+    node_configs: list[MutableObject] = field(default_factory=list)
     readings: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, predictor: Object, **annotations: str) -> None:
+    def add(self, name: str, predictor: MutableObject, **annotations: str) -> None:
         """A node with readings, and a NodeConfig with this predictor for it."""
         added = node(name, labels={"hall": name[-1]})
         added["status"]["capacity"] = {"cpu": "64", "memory": "1Gi"}
@@ -46,9 +47,9 @@ class Run:
         body = {"cluster": {}, "nodes": self.nodes, "node_configs": self.node_configs}
         return predict_nodes(with_targets(body), self.readings, **options)
 
-    def model(self, secret: str | None = None) -> Object:
+    def model(self, secret: str | None = None) -> MutableObject:
         """The endpoint of the model m."""
-        term: Object = {"type": "V2InferenceProtocol", "endpoint": self.server.endpoint("m")}
+        term: MutableObject = {"type": "V2InferenceProtocol", "endpoint": self.server.endpoint("m")}
         return {**term, **({"basicAuthSecret": {"name": secret}} if secret else {})}
 
 
@@ -163,7 +164,9 @@ def test_model_of_an_unknown_type(run: Run) -> None:
         ({"type": "V2InferenceProtocol", "endpoint": "http://h/"}, "names no model"),
     ],
 )
-def test_node_config_that_names_no_usable_model(run: Run, term: Object, sentence: str) -> None:
+def test_node_config_that_names_no_usable_model(
+    run: Run, term: MutableObject, sentence: str
+) -> None:
     run.add("n1", {"powerConsumption": term})
     (error,) = run.predict()["errors"]
     assert (error["name"], error["reason"]) == ("n1", "malformed")

@@ -346,14 +346,14 @@ def test_a_right_that_is_missing_is_waited_for_once_a_run() -> None:
         kube = Kube.connect({"host": api.url})
         began = time.monotonic()
         for _request in range(20):
-            with pytest.raises(ApiError, match="grant the right in RBAC"):
+            with pytest.raises(ApiError, match="grant the permission in RBAC"):
                 kube.metadata_only().get("/api/v1/pods")
         assert time.monotonic() - began < 6
 
 
 def test_after_a_restart_refusals_are_repeated_once_more() -> None:
     authorizer = Authorizer(clock=lambda: now[0])
-    now, lacks = [0.0], ApiError("", 403, lacks_right=True)
+    now, lacks = [0.0], ApiError("", 403, lacks_permission=True)
     assert authorizer.is_starting(lacks)
     now[0] = STARTING_SECONDS + 1
     assert not authorizer.is_starting(lacks)

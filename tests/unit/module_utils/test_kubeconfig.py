@@ -26,6 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.access import (
     Access,
@@ -44,8 +45,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.pool
 from support.certificates import Certificate, self_signed
 from support.scripted_api import Reply, ScriptedApi, in_turn
 
-Object = dict[str, t.Any]
-
 NOON = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 SERVER = self_signed()
 CLIENT = self_signed(common_name="client")
@@ -60,7 +59,9 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def kubeconfig(user: Object, cluster: Object | None = None, server: str = "") -> Object:
+def kubeconfig(
+    user: MutableObject, cluster: MutableObject | None = None, server: str = ""
+) -> MutableObject:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -92,7 +93,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(folder: Path, config: Object) -> str:
+def write(folder: Path, config: MutableObject) -> str:
     path = folder / "kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return str(path)
@@ -107,7 +108,7 @@ def content(pem: Pem | None) -> str | None:
     return pem.read_text() if isinstance(pem, Path) else pem
 
 
-def facts(access: Access) -> Object:
+def facts(access: Access) -> MutableObject:
     credential = access.credential()
     return {
         "host": access.host,
@@ -121,7 +122,7 @@ def facts(access: Access) -> Object:
     }
 
 
-def facts_of_library(configuration: t.Any) -> Object:
+def facts_of_library(configuration: t.Any) -> MutableObject:
     def read(path: str | None) -> str | None:
         return Path(path).read_text() if path else None
 
@@ -171,7 +172,7 @@ EXEC = {
     ],
 )
 def test_a_kubeconfig_means_what_the_kubernetes_library_reads_in_it(
-    files: Path, monkeypatch: pytest.MonkeyPatch, user: Object, cluster: Object
+    files: Path, monkeypatch: pytest.MonkeyPatch, user: MutableObject, cluster: MutableObject
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -415,7 +416,7 @@ def test_an_openid_token_is_sent_and_another_auth_provider_refused() -> None:
         ),
     ],
 )
-def test_a_kubeconfig_that_leads_nowhere_says_why(change: Object, problem: str) -> None:
+def test_a_kubeconfig_that_leads_nowhere_says_why(change: MutableObject, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         read_kubeconfig({**kubeconfig({}), **change}, None)
 

@@ -179,7 +179,7 @@ def test_a_machine_that_lies_is_found_and_does_not_count_for_its_type() -> None:
     assert found.curves == without.curves
     [finding] = found.findings
     assert (finding.subject.name, finding.field) == ("liar", "power_watts")
-    assert "differ by" in finding.problem
+    assert "differs by" in finding.problem
 
 
 def test_beyond_its_own_loads_a_curve_continues_with_the_slopes_of_its_type() -> None:

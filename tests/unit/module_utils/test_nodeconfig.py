@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.strict import is_subdomain
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
     check_url,
@@ -21,15 +22,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfi
     is_rendered,
     problems,
 )
-from support.wao import Object, node_config, sample
+from support.wao import node_config, sample
 
 OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
-OWNED: Object = {
+OWNED: MutableObject = {
     "ownerReferences": [{"kind": "NodeConfigTemplate", "uid": "u", "controller": True}]
 }
 
 
-def changed(obj: Object, value: t.Any, *path: str) -> Object:
+def changed(obj: MutableObject, value: t.Any, *path: str) -> MutableObject:
     obj = copy.deepcopy(obj)
     inner = obj
     for name in path[:-1]:
@@ -197,11 +198,11 @@ def test_what_is_no_subdomain_is_recognised(name: t.Any) -> None:
         ({"labels": {"wattwise.github.io/template": "t"}}, True),
     ],
 )
-def test_rendered_and_hand_made_are_told_apart(metadata: Object, expected: bool) -> None:
+def test_rendered_and_hand_made_are_told_apart(metadata: MutableObject, expected: bool) -> None:
     assert is_rendered(node_config("a", "n", **metadata)) is expected
 
 
-PRECEDENCE: dict[str, tuple[Object, Object, str, str]] = {
+PRECEDENCE: dict[str, tuple[MutableObject, MutableObject, str, str]] = {
     "the first API group before all else": (
         node_config("b", "n", creationTimestamp=YOUNG, **OWNED),
         node_config("a", "n", creationTimestamp=OLD, api_version=API_VERSIONS[1]),

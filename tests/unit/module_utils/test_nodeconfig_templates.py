@@ -13,26 +13,27 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     API_VERSIONS,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.templates import render
-from support.wao import Object, fake, node, node_config, template
+from support.wao import fake, node, node_config, template
 
 REDFISH = {"type": "Redfish", "endpoint": "https://10.0.100.{{ .IPv4.Octet4 }}"}
 NODES = [node("n1", "10.0.0.1", labels={"rack": "r1"}), node("n2", "10.0.0.2")]
 OLD, YOUNG = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
 
 
-def names(result: Object) -> list[str]:
+def names(result: MutableObject) -> list[str]:
     return [each["metadata"]["name"] for each in result["node_configs"]]
 
 
-def errors(result: Object) -> list[tuple[t.Any, ...]]:
+def errors(result: MutableObject) -> list[tuple[t.Any, ...]]:
     return [(each["template"], each["node"], each["field"]) for each in result["errors"]]
 
 
-def conditions(result: Object, kind: str, name: str) -> dict[str, Object]:
+def conditions(result: MutableObject, kind: str, name: str) -> dict[str, MutableObject]:
     [status] = [
         each
         for each in result["statuses"]
@@ -42,15 +43,15 @@ def conditions(result: Object, kind: str, name: str) -> dict[str, Object]:
 
 
 @pytest.fixture
-def render_snapshot(tmp_path: Path) -> t.Callable[..., Object]:
+def render_snapshot(tmp_path: Path) -> t.Callable[..., MutableObject]:
     """Renders a snapshot with these templates, NodeConfigs and nodes."""
 
     def run(
-        present: list[Object],
-        node_configs: list[Object],
-        nodes: list[Object] | None = None,
+        present: list[MutableObject],
+        node_configs: list[MutableObject],
+        nodes: list[MutableObject] | None = None,
         **more: t.Any,
-    ) -> Object:
+    ) -> MutableObject:
         path = str(tmp_path / "snapshot.json")
         body = {
             "cluster": {},
@@ -64,7 +65,7 @@ def render_snapshot(tmp_path: Path) -> t.Callable[..., Object]:
     return run
 
 
-def stored(result: Object, **metadata: t.Any) -> list[Object]:
+def stored(result: MutableObject, **metadata: t.Any) -> list[MutableObject]:
     """The rendered objects, as returned by the API."""
     more = {"creationTimestamp": OLD, "uid": "config", **metadata}
     return [{**each, "metadata": {**each["metadata"], **more}} for each in result["node_configs"]]
@@ -394,12 +395,12 @@ def test_a_name_that_no_object_may_have_is_an_error() -> None:
         ({"templates": [], "nodes": [], "node": 1}, "unknown option node"),
     ],
 )
-def test_input_that_names_no_objects_is_refused(parameters: Object, reason: str) -> None:
+def test_input_that_names_no_objects_is_refused(parameters: MutableObject, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         render(parameters)
 
 
-def test_a_second_run_renders_the_same(render_snapshot: t.Callable[..., Object]) -> None:
+def test_a_second_run_renders_the_same(render_snapshot: t.Callable[..., MutableObject]) -> None:
     given = [template("t", REDFISH, uid="u1")]
     first = render_snapshot(given, [])
     second = render_snapshot(given, stored(first))
@@ -408,14 +409,14 @@ def test_a_second_run_renders_the_same(render_snapshot: t.Callable[..., Object])
 
 
 def test_a_template_that_is_being_deleted_makes_nothing(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     result = render_snapshot([template("t", deletionTimestamp=OLD)], [])
     assert (result["node_configs"], result["statuses"]) == ([], [])
 
 
 def test_given_templates_come_beside_those_of_the_snapshot(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     there = [template("a", uid="ua"), template("b", uid="ub")]
     given = [template("b", fake("new")), template("c")]
@@ -427,7 +428,7 @@ def test_given_templates_come_beside_those_of_the_snapshot(
 
 
 def test_what_does_not_render_any_more_keeps_its_last_good_spec(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     before = stored(render_snapshot([template("t", REDFISH, uid="u1")], []))
     broken = template("t", fake("{{ .Labels.rack }}"), uid="u1")
@@ -445,7 +446,7 @@ def test_what_does_not_render_any_more_keeps_its_last_good_spec(
 
 @pytest.mark.parametrize("with_uid", [True, False])
 def test_a_template_that_broke_as_a_whole_loses_no_node_config(
-    render_snapshot: t.Callable[..., Object], with_uid: bool
+    render_snapshot: t.Callable[..., MutableObject], with_uid: bool
 ) -> None:
     identity: dict[str, t.Any] = {"uid": "u1"} if with_uid else {}
     other = node_config("hand-made", "n9")
@@ -460,7 +461,7 @@ def test_a_template_that_broke_as_a_whole_loses_no_node_config(
 
 
 def test_what_no_template_wants_any_more_is_left_out(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     given = [template("t", uid="u1")]
     before = stored(render_snapshot(given, []))
@@ -472,7 +473,7 @@ def test_what_no_template_wants_any_more_is_left_out(
 
 
 def test_a_hand_made_node_config_is_left_alone_and_counts(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     mine = node_config("mine", "n1", creationTimestamp=YOUNG)
     result = render_snapshot([template("t", uid="u1")], [mine])
@@ -491,7 +492,7 @@ def test_a_hand_made_node_config_is_left_alone_and_counts(
 
 
 def test_a_hand_made_node_config_with_the_rendered_name_is_never_overwritten(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     result = render_snapshot([template("t", uid="u1")], [node_config("t-n1", "n1")])
     assert names(result) == ["t-n2"]
@@ -503,7 +504,7 @@ def test_a_hand_made_node_config_with_the_rendered_name_is_never_overwritten(
 
 
 def test_an_existing_node_config_stays_with_its_template(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     nodes = [node("b-c"), node("c")]
     later = template("a-b", uid="u2")
@@ -514,7 +515,7 @@ def test_an_existing_node_config_stays_with_its_template(
 
 
 def test_a_node_config_of_a_template_that_is_gone_is_waited_for(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     before = stored(render_snapshot([template("t", uid="old")], []))
     result = render_snapshot([template("t", uid="new")], before, NODES[:1])
@@ -522,7 +523,7 @@ def test_a_node_config_of_a_template_that_is_gone_is_waited_for(
     assert "t-n1 still belongs to another template" in result["errors"][0]["detail"]
 
 
-def test_of_two_groups_the_first_counts(render_snapshot: t.Callable[..., Object]) -> None:
+def test_of_two_groups_the_first_counts(render_snapshot: t.Callable[..., MutableObject]) -> None:
     given = [template("t", uid="u1", api_version=API_VERSIONS[1]), template("t", uid="u2")]
     result = render_snapshot(given, [], NODES[:1])
     assert [each["apiVersion"] for each in result["node_configs"]] == list(API_VERSIONS)
@@ -540,7 +541,7 @@ def test_of_two_groups_the_first_counts(render_snapshot: t.Callable[..., Object]
 
 
 def test_hand_made_node_configs_learn_that_they_are_shadowed_and_that_they_are_not_any_more(
-    render_snapshot: t.Callable[..., Object],
+    render_snapshot: t.Callable[..., MutableObject],
 ) -> None:
     first = node_config("first", "n1", creationTimestamp=OLD)
     second = node_config("second", "n1", creationTimestamp=YOUNG)
@@ -555,7 +556,7 @@ def test_hand_made_node_configs_learn_that_they_are_shadowed_and_that_they_are_n
 
 
 def test_with_a_path_the_objects_go_into_a_document(
-    render_snapshot: t.Callable[..., Object], tmp_path: Path
+    render_snapshot: t.Callable[..., MutableObject], tmp_path: Path
 ) -> None:
     path = str(tmp_path / "node_configs.json")
     given = [template("t", uid="u1"), template("bad", fake("{{ env }}"), uid="u2")]

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.nodeconfig import (
     DEFAULT_FETCH_INTERVAL_SECONDS,
     TERMS,
@@ -24,16 +25,16 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets i
     of_snapshot,
     resolve,
 )
-from support.wao import Object, fake, node, node_config, sample
+from support.wao import fake, node, node_config, sample
 
 PINS = "ab" * 32 + ", " + "cd" * 32
 
 
-def redfish(endpoint: str, secret: str = "") -> Object:
+def redfish(endpoint: str, secret: str = "") -> MutableObject:
     return {"type": "Redfish", "endpoint": endpoint, "basicAuthSecret": {"name": secret}}
 
 
-def full() -> Object:
+def full() -> MutableObject:
     """A NodeConfig with every field that is read."""
     annotations = {
         "wattwise.github.io/fallback-inlet-celsius": "25",
@@ -58,7 +59,7 @@ def full() -> Object:
     return config
 
 
-def of(*configs: Object, nodes: t.Sequence[Object] | None = None) -> Targets:
+def of(*configs: MutableObject, nodes: t.Sequence[MutableObject] | None = None) -> Targets:
     if nodes is None:
         nodes = [node(config["spec"]["nodeName"]) for config in configs]
     return resolve(nodes, configs)
@@ -183,7 +184,7 @@ def test_a_selector_takes_nodes_by_their_labels() -> None:
 
 @pytest.mark.parametrize("kind", TERMS)
 @pytest.mark.parametrize("spec", [{"metricsCollector": None, "predictor": "text"}, {}])
-def test_node_configs_without_terms_give_no_endpoints(kind: t.Any, spec: Object) -> None:
+def test_node_configs_without_terms_give_no_endpoints(kind: t.Any, spec: MutableObject) -> None:
     config = {**node_config("a", "n"), "spec": {**spec, "nodeName": "n"}}
     assert poll_targets(of(config), kind) == []
 

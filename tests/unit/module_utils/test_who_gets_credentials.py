@@ -19,7 +19,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import Named
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.credentials import (
+    CredentialReference,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.poll import (
     PollTarget,
@@ -45,7 +48,7 @@ from support.redfish_trees import ROOT, collection, one_server, temperature, the
 from support.scripted_api import Asked, ScriptedApi, status_reply
 from support.scripted_api import Reply as ApiReply
 from support.snapshots import with_targets
-from support.wao import Object, node, node_config
+from support.wao import node, node_config
 
 PINNED = {"tls_fingerprint": [SHARED_CERTIFICATE.fingerprint]}
 ADMIN = {"username": "admin", "password": "s3cr3t"}
@@ -63,7 +66,7 @@ def redfish(**options: t.Any) -> HttpsServer:
     return HttpsServer(one_server(thermal(temperature("Inlet", 22.0))), **options)
 
 
-def snapshot_of(folder: Path, *configs: Object) -> str:
+def snapshot_of(folder: Path, *configs: MutableObject) -> str:
     path = str(folder / "snapshot.json")
     nodes = [node(config["spec"]["nodeName"]) for config in configs]
     for each in nodes:
@@ -73,7 +76,9 @@ def snapshot_of(folder: Path, *configs: Object) -> str:
     return path
 
 
-def bmc_config(name: str, endpoint: str, namespace: str, secret: str = "", **meta: t.Any) -> Object:
+def bmc_config(
+    name: str, endpoint: str, namespace: str, secret: str = "", **meta: t.Any
+) -> MutableObject:
     config = node_config(f"c-{name}", name, namespace=namespace, **meta)
     term = {"type": "Redfish", "endpoint": endpoint, "basicAuthSecret": {"name": secret}}
     config["spec"]["metricsCollector"]["inletTemp"] = term
@@ -266,7 +271,7 @@ class TestSecretsAreTheirNamespaces:
 READING = {"inlet_celsius": 22.0, "delta_p_pascal": 8.0}
 
 
-def predict(snapshot: str, named: list[Object], **options: t.Any) -> Result:
+def predict(snapshot: str, named: list[MutableObject], **options: t.Any) -> Result:
     """Predictions for n, n1, … whose machines name these models."""
     names = [config["spec"]["nodeName"] for config in _configs(snapshot)]
     readings = {name: dict(READING) for name in names}
@@ -277,19 +282,19 @@ def predict(snapshot: str, named: list[Object], **options: t.Any) -> Result:
     return predict_nodes(body, readings, models, **{**PINNED, **options})
 
 
-def _configs(snapshot: str) -> list[Object]:
-    found: list[Object] = documents.load(snapshot, "snapshot")["node_configs"]
+def _configs(snapshot: str) -> list[MutableObject]:
+    found: list[MutableObject] = documents.load(snapshot, "snapshot")["node_configs"]
     return found
 
 
 class TestModelsThatMachinesName:
     """A machine that names its model does not choose the recipient of the model's password."""
 
-    def config(self, name: str, namespace: str, secret: str, endpoint: str = "") -> Object:
+    def config(self, name: str, namespace: str, secret: str, endpoint: str = "") -> MutableObject:
         config = node_config(f"c-{name}", name, namespace=namespace)
         kind = "V2InferenceProtocol" if endpoint else ""
         secret_name = {"name": secret}
-        predictor: Object = {
+        predictor: MutableObject = {
             "powerConsumption": {
                 "type": kind,
                 "endpoint": endpoint,
@@ -303,7 +308,7 @@ class TestModelsThatMachinesName:
         return config
 
     def predict(
-        self, folder: Path, *more: Callable[[str], Object], **options: t.Any
+        self, folder: Path, *more: Callable[[str], MutableObject], **options: t.Any
     ) -> tuple[Result, int]:
         with HttpsServer(PREDICTED) as server:
             configs = [self.config("n", "wao-system", "models")]
@@ -439,7 +444,7 @@ class TestDaemons:
         }
 
     def reconcile(
-        self, pods: list[Object], namespace: str = "rmd", client: Object | None = None
+        self, pods: list[MutableObject], namespace: str = "rmd", client: MutableObject | None = None
     ) -> Result:
         one = node("n1")
         one["metadata"]["uid"] = "uid-n1"
@@ -448,7 +453,7 @@ class TestDaemons:
         options = {"namespace": namespace, "daemons": client or {}, "run_dir": "unused"}
         return reconcile_objects(objects, RMD.complete(options)).result
 
-    def pod(self, namespace: str, port: int) -> Object:
+    def pod(self, namespace: str, port: int) -> MutableObject:
         container = {"name": "rmd", "ports": [{"containerPort": port}]}
         return {
             "metadata": {"name": "rmd", "namespace": namespace, "labels": {"name": "rmd-pod"}},
@@ -508,7 +513,7 @@ class TestPasswordsInText:
     )
 
     def test_objects_hide_them(self) -> None:
-        named = Named("admin", "s3cr3t")
+        named = CredentialReference("admin", "s3cr3t")
         assert "s3cr3t" not in repr(named)
         machine = PollTarget("n", "https://h", "Redfish", "targets[0]", named)
         assert "s3cr3t" not in repr(machine)

@@ -11,17 +11,18 @@ import typing as t
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.node_inventory import (
     node_hosts,
 )
 from support.examples import each_seed
 from support.odd_values import TEXTS, bounded, odd_value, spoilt
-from support.wao import Object, node, node_config
+from support.wao import node, node_config
 
 RACKS = ["wattwise.github.io/rack"]
 
 
-def full_node(index: int) -> Object:
+def full_node(index: int) -> MutableObject:
     given = node(f"n{index}", f"10.0.0.{index}", labels={RACKS[0]: "r1"}, annotations={"a": "b"})
     given["spec"] = {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False}
     given["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -30,7 +31,7 @@ def full_node(index: int) -> Object:
     return given
 
 
-def full_config(index: int) -> Object:
+def full_config(index: int) -> MutableObject:
     config = node_config(f"c{index}", f"n{index}", labels={"wattwise.github.io/template": "t"})
     moment = "2026-01-31T12:00:00Z"
     config["status"] = {
@@ -44,7 +45,7 @@ NODES = [full_node(index) for index in range(3)]
 CONFIGS = [full_config(index) for index in range(3)]
 
 
-def variables(nodes: list[t.Any], configs: list[t.Any]) -> Object:
+def variables(nodes: list[t.Any], configs: list[t.Any]) -> MutableObject:
     hosts, _findings = node_hosts({"nodes": nodes, "node_configs": configs}, RACKS)
     assert all(
         name.startswith("node_") or name == "ansible_host"

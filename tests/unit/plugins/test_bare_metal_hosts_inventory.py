@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host_inventory import (
     inventory_hosts,
 )
@@ -21,7 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.labels import 
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.inventory_hosts import (
     InventoryHost,
 )
-from support.bare_metal import Object, bare_metal_host, nic
+from support.bare_metal import bare_metal_host, nic
 from support.examples import each_seed
 from support.inventory import InventoryRun, run_inventory
 from support.odd_values import bounded, odd_value, spoilt
@@ -34,7 +35,7 @@ FACTS = {"resources": [{"name": "hosthardwares", "kind": "HostHardware", "namesp
 Script = Callable[[Asked], Reply]
 
 
-def serving(*objects: Object) -> Script:
+def serving(*objects: MutableObject) -> Script:
     def script(asked: Asked) -> Reply:
         path = asked.path.partition("?")[0]
         if path == API:
@@ -48,14 +49,14 @@ def serving(*objects: Object) -> Script:
     return script
 
 
-def run(folder: Path, *objects: Object, **options: t.Any) -> tuple[InventoryRun, list[str]]:
+def run(folder: Path, *objects: MutableObject, **options: t.Any) -> tuple[InventoryRun, list[str]]:
     with ScriptedApi(serving(*objects)) as api:
         name = options.pop("name", "bare_metal_hosts.yml")
         found = run_inventory(folder, name, plugin="bare_metal_hosts", host=api.url, **options)
         return found, [item.path for item in api.asked]
 
 
-def in_namespace(namespace: str, host: Object) -> Object:
+def in_namespace(namespace: str, host: MutableObject) -> MutableObject:
     return {**host, "metadata": {**host["metadata"], "namespace": namespace}}
 
 
@@ -158,7 +159,7 @@ def hosts(*objects: t.Any, told: t.Sequence[t.Any] = ()) -> dict[str, InventoryH
     return {host.name: host for host in inventory_hosts(objects, RACK_LABELS, told=told).hosts}
 
 
-def facts_of(name: str, **spec: t.Any) -> Object:
+def facts_of(name: str, **spec: t.Any) -> MutableObject:
     """HostHardware of a host, which reports QuickAssist."""
     told = {"hasQat": True, "memoryMib": 1024, "disks": [{"name": "a", "sizeBytes": 5}]}
     address = bare_metal_host()["spec"]["bmc"]["address"]

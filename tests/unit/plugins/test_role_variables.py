@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
     ROLES,
-    Given,
+    RenderedValue,
     misspelt,
     problems_of,
     role_names,
@@ -31,7 +31,7 @@ FINGERPRINT = "must be a SHA-256 fingerprint, 64 hexadecimal digits"
 
 
 def problems(name: str, value: t.Any, **given: t.Any) -> list[str]:
-    return problems_of(EVERYTHING[name], Given(value, **given))
+    return problems_of(EVERYTHING[name], RenderedValue(value, **given))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_folders_must_be_makeable(tmp_path: Path) -> None:
 
 
 def test_files_of_gateways_are_not_looked_for_here() -> None:
-    given = Given("/nowhere/ca.pem")
+    given = RenderedValue("/nowhere/ca.pem")
     assert problems_of(EVERYTHING["observe_ca_path"], given, gateways=True) == []
     assert problems_of(EVERYTHING["placement_ca_path"], given, gateways=True)
 
@@ -192,7 +192,7 @@ def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None
     read = set(re.findall(r"\b[a-z]\w+\b", "\n".join(texts))) & EVERYTHING.keys()
     # The play reads these for all roles.
     read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
-    # Role awx passes these to jobs.
+    # The `awx` role passes these to jobs.
     read -= {"placement_bind", "placement_store_plan"} if role == "awx" else set()
     assert read <= {**variables_of([role]), **OF_HOSTS.get(role, {})}.keys()
 
@@ -261,7 +261,7 @@ def test_a_playbook_checks_the_variables_of_all_its_roles_first(play: Json) -> N
 
 def test_playbooks_of_clusters_choose_their_hosts_alike() -> None:
     """Playbooks with the same hosts give the same message for an inventory without a cluster."""
-    # Playbook devices also takes files; the others work on nodes and on AWX.
+    # The `devices` playbook also takes files; the others work on nodes and on AWX.
     own = {"awx", "devices", "rmd_node_agent"}
     alike = [param.values[0] for param in plays() if param.id not in own]
     assert len(alike) > 10

@@ -32,11 +32,11 @@ options:
     default: 27.0
   fleet_watts:
     description:
-      - Watts of all machines above which the fleet draws too much. None by default.
+      - Power draw of all machines in W above which the fleet draws too much. None by default.
     type: float
   model_drift_percent:
     description:
-      - Difference between the predicted and the measured watts of a PowerFleet, in per cent.
+      - Difference between the predicted and the measured power of a PowerFleet, in per cent.
     type: float
     default: 20.0
   max_age:

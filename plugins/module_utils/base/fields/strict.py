@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ..boundary import InvalidField, shown
+from ..json_types import MutableObject
 from ..units import format_time, parse_time
 
 _MAX_NAME_LENGTH = 253
@@ -23,7 +24,7 @@ _MAX_INT32 = 2**31 - 1
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 
 
-def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
+def mapping(value: t.Any, path: str) -> MutableObject:
     """A mapping; an empty one for None."""
     if value is None:
         return {}
@@ -32,7 +33,7 @@ def mapping(value: t.Any, path: str) -> dict[str, t.Any]:
     return value
 
 
-def required_mapping(value: t.Any, path: str) -> dict[str, t.Any]:
+def required_mapping(value: t.Any, path: str) -> MutableObject:
     """A mapping that is there; it may be empty."""
     if value is None:
         raise InvalidField(path, "it must be a mapping")
@@ -48,7 +49,7 @@ def sequence(value: t.Any, path: str) -> t.Sequence[t.Any]:
     return value
 
 
-def mappings(value: t.Any, path: str) -> t.Sequence[dict[str, t.Any]]:
+def mappings(value: t.Any, path: str) -> t.Sequence[MutableObject]:
     """A list of mappings; an empty one for None."""
     items = sequence(value, path)
     for index, item in enumerate(items):
@@ -145,7 +146,7 @@ def whole_number(
     return value
 
 
-def with_readable_metadata(obj: t.Any) -> dict[str, t.Any]:
+def with_readable_metadata(obj: t.Any) -> MutableObject:
     """The object, with checked types of name, namespace, labels, annotations and owners."""
     if not isinstance(obj, dict):
         raise InvalidField("", f"{shown(obj)} is no object")

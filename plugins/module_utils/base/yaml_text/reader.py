@@ -41,7 +41,7 @@ class Limits:
 TENANT = Limits(
     size=256 * 1024, nodes=10_000, depth=100, scalar=64 * 1024, documents=1, expansion=0
 )
-# The definitions of a large operator have five megabytes.
+# The CRDs of a large operator have five megabytes.
 OPERATOR = Limits(
     size=32 * 1024 * 1024,
     nodes=1_000_000,
@@ -166,7 +166,7 @@ class _Missing:
 
 
 @dataclass
-class _Known:
+class _Anchored:
     """A value with an anchor, and what a copy of it costs."""
 
     value: t.Any
@@ -194,7 +194,7 @@ class _Reading:
         self.documents: list[t.Any] = []
         self._limits = limits
         self._open: list[_Open] = []
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _Anchored] = {}
         self._nodes = 0
         self._expanded = 0
         self._takes = {
@@ -243,7 +243,7 @@ class _Reading:
             self._open[-1].key = _Merge
             return
         value = scalar(text, event.tag, is_plain)
-        self._add(_Known(value, _NODE_COST + len(text), 0), event.anchor)
+        self._add(_Anchored(value, _NODE_COST + len(text), 0), event.anchor)
 
     def _alias(self, event: t.Any) -> None:
         self._count(event)
@@ -259,7 +259,7 @@ class _Reading:
             raise _Refusal(_KEY_OF_PARTS)
         if self._open and self._open[-1].key is _Merge and isinstance(known.value, list):
             raise _Refusal(_MERGE_OF_OTHERS)
-        self._add(_Known(_copy(known.value), known.cost, known.height), None)
+        self._add(_Anchored(_copy(known.value), known.cost, known.height), None)
 
     def _begin(self, event: t.Any, value: t.Any) -> None:
         self._count(event)
@@ -273,13 +273,13 @@ class _Reading:
 
     def _end(self, _event: t.Any) -> None:
         ended = self._open.pop()
-        self._add(_Known(ended.value, ended.cost, ended.height), ended.anchor)
+        self._add(_Anchored(ended.value, ended.cost, ended.height), ended.anchor)
 
     def _awaits_key(self) -> bool:
         top = self._open[-1] if self._open else None
         return top is not None and isinstance(top.value, dict) and top.key is _Missing
 
-    def _add(self, found: _Known, anchor: str | None) -> None:
+    def _add(self, found: _Anchored, anchor: str | None) -> None:
         if anchor:
             self._known[anchor] = found
         if not self._open:

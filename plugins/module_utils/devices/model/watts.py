@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of devices in use, and of nodes that nothing runs on yet."""
+"""Power draw of devices in use, and of nodes that nothing runs on yet."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Curves = t.Mapping[str, t.Mapping[str, t.Any]]
 def with_watts(
     instance: Instance, device_power: str | None, curves: Curves, objects: t.Sequence[ApiObject]
 ) -> Instance:
-    """The instance with watts.
+    """The instance with the power of its devices.
 
-    ``device_power`` names the attribute or capacity with the watts that a device draws in use; a
-    device without it counts as 0 W. ``curves`` are watts over CPU use by node. The first value is
-    the idle watts of a node, and is added if only DaemonSet pods run there.
+    ``device_power`` names the attribute or capacity with the power that a device draws in use, in
+    W; a device without it counts as 0 W. ``curves`` are watts over CPU use by node. The first value
+    is the idle power of a node, and is added if only DaemonSet pods run there.
     """
     busy = {
         obj.manifest.get("spec", {}).get("nodeName")
@@ -51,7 +51,7 @@ def with_watts(
 
 
 def milliwatts_of(device: Device, name: str) -> int:
-    """Watts of a device, by an attribute or capacity; without a domain it is the driver's."""
+    """Power draw of a device, by an attribute or capacity; without a domain it is the driver's."""
     for known in (name, f"{device.driver}/{name}"):
         value = device.attributes.get(known)
         milliwatts = None

@@ -64,7 +64,7 @@ class Capacity:
         return any(_within(numbers, sums) for sums in self._sums)
 
     def _of_everything(self, limits: Limits) -> set[Numbers] | None:
-        # The watts of an unused node do not matter here.
+        # The power draw of an unused node does not matter here.
         nodes = (dataclasses.replace(node, wake_milliwatts=0) for node in self._instance.nodes)
         awake = dataclasses.replace(self._instance, nodes=tuple(nodes))
         kinds = kinds_of(awake, Objective(awake), self._groups)

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Joint feasibility of units on given nodes, and the least watts of their devices.
+"""Joint feasibility of units on given nodes, and the least power of their devices.
 
 A placer that chooses nodes by more than devices needs it. Nodes are decided one by one, except for
 units that compete for devices or counters of several nodes: these are decided together.
@@ -210,7 +210,7 @@ class JointFeasibility:
     def on_nodes(
         self, places: t.Mapping[str, t.Sequence[int]], unpriced: t.AbstractSet[str] = frozenset()
     ) -> JointAnswer:
-        """Answer for units on several nodes; on ``unpriced`` nodes devices draw no watts."""
+        """Answer for units on several nodes; on ``unpriced`` nodes devices draw no power."""
         asked = [
             (self.instance.units[unit], node) for node, units in places.items() for unit in units
         ]
@@ -225,7 +225,7 @@ class JointFeasibility:
             for device, in_use in _in_priced_use(model, unpriced).items()
             if not self._usage.holders(device)
         )
-        # One sum for both levels: no watts outweigh an alternative.
+        # One sum for both levels: no power outweighs an alternative.
         highest = 1 + sum(self.instance.devices[device].milliwatts for device in model.in_use)
         later = [number * taken for (*_request, number), taken in model.taken.items() if number]
         solver = _minimum(model, highest * sum(later) + watts, self._seed)
@@ -266,7 +266,7 @@ def _minimum(model: NodeModel, objective: t.Any, seed: int) -> t.Any:
 
 
 def _in_priced_use(model: NodeModel, unpriced: t.AbstractSet[str]) -> dict[int, t.Any]:
-    """Whether a new user has each device on a node where watts count."""
+    """Whether a new user has each device on a node where power counts."""
     if not unpriced:
         return model.in_use
     uses: dict[int, list[t.Any]] = {}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Strategy optimal: all units and all nodes at once, level by level, each with its bound.
+"""The optimal strategy: all units and all nodes at once, level by level, each with its bound.
 
 Counting comes first: the nodes of each unit if it were alone, and the number of claims for one
 device each that can be matched. A greedy answer follows, unit by unit. The remaining gap is solved

@@ -4,10 +4,10 @@
 """Optimal min-cost flow for thousands of claims for one plain device each.
 
 If each unit is one claim for one device, and no device is shared or partitioned, all levels of the
-objective except the watts of unused nodes are sums over pairs of a claim and a device. Claims that
-may use the same devices are one node of the flow, and so are devices that the same claims may use.
-The cost of a path is the weighted sum of its pair's levels; the weights preserve the precedence of
-levels.
+objective except the power draw of unused nodes are sums over pairs of a claim and a device. Claims
+that may use the same devices are one node of the flow, and so are devices that the same claims may
+use. The cost of a path is the weighted sum of its pair's levels; the weights preserve the
+precedence of levels.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def solve_plain(
 ) -> PlainAnswer | None:
     """The best answer; None if the instance is not plain.
 
-    ``may_wake`` admits unused nodes, which cost watts; the level of names, which is after that of
-    watts, then has a bound only.
+    ``may_wake`` admits unused nodes, which cost power; the level of names, which is after that of
+    power, then has a bound only.
     """
     groups = _groups(instance, objective)
     if groups is None:
@@ -111,7 +111,7 @@ def _wake_fewer(
     plain: PlainAnswer,
     limits: Limits,
 ) -> PlainAnswer:
-    """The answer with the set of nodes that costs the fewest watts."""
+    """The answer with the set of nodes that costs the least power."""
     where = {
         device: next(iter(instance.devices[device].nodes & objective.node_rank.keys()))
         for group in groups
@@ -207,7 +207,7 @@ def _costs_to_wake(instance: Instance, groups: t.Sequence[_ClaimGroup]) -> bool:
 
 
 def _classes(instance: Instance, groups: t.Sequence[_ClaimGroup]) -> _Classes:
-    """Devices by the groups that may use them, with the rank, and by their watts."""
+    """Devices by the groups that may use them, with the rank, and by their power."""
     members: dict[int, list[tuple[int, int, int]]] = {}
     for number, group in enumerate(groups):
         for device, rank in group.rank.items():

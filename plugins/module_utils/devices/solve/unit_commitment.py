@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Unit commitment: the nodes to use for thousands of plain claims at the fewest watts.
+"""Unit commitment: the nodes to use for thousands of plain claims at the least power.
 
 A node in use offers its devices to all claims equally. So the model has a number for each pair of a
 kind of claims and a kind of devices, independent of nodes, and one binary for each node. With the

@@ -19,7 +19,7 @@ from ...base.boundary import Finding, Subject, guarded
 from ...base.context import Context, Result
 from ...base.errors import ApiError, InvalidInput
 from ...base.fields.lenient import member, text
-from ...fleet.credentials import Named
+from ...fleet.credentials import CredentialReference
 from ...kube.client import APPLY_CONTENT_TYPE, Guard, Kube
 from ...nodeconfig.bmc_address import redfish_endpoint
 from ...nodeconfig.poll import PollTarget
@@ -154,7 +154,7 @@ def _target(host: Host) -> PollTarget:
         kind="Redfish",
         where=f"BareMetalHost {host_text(host)}",
         # By the namespace, tokens of its service accounts are recognised and never sent.
-        named=Named(secret=secret, namespace=host.namespace),
+        named=CredentialReference(secret=secret, namespace=host.namespace),
         extra={"system": system},
     )
 

@@ -84,7 +84,7 @@ class Refused(t.NamedTuple):
 def write(kube: Kube, changes: t.Sequence[Change], check_mode: bool) -> list[Refused]:
     """Write each change if its host is unchanged; return the refused ones.
 
-    A definition or an admission policy may refuse one host (HTTP 400, 422) and accept the others.
+    A CRD or an admission policy may refuse one host (HTTP 400, 422) and accept the others.
     Raises ApiError for any other failure.
     """
     query = {"dryRun": "All"} if check_mode else {}

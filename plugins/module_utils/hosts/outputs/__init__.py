@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Outputs of an assignment: inventories, SSH access, objects of the cluster.
 
-Imports ``roles``. Every name and address from hosts is checked where it is written.
+Every name and address from hosts is checked where it is written.
 """

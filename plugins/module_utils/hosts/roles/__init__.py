@@ -3,6 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The best roles of hosts: requirements, available hosts, the model, and shortages.
 
-Imports ``host``, ``provisioning``, ``addresses`` and ``facts`` of room ``hosts``, and no outputs.
-``assignment.assign`` does the work.
+The entry point is ``assignment.assign``.
 """

@@ -4,7 +4,7 @@
 """Assignment of roles: hosts named by MAC address first, then the best of the others.
 
 The levels of the objective, in order of precedence, are: masters spread over racks, all hosts that
-fit an item without a count, least waste, least idle watts, provisioned hosts, former roles.
+fit an item without a count, least waste, least idle power, provisioned hosts, former roles.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _check_versions_of_named(
 def _instance(
     question: Question, fleet: _Fleet, versions: ip_versions.Versions
 ) -> tuple[Instance, list[str]]:
-    """The instance, and the source of each host's idle watts in words."""
+    """The instance, and the source of each host's idle power in words."""
     hosts, named, request = fleet.hosts, fleet.named, question.request
     taken = {each.host for each in named}
     of_named = {each.ip for own in named for each in own.addresses.values()}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Idle watts of a host, from its own power curve or its processor."""
+"""Idle power draw of a host, from its own power curve or its processor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..host import Host
 
 
 def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] | None:
-    """Watts of the idle host and their source; None without published values."""
+    """Power draw of the idle host and its source; None without published values."""
     curve = curves.get(host.name)
     if curve is not None:
         return curve.watts_at(0.0), "by its power curve"

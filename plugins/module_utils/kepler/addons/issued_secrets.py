@@ -58,7 +58,7 @@ def _is_own(kube: Kube, namespace: str, name: str, labels: t.Mapping[str, str]) 
         found = kube.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
     except ApiError as error:
         if error.status == 403:
-            return False  # an account without the right to read has not made it
+            return False  # an account without the permission to read has not made it
         raise
     metadata = member(found, "metadata")
     given, annotations = member(metadata, "labels") or {}, member(metadata, "annotations") or {}
@@ -94,7 +94,7 @@ def _is_there(kube: Kube, namespace: str, owner: t.Mapping[str, t.Any]) -> bool:
         return False
     except ApiError as error:
         if error.status == 403:
-            return True  # a missing right to read must not lead to a removal
+            return True  # a missing permission to read must not lead to a removal
         raise
     is_same = member(found, "metadata", "uid") == owner["uid"]
     return is_same and not member(found, "metadata", "deletionTimestamp")

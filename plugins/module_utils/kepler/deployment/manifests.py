@@ -126,10 +126,10 @@ def _network_policy(system: System) -> Manifest:
 
 
 def _permissions(system: System) -> list[Manifest]:
-    """The right to read the names of pods.
+    """The permission to read the names of pods.
 
-    The other informer looks up the kubelet's address in the Node. The right to get nodes/proxy,
-    which it needs too, also allows commands in pods.
+    The other informer looks up the kubelet's address in the Node. The permission to get
+    nodes/proxy, which it needs too, also allows commands in pods.
     """
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
     if system.pod_informer == "kubelet":

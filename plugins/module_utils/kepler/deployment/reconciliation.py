@@ -231,7 +231,7 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
 
 
 def _exists(kube: Kube, manifest: Object) -> bool:
-    """Whether an object exists. An account without the right to read has not made it."""
+    """Whether an object exists. An account without the permission to read has not made it."""
     try:
         place = kube.resource(manifest["apiVersion"], manifest["kind"])
         return kube.find(place.path(manifest["metadata"]["name"])) is not None

@@ -41,8 +41,8 @@ def remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.It
         for where, collector in collectors:
             if "pod" in (collector["metric_levels"] or ()):
                 yield (
-                    f"{where}.metric_levels: pod has no effect in scope minimum, where Kepler "
-                    "knows no pods; set scope cluster, or remove it"
+                    f"{where}.metric_levels: pod has no effect in the minimum scope, where Kepler "
+                    "knows no pods; set the cluster scope, or remove it"
                 )
 
 

@@ -252,7 +252,7 @@ def _pod_names(system: System) -> Status:
         text = "Metrics name pods and their namespaces."
         return condition("PodNames", "True", "ClusterScope", text)
     text = (
-        "Metrics name containers only by id: the minimum scope gives Kepler no right to read "
+        "Metrics name containers only by id: the minimum scope gives Kepler no permission to read "
         "pods. Set scope to cluster for names."
     )
     return condition("PodNames", "False", "MinimumScope", text)

@@ -29,7 +29,7 @@ class Change:
     """One object before and after.
 
     ``is_change`` is False for observations, which never make a task changed. ``is_refusal`` is True
-    if the failure is caused by the object, not by the server or missing rights.
+    if the failure is caused by the object, not by the server or a missing permission.
     """
 
     identity: Identity

@@ -37,11 +37,7 @@ class Pruning:
 
 
 def prune(
-    kube: Kube,
-    pruning: Pruning,
-    wanted: t.Sequence[Manifest],
-    live: LiveObjects,
-    check_mode: bool,
+    kube: Kube, pruning: Pruning, wanted: t.Sequence[Manifest], live: LiveObjects, check_mode: bool
 ) -> list[Change]:
     """Delete members of the ApplySet that are no longer wanted; return the deleted ones.
 

@@ -126,7 +126,7 @@ class ApplyRun:
     def _apply(self, manifest: Manifest, before: MutableObject | None) -> Change:
         this = identity(manifest)
         if (this.api_version.partition("/")[0], this.kind) in self.patches.leaving_kinds:
-            raise WattwiseError(f"{this}: its definition is still being deleted; run again")
+            raise WattwiseError(f"{this}: its CRD is still being deleted; run again")
         try:
             resource = self._resource(manifest)
         except UnknownKind:
@@ -186,7 +186,7 @@ class ApplyRun:
         if self.options["foreign"] == "refuse":
             raise WattwiseError(
                 f"{this} exists and is managed by {manager}; remove that installation, or allow "
-                "its adoption (foreign: adopt; role crds: crds_adopt)"
+                "its adoption (foreign: adopt; the crds role: crds_adopt)"
             )
         if this.kind == "CustomResourceDefinition":
             problem = stored_object_problem(self.kube, manifest)
@@ -195,7 +195,7 @@ class ApplyRun:
         return True
 
     def _assume(self, manifest: Manifest, this: Identity) -> Change:
-        """In check mode, validate an object by a definition that an earlier task would install."""
+        """In check mode, validate an object by a CRD that an earlier task would install."""
         for validator in self.validators:
             if validator.serves(this.api_version, this.kind):
                 if self.options["status"]:

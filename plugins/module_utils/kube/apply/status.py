@@ -10,19 +10,17 @@ api-conventions.md#typical-status-properties
 from __future__ import annotations
 
 import datetime
-import typing as t
 
+from ...base.json_types import MutableObject, Object
 from ...base.units import format_time
-
-Status = t.Mapping[str, t.Any]
 
 
 def with_transition_times(
-    desired: Status, current: Status, now: datetime.datetime
-) -> dict[str, t.Any]:
+    desired: Object, current: Object, now: datetime.datetime
+) -> MutableObject:
     """The desired status; a condition with equal status keeps its lastTransitionTime."""
     known = _by_type(current)
-    conditions: list[dict[str, t.Any]] = []
+    conditions: list[MutableObject] = []
     for condition in desired.get("conditions") or []:
         before = known.get(condition["type"], {})
         same = before.get("status") == condition["status"] and before.get("lastTransitionTime")
@@ -31,14 +29,14 @@ def with_transition_times(
     return {**desired, "conditions": conditions} if conditions else dict(desired)
 
 
-def conditions_moved(before: Status, after: Status) -> bool:
+def conditions_moved(before: Object, after: Object) -> bool:
     """Whether a condition appeared, disappeared or changed its status."""
     return {key: item.get("status") for key, item in _by_type(before).items()} != {
         key: item.get("status") for key, item in _by_type(after).items()
     }
 
 
-def _by_type(status: Status) -> dict[str, t.Mapping[str, t.Any]]:
+def _by_type(status: Object) -> dict[str, Object]:
     """Conditions by type; invalid entries are left out."""
     conditions = status.get("conditions")
     return {

@@ -38,11 +38,7 @@ SPEC = KUBERNETES.merge(
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
             "field_manager": {"type": "str", "default": "wattwise"},
             "force_conflicts": {"type": "bool", "default": False},
-            "foreign": {
-                "type": "str",
-                "default": "apply",
-                "choices": ["apply", "refuse", "adopt"],
-            },
+            "foreign": {"type": "str", "default": "apply", "choices": ["apply", "refuse", "adopt"]},
             "recreate": {"type": "bool", "default": False},
             "status": {"type": "bool", "default": False},
             "prune": {"type": "str"},

@@ -12,7 +12,7 @@ from ...base.argspec import ArgumentSpec
 from ...base.context import Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.fields.lenient import member
-from ...base.json_types import Object
+from ...base.json_types import MutableObject, Object
 from ...base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
 from ..apply.steps import Applying
 from ..client import Kube
@@ -80,7 +80,7 @@ class ResourceKind:
         return None if member(found, "metadata", "deletionTimestamp") else found
 
     def resource_path(self, kube: Kube, namespace: str, name: str) -> str:
-        """Path of a resource. Raises UnknownKind if its definition is missing."""
+        """Path of a resource. Raises UnknownKind if its CRD is missing."""
         return kube.resource(self.api_version, self.kind).path(name, namespace)
 
     def read(
@@ -166,7 +166,7 @@ def generation_of(resource: Object | None) -> int:
     return found if isinstance(found, int) else 0
 
 
-def stored_status(resource: Object | None) -> dict[str, t.Any]:
+def stored_status(resource: Object | None) -> MutableObject:
     """The status of the run before."""
     found = member(resource, "status")
     return found if isinstance(found, dict) else {}
@@ -185,13 +185,9 @@ def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -
     )
 
 
-def owner_manifest(namespace: str, name: str) -> dict[str, t.Any]:
+def owner_manifest(namespace: str, name: str) -> MutableObject:
     """The ConfigMap that owns the objects of a run by options."""
-    metadata = {
-        "name": name,
-        "namespace": namespace,
-        "labels": {MANAGED_BY_LABEL: MANAGER},
-    }
+    metadata = {"name": name, "namespace": namespace, "labels": {MANAGED_BY_LABEL: MANAGER}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 

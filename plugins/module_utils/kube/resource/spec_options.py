@@ -11,9 +11,10 @@ import typing as t
 from ...base.argspec import ArgumentSpec, Options
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import mapping, mappings
+from ...base.json_types import MutableObject, Object
 
 
-def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:
+def of_manifest(options: ArgumentSpec, spec: t.Any) -> MutableObject:
     """The options in a resource's spec, in snake_case. Raises InvalidField."""
     return _renamed(options.options, mapping(spec, "spec"), "spec")
 
@@ -36,7 +37,7 @@ def _names(options: Options) -> t.Iterator[str]:
         yield from _names(option.get("options") or {})
 
 
-def _renamed(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
+def _renamed(options: Options, given: Object, where: str) -> MutableObject:
     names = {camel(name): name for name in options}
     unknown = sorted(given.keys() - names.keys())
     if unknown:
@@ -48,7 +49,7 @@ def _renamed(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict
     }
 
 
-def _value(option: t.Mapping[str, t.Any], value: t.Any, where: str) -> t.Any:
+def _value(option: Object, value: t.Any, where: str) -> t.Any:
     suboptions = option.get("options")
     if suboptions is None:
         return value

@@ -21,7 +21,7 @@ from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
 from ...base.texts import shown
 from ...fleet.budget import Budget
-from ...fleet.credentials import Named
+from ...fleet.credentials import CredentialReference
 from ...fleet.tls import ClientCertificate
 from ...fleet.urls import redacted
 from ...fleet.visits import Client
@@ -93,7 +93,7 @@ def _target(name: str, endpoint: str, kind: str, where: str, options: Parameters
         endpoint,
         kind,
         where,
-        named=Named(key=options["credential"] or None),
+        named=CredentialReference(key=options["credential"] or None),
         # The options precede an authority in the credential, because the Secret of a service
         # account has the authority of the API server.
         tls={
@@ -225,7 +225,7 @@ async def _query_all(
         energy = await _query(client, made.energy(seconds, is_old=found.is_old))
         return found._replace(energy=energy, covered_seconds=float(int(seconds)))
     except TargetFailure as failure:
-        # A period of series costs more than an instant, and its failure must not affect the watts.
+        # A period of series costs more than an instant, and its failure must not affect the power.
         return found._replace(failure=failure)
 
 
@@ -315,7 +315,7 @@ class _Reader:
         zones[zone] = watts
 
     def _put_cores(self, series: Object) -> None:
-        """CPUs in use on nodes with watts."""
+        """CPUs in use on nodes with a power reading."""
         labels = _labels(series)
         node, name = labels.get("node_name", ""), kepler.pod_name(labels)
         if node not in self.found.nodes:
@@ -376,7 +376,7 @@ def _in_new_words(labels: Labels) -> Labels:
 
 
 def _value(series: Object) -> float:
-    """The watts of a series. Raises TargetFailure."""
+    """The power draw of a series. Raises TargetFailure."""
     pair = member(series, "value")
     given = pair[1] if isinstance(pair, list) and len(pair) == 2 else None
     try:

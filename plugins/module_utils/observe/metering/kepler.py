@@ -142,7 +142,7 @@ def _check(zones: t.Collection[str]) -> None:
         raise TargetFailure(
             "no_sensor",
             f"its metrics have no zone package, only {_listed(zones)}; parts of a processor and "
-            "hwmon sensors may overlap, so they are no watts of the node; let Kepler read RAPL's "
+            "hwmon sensors may overlap, so they are not the node's power; let Kepler read RAPL's "
             "package (rapl.zones), or read the node's BMC",
         )
     for zone in added:
@@ -191,7 +191,7 @@ def plausible_cores(cores: float) -> float:
 
 
 def plausible(watts: float) -> float:
-    """The watts. Raises TargetFailure for more than any machine draws."""
+    """The power draw. Raises TargetFailure for more than any machine draws."""
     if watts > MAX_WATTS:
         raise _implausible(watts)
     return watts
@@ -216,7 +216,7 @@ def _implausible(value: float) -> TargetFailure:
 
 
 def watts_between(earlier: Zones, later: Zones, seconds: float) -> Zones | None:
-    """Mean watts between two counts of joules; None after a restart of a counter."""
+    """Mean power between two counts of joules; None after a restart of a counter."""
     if any(later.get(zone, 0.0) < joules for zone, joules in earlier.items()):
         return None
     return {zone: (later[zone] - earlier[zone]) / seconds for zone in later if zone in earlier}

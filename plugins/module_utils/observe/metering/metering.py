@@ -1,9 +1,9 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The body of the document metering.json: watts of pods, and of nodes beside their BMC's.
+"""The body of the document metering.json: power draw of pods, and of nodes beside their BMC's.
 
-Kepler's watts divide the part of a node that RAPL meters. They are no readings of the node and do
+Kepler's shares divide the part of a node that RAPL meters. They are no readings of the node and do
 not change these.
 """
 
@@ -32,7 +32,7 @@ from .kepler import Amounts, PodName, Zones
 from .pods import Pod, Pods
 from .queries import DAY_SECONDS, queries
 
-# Time between two counts of joules from which watts are computed.
+# Time between two counts of joules from which power is computed.
 _MIN_SECONDS, _MAX_SECONDS = 1.0, 3600.0
 # Allowed age of a counter at its reading, because Kepler samples at its own interval.
 _MAX_SAMPLE_SECONDS = 60.0
@@ -202,17 +202,17 @@ class Metering:
         return {pod.uid: cores for pod, cores in self.cores.items() if pod.uid}
 
     def metrics(self, labels: metrics.Labels) -> str:
-        """Watts by namespace and node for Prometheus. Raises InvalidInput for invalid labels."""
+        """Power by namespace and node for Prometheus. Raises InvalidInput for invalid labels."""
         metrics.check_labels(labels)
         nodes = [({"node": name}, _sum(zones)) for name, zones in sorted(self.nodes.items())]
         spaces = [({"namespace": name}, watts) for name, watts in self._namespaces()]
         families: list[tuple[str, str, metrics.Samples]] = [
             (
                 "wattwise_namespace_metered_watts",
-                "Watts of package and memory that Kepler gives to the pods of a namespace.",
+                "Power draw of package and memory that Kepler gives to the pods of a namespace.",
                 spaces,
             ),
-            ("wattwise_node_metered_watts", "Watts of package and memory of a node.", nodes),
+            ("wattwise_node_metered_watts", "Power draw of package and memory of a node.", nodes),
             (
                 "wattwise_metering_errors",
                 "Errors of the last metering.",
@@ -227,7 +227,7 @@ class Metering:
         return "".join(metrics.family(*family, labels) for family in families)
 
     def _namespaces(self) -> list[tuple[str, float]]:
-        """The namespaces with the most watts by name, then the sum of all others."""
+        """The namespaces with the most power by name, then the sum of all others."""
         sums: dict[str, float] = {}
         for pod, zones in self.pods.items():
             sums[pod.namespace] = sums.get(pod.namespace, 0.0) + _sum(zones)
@@ -275,8 +275,8 @@ class _Tally:
         if not amounts.pods and node in self.known_pods.nodes:
             raise TargetFailure(
                 "no_sensor",
-                "its metrics name no pods; let Kepler read the API (scope cluster, --kube.enable), "
-                "with the metric level pod",
+                "its metrics name no pods; let Kepler read the API (the cluster scope, "
+                "--kube.enable), with the metric level pod",
             )
 
     def _resolved(
@@ -475,7 +475,7 @@ def _power_since(
         raise TargetFailure(
             "no_sensor",
             "Kepler 0.9 and older counts only energy, and there is no earlier count from the last "
-            "hour; the next run gives watts",
+            "hour; the next run gives power",
         )
     found: dict[Pod, Zones] = {}
     for pod, joules in pods.items():
@@ -502,7 +502,7 @@ def _warn(errors: t.Sequence[TargetError], context: Context) -> None:
     if errors:
         first = errors[0]
         context.warn(
-            f"{len(errors)} errors of metering, whose pods have no watts; the first is that "
+            f"{len(errors)} errors of metering, whose pods have no power draw; the first is that "
             f"of {first.name} ({first.endpoint}), {first.reason}: {first.detail}"
         )
 

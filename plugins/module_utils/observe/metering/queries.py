@@ -27,7 +27,7 @@ _STEPS = 96
 
 
 class Queries(t.NamedTuple):
-    """Watts of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
+    """Power draw of nodes and pods of Kepler 0.10, CPUs of its pods, and watts of older versions.
 
     ``covered`` are the seconds of the last period with series, at most a step less than all.
     """
@@ -90,7 +90,7 @@ def _covered(series: str, period_seconds: float) -> str:
 def _old(level: str, labels: str, more: str, matchers: str, window: str = "") -> str:
     """Queries of the counters of Kepler 0.9 and older, for both zones.
 
-    They give joules of the ``window``, by default mean watts of five minutes.
+    They give joules of the ``window``, by default the mean power of five minutes.
     """
     parts: list[str] = []
     for zone in kepler.ZONES:

@@ -33,6 +33,6 @@ def meter_pods(run: Run, cluster: Cluster, readings: Readings) -> Metering | Non
             if options["textfile"]:
                 metrics.write(options["textfile"], found.metrics(options["textfile_labels"]))
         except WattwiseError as error:
-            context.warn(f"Watts of pods were not read or not written: {error}")
+            context.warn(f"The power draw of pods was not read or not written: {error}")
             step.errors.append({"name": "", "reason": "malformed", "detail": str(error)})
     return found

@@ -44,7 +44,7 @@ _Plugins = t.Sequence[tuple[ScorePlugin, int]]
 
 
 def greedy(problem: Problem) -> Assignment:
-    """Each pod to the node where it adds the fewest watts, without rounding."""
+    """Each pod to the node where it adds the least power, without rounding."""
 
     def attempt(left_out: t.Collection[int]) -> Integers:
         assignment = Assignment(problem)
@@ -160,8 +160,8 @@ class _Turns:
     def _lane(self, group: int, pod: Pod) -> _Lane:
         """Cache for the pod, updated for the nodes that have changed since.
 
-        With rules between pods, a binding can change the room of any node, and with it the watts of
-        unmet preferences.
+        With rules between pods, a binding can change the room of any node, and with it the power
+        draw of unmet preferences.
         """
         key = (group, pod.peer_view)
         lane = self._lanes.get(key)
@@ -211,7 +211,7 @@ class _PlainRoom:
 
 
 class _AddedWatts:
-    """The fewest added watts, by the cost function of ``optimal``."""
+    """The least added power, by the cost function of ``optimal``."""
 
     knows_relations = True
 

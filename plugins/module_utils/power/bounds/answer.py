@@ -29,7 +29,7 @@ PROOF_TOLERANCE_WATTS = 1e-3
 class Answer:
     """``lower_bound`` is of ``cost_of`` for placing the same pods.
 
-    ``proven`` covers all objectives in their order, not only the watts.
+    ``proven`` covers all objectives in their order, not only the power draw.
     """
 
     assignment: Assignment
@@ -64,12 +64,12 @@ def pods_are_ideal(assignment: Assignment) -> bool:
 
 
 def watts_of(assignment: Assignment) -> float:
-    """Watts of all priced nodes."""
+    """Power draw of all priced nodes."""
     return assignment.watts()
 
 
 def cost_of(assignment: Assignment) -> float:
-    """Watts of all priced nodes, and the cost of unmet preferences in watts."""
+    """Power draw of all priced nodes, and the cost of unmet preferences in watts."""
     return assignment.watts() + assignment.preference_watts()
 
 

@@ -4,7 +4,7 @@
 """The fewest nodes that must stay awake to hold the placed pods.
 
 The linear relaxation wakes parts of nodes. If ten nodes are awake, rounding up to whole nodes is
-worth several per cent of the watts.
+worth several per cent of the power draw.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lower bound on the watts of every placement of the same pods.
+"""Lower bound on the power draw of every placement of the same pods.
 
 Lagrangian duality: for any prices of the pods of each group and of the resources of each node, the
 sum of the nodes' cheapest independent loads is a lower bound. So neither the tolerances nor the
@@ -43,7 +43,7 @@ class LowerBounds:
         self._cores: Floats = problem.use / MICROCORES_PER_CORE
 
     def at(self, prices: Prices, placed: Integers, unpriced_pods: int) -> float:
-        """Lower bound on the watts of priced nodes with ``placed[g]`` pods of each group.
+        """Lower bound on the power draw of priced nodes with ``placed[g]`` pods of each group.
 
         The given number of pods, of any groups, are on unpriced nodes.
         """

@@ -21,7 +21,8 @@ if t.TYPE_CHECKING:
     from ...solving.arrays import Floats, Integers
 
 
-# Watts of two nodes of a node class differ by at most this share of the watts at full use.
+# The power draw of two nodes of a node class differs by at most this share of the power draw at
+# full use.
 _UNLIKE_WATTS = 0.1
 _POINTS_COMPARED = 5
 # Bulges of a curve up to this share of its range count as straight.
@@ -32,8 +33,8 @@ _TOLERATED_BULGE = 0.01
 class NodeClass:
     """Nodes that count as copies of their median node.
 
-    ``runs`` are its watts over added cores, cut into convex parts, relative to the watts without
-    added load.
+    ``runs`` are its watts over added cores, cut into convex parts, relative to the power draw
+    without added load.
     """
 
     nodes: Integers

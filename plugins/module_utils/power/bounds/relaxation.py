@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The linear relaxation: fractional pods on fractional nodes of a node class.
 
-The watts of a node are cut into convex runs, and each run has its own share of the class's nodes,
-with its own pods and resources. That is the tightest linear model of one kind of node (Balas'
-disjunctive one). Without it slots, memory and power-off would leave a wide gap. Its duals are
-prices for lower_bound.py, its solution is a start for construction.py.
+The power draw of a node is cut into convex runs, and each run has its own share of the class's
+nodes, with its own pods and resources. That is the tightest linear model of one kind of node
+(Balas' disjunctive one). Without it slots, memory and power-off would leave a wide gap. Its duals
+are prices for lower_bound.py, its solution is a start for construction.py.
 """
 
 from __future__ import annotations

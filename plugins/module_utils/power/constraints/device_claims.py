@@ -219,7 +219,7 @@ def _read_task(
 
 
 def _with_watts(task: Task, device_power: str | None, seed: int) -> ClaimTask:
-    """Raises InvalidInput if the name of the watts is invalid."""
+    """Raises InvalidInput if the name of the power draw is invalid."""
     from ...devices.model.watts import with_watts
     from ...devices.solve.joint_feasibility import JointFeasibility
 

@@ -52,7 +52,7 @@ class DeviceFeasibilityCheck:
         )
 
     def least_alone(self, node: int, group: int) -> float:
-        """Pods of a unit draw nothing alone, because the unit's watts count once. The same holds
+        """Pods of a unit draw nothing alone, because the unit's power counts once. The same holds
         for a device that other pods can share."""
         key = self.keys[group]
         if key in self.task.shared or self.task.joint_feasibility.may_share(

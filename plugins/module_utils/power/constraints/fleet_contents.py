@@ -34,7 +34,7 @@ class FleetFeasibilityCheck(t.Protocol):
     """Pods of some groups on all nodes, other resources aside.
 
     ``pods`` has a number for each group and class, group by group. ``class_of[n]`` is the class of
-    a node. ``least_alone`` is the lower bound on the watts that each pod of a group adds in a
+    a node. ``least_alone`` is the lower bound on the power draw that each pod of a group adds in a
     class, independent of other pods. ``totals`` are necessary, not sufficient.
     """
 
@@ -63,8 +63,8 @@ class FleetRule:
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
     pods.
 
-    ``floor[k, n]`` are the watts of each pod alone; the watts of pods together beyond these are
-    their *excess*, which is never negative.
+    ``floor[k, n]`` is the power draw of each pod alone; the power draw of pods together beyond this
+    is their *excess*, which is never negative.
     """
 
     check: FleetFeasibilityCheck
@@ -120,11 +120,11 @@ class FleetRule:
         return numpy.where(floor < math.inf, floor, 0.0)
 
     def watts(self, counts: Counts) -> float:
-        """Watts of all pods."""
+        """Power draw of all pods."""
         return self.draw(self.pods(counts)).watts
 
     def excess(self, counts: Counts) -> float:
-        """The watts beyond the floor."""
+        """The power draw beyond the floor."""
         if not self.check.draws:
             return 0.0
         return self.watts(counts) - float((self.floor * self._by_node(counts)).sum())

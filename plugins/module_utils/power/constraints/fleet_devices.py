@@ -24,7 +24,7 @@ if t.TYPE_CHECKING:
 class DeviceFleet:
     """Claims of one API that compete for such devices. ``keys`` belong to one pod of each group.
 
-    Nodes of one class reach the same devices, and watts count equally.
+    Nodes of one class reach the same devices, and power counts equally.
     """
 
     task: ClaimTask
@@ -88,7 +88,7 @@ class DeviceFleet:
         )
 
     def least_alone(self, group: int, of_class: int) -> float:
-        """As on one node: watts that count once for several pods are not a single pod's."""
+        """As on one node: power that counts once for several pods is not a single pod's."""
         key = self.keys[group]
         if key in self.task.shared or self.task.joint_feasibility.may_share(
             self.task.units[key][0]

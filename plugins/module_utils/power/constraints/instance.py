@@ -15,7 +15,7 @@ from .device_claims import ClaimBook
 
 @dataclass(frozen=True)
 class Rules:
-    """Options of the user: power-off of idle nodes, use of unpriced nodes, and the cost in watts of
+    """Options of the user: power-off of idle nodes, use of unpriced nodes, and the cost in W of
     unmet preferences of weight 100."""
 
     allow_power_off: bool = False

@@ -27,7 +27,7 @@ Pods = tuple[int, ...]
 
 
 class Draw(t.NamedTuple):
-    """Watts of pods beyond a node's curve, infinite if they cannot be there together.
+    """Power draw of pods beyond a node's curve, infinite if they cannot be there together.
 
     ``least_watts`` are at most ``watts``, and monotone in the pods, so infeasibility by them is
     final. ``watts`` may be infinite if unknown.
@@ -51,8 +51,8 @@ class Sum(t.NamedTuple):
 class NodeFeasibilityCheck(t.Protocol):
     """Pods of some groups on one node, other resources aside. ``pods`` has a number for each.
 
-    ``least_alone`` is the lower bound on the watts that each pod of a group adds, independent of
-    other pods. ``sums`` are necessary, not sufficient: they are the part that linear models can
+    ``least_alone`` is the lower bound on the power draw that each pod of a group adds, independent
+    of other pods. ``sums`` are necessary, not sufficient: they are the part that linear models can
     express. Nodes of one ``kind`` are equal.
     """
 
@@ -83,10 +83,10 @@ class ContentRule:
     """A feasibility check as a rule.
 
     ``numbers[k]`` is the topology count of the check's group k by node; ``count[k]`` are all its
-    pods. Watts count on ``priced`` nodes only.
+    pods. Power counts on ``priced`` nodes only.
 
-    ``floor[k, n]`` are the watts of each pod alone, a linear cost. The watts of pods together
-    beyond these are their *excess*, which is never negative.
+    ``floor[k, n]`` is the power draw of each pod alone, a linear cost. The power draw of pods
+    together beyond these are their *excess*, which is never negative.
     """
 
     check: NodeFeasibilityCheck
@@ -146,7 +146,7 @@ class ContentRule:
         )
 
     def watts(self, counts: Counts) -> Floats:
-        """Watts of the pods on each node."""
+        """Power draw of the pods on each node."""
         pods = self.pods(counts)
         watts = numpy.zeros(self.nodes)
         for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
@@ -154,7 +154,7 @@ class ContentRule:
         return watts
 
     def excess(self, counts: Counts) -> float:
-        """The watts of all nodes beyond the floor."""
+        """The power draw of all nodes beyond the floor."""
         if not self.draws:
             return 0.0
         return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())

@@ -164,12 +164,12 @@ class Relations:
 
     @cached_property
     def contents(self) -> tuple[ContentRule, ...]:
-        """The rules about node contents that draw watts."""
+        """The rules about node contents that draw power."""
         found = (rule for rule in self.rules if isinstance(rule, ContentRule))
         return tuple(rule for rule in found if rule.draws)
 
     def preference_watts(self, counted: Counts, groups: t.Iterable[int] | None = None) -> float:
-        """Cost of soft caps, and watts of nodes' contents beyond their floors.
+        """Cost of soft caps, and power draw of nodes' contents beyond their floors.
 
         For given groups, at least the part that their pods can change.
         """
@@ -202,7 +202,7 @@ class Relations:
 
     @cached_property
     def drawing(self) -> tuple[ContentRule | FleetRule, ...]:
-        """Rules of both kinds, whose pods draw watts beyond the curves."""
+        """Rules of both kinds, whose pods draw power beyond the curves."""
         return (*self.contents, *self.fleets)
 
     @cached_property

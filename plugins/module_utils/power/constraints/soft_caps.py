@@ -69,6 +69,6 @@ class SoftCap:
         return numpy.where(domains < 0, 0, numpy.maximum(above, 0))
 
     def cost(self, counts: Counts) -> float:
-        """Cost in watts over all domains."""
+        """Cost in W over all domains."""
         domains = numpy.arange(len(self.cap) - 1)
         return self.watts * float(self.unmet(counts, domains).sum())

@@ -33,7 +33,7 @@ class FleetNoGoodCuts:
         self._count = problem.count.tolist()
         self._reached = Reached(model)
         self._told: set[tuple[int, Pods]] = set()
-        # The watts of all pods of a rule, as a sum of columns.
+        # The power draw of all pods of a rule, as a sum of columns.
         self._watts: dict[int, Terms] = {}
         self._of_class = [self._by_class(rule) for rule in self._rules]
         for rule in self._rules:
@@ -59,7 +59,7 @@ class FleetNoGoodCuts:
                 self._model.at_most(terms, total.there)
 
     def add_watts(self) -> None:
-        """Columns that cost the watts of pods beyond the floors, which are in the preferences."""
+        """Columns that cost the power of pods beyond the floors, which are in the preferences."""
         for index, rule in enumerate(self._rules):
             if rule.check.draws:
                 row = {group: position for position, group in enumerate(rule.check.groups)}

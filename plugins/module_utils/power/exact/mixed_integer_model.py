@@ -4,8 +4,8 @@
 """The placement as a mixed-integer model, for small fleets.
 
 Each node's curve is cut into convex runs. A single run needs no binary variable: its segments are
-lower limits of the watts. Several runs each have a share of the added use, and one is chosen, which
-is the tightest linear formulation (Balas' disjunctive one).
+lower limits of the power draw. Several runs each have a share of the added use, and one is chosen,
+which is the tightest linear formulation (Balas' disjunctive one).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class PlacementModel:
             self.model.cost[column] += coefficient
 
     def minimize_cost(self) -> None:
-        """Set the watts of priced nodes and the cost of unmet preferences as the objective.
+        """Set the power draw of priced nodes and the cost of unmet preferences as the objective.
 
         Adds to the model: call it once.
         """
@@ -174,7 +174,7 @@ class PlacementModel:
         return modes
 
     def _asleep(self, node: int, points: Points) -> _Mode:
-        """Standby watts for any use of daemons without workload; awake only with workload."""
+        """Standby power for any use of daemons without workload; awake only with workload."""
         model, problem = self.model, self.problem
         chosen = model.column(0.0, 1.0, integer=True)
         workload = self._workload(node)

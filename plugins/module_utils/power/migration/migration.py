@@ -44,7 +44,7 @@ class Cost(t.NamedTuple):
         return cls(assignment.watts(), assignment.preference_watts())
 
     def saving(self, later: Cost) -> float:
-        """Watts that are saved until later.
+        """Power that is saved until later.
 
         A preferred term that is no longer met counts against them, one that is newly met not in
         favour.

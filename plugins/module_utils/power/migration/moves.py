@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Candidate groups of moves of running pods that may pay together.
 
-Watts of nodes are independent, so the gain of moves is the sum of the cost changes of their nodes.
-The search checks rules between pods. Axes: G groups, N nodes.
+The power draw of a node is independent of others, so the gain of moves is the sum of the cost
+changes of their nodes. The search checks rules between pods. Axes: G groups, N nodes.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class _Neighbourhood:
         return table
 
     def _away(self) -> t.Iterator[Moves]:
-        """All pods of one node, each to the node where it costs the fewest watts.
+        """All pods of one node, each to the node where it costs the least power.
 
         Nodes are ranked by the saving for each pod, if each found its cheapest place.
         """
@@ -199,7 +199,7 @@ class _Neighbourhood:
         return None
 
     def _to_fill(self) -> list[int]:
-        """Sleeping nodes, ordered by their watts for a core in full use.
+        """Sleeping nodes, ordered by their power for a core in full use.
 
         In small fleets the other nodes as well.
         """

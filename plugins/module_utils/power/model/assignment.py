@@ -217,17 +217,17 @@ class Assignment:
         return after - self.cost[nodes]
 
     def watts(self) -> float:
-        """Watts of all priced nodes, with those of their devices."""
+        """Power draw of all priced nodes, with that of their devices."""
         return float(self.cost[self.problem.costs.priced].sum()) + self._all_device_watts()
 
     def _all_device_watts(self) -> float:
-        """Watts of newly used devices, including devices of several nodes."""
+        """Power draw of newly used devices, including devices of several nodes."""
         fleets = () if self.related is None else self.related.relations.fleets
         together = sum(rule.watts(self.related.counted) for rule in fleets if self.related)
         return float(self.device_watts().sum()) + together
 
     def device_watts(self) -> Floats:
-        """Watts of newly used devices on each node, without devices of several nodes."""
+        """Power draw of newly used devices on each node, without devices of several nodes."""
         watts = numpy.zeros(len(self.all_nodes))
         if self.related is not None:
             for rule in self.related.relations.contents:

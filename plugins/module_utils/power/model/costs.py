@@ -20,7 +20,7 @@ UNPRICED_POD_WATTS = 1e9
 
 
 class NodeCosts:
-    """Watts of each node over its CPU use, plus the price of pods on unpriced nodes.
+    """Power draw of each node over its CPU use, plus the price of pods on unpriced nodes.
 
     A *sleeper* costs its standby watts while no workload is on it, regardless of its curve.
     """
@@ -64,7 +64,7 @@ class NodeCosts:
         self._segments = points - 1
 
     def watts(self, nodes: Integers, use: t.Any) -> Floats:
-        """Watts of ``nodes`` at ``use`` microcores by their curves, clamped; shapes broadcast."""
+        """Power of ``nodes`` at ``use`` microcores by their curves, clamped; shapes broadcast."""
         use = numpy.clip(use, self._first[nodes], self._last[nodes])
         position = numpy.searchsorted(self._starts, use + self._span * nodes, side="right") - 1
         segment = position - self._segments * nodes

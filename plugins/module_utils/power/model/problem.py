@@ -52,8 +52,8 @@ class Problem:
 
     ``request[g, r]`` and ``free[n, r]`` are in whole units, ``use[g]`` in microcores.
     ``limit[g, n]`` is the number of pods of the group that the node could take alone.
-    ``preference[g, n]`` are the watts of one pod's unmet preferences there, and the least watts of
-    its devices; None without either. Costs that depend on other waiting pods are in
+    ``preference[g, n]`` are the power draw of one pod's unmet preferences there, and the least
+    power of its devices; None without either. Costs that depend on other waiting pods are in
     ``relations.caps``, ``relations.contents`` and ``relations.fleets``. ``unread`` are groups that
     stay without a node, because the time was over before all of their rules were read.
     """
@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def freely_movable(self) -> Booleans:
-        """Groups whose pods cost only the watts of their use on any node."""
+        """Groups whose pods cost only the power draw of their use on any node."""
         movable = numpy.ones(len(self.groups), dtype=bool)
         if self.costs.sleeper.any():
             movable &= self.is_workload
@@ -265,7 +265,7 @@ def _sums(relations: Relations | None) -> list[Sum]:
 def _with_floors(
     preferred: Floats | None, relations: Relations | None, limit: Integers
 ) -> Floats | None:
-    """Unmet preferences, and the least watts of the pods' devices."""
+    """Unmet preferences, and the least power of the pods' devices."""
     if relations is None or not relations.drawing:
         return preferred
     total = numpy.zeros(limit.shape) if preferred is None else preferred.copy()

@@ -5,7 +5,7 @@
 pairs.
 
 A pod with an unmet preferred term goes to a node where it is met, in exchange for a pod of similar
-use, which costs few watts or none.
+use, which costs little power or none.
 """
 
 from __future__ import annotations

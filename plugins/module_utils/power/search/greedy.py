@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Greedy start for ``optimal``: the largest pods first, each where it adds the fewest watts."""
+"""Greedy start for ``optimal``: the largest pods first, each where it adds the least power."""
 
 from __future__ import annotations
 

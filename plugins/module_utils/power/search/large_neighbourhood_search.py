@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Large neighbourhood search: HiGHS places the pods of a few nodes anew, again and again.
 
-Moves and exchanges change two nodes at a time. Where memory binds or nodes may sleep, fewer watts
+Moves and exchanges change two nodes at a time. Where memory binds or nodes may sleep, less power
 often need changes on several nodes at once (Shaw, Using constraint programming and local search
 methods to solve vehicle routing problems, 1998).
 """
@@ -63,7 +63,7 @@ def search_neighbourhoods(
 
 
 def _efficient_first(functions: NodeFunctions, nodes: Integers) -> list[int]:
-    """The nodes by their watts for a core at full load."""
+    """The nodes by their power for a core at full load."""
     cores = numpy.maximum(functions.added[nodes, -1], 1e-9)
     order = numpy.argsort(functions.watts[nodes, -1] / cores, kind="stable")
     return [int(node) for node in nodes[order]]

@@ -4,7 +4,7 @@
 """Random walks that redistribute pods towards the loads of the lower bound.
 
 In small fleets whole pods can nearly always make the loads of dynamic_programming_bound.py. So if a
-walk towards fewer watts gets stuck, a walk towards these loads restarts it elsewhere.
+walk towards less power gets stuck, a walk towards these loads restarts it elsewhere.
 """
 
 from __future__ import annotations

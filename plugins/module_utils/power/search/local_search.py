@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moves of one pod, and exchanges of one for one or several, as long as they save watts.
+"""Moves of one pod, and exchanges of one for one or several, as long as they save power.
 
 One round finds all candidates on the same state, and makes those that touch different nodes
 together. Steps of pods with rules between them are tried one by one.

@@ -202,7 +202,7 @@ class Exchanges:
         ]
 
     def _pairs(self, row: int, column: int) -> list[Step]:
-        """The cheapest pairs of different nodes, if they save watts."""
+        """The cheapest pairs of different nodes, if they save power."""
         leave, enter = self._leave[row, column], self._enter[row, column]
         group, other = int(self._groups[row]), int(self._groups[column])
         steps = []

@@ -40,7 +40,7 @@ _PART = 1e-9
 def deal_out_anew(
     start: Assignment, functions: NodeFunctions, pod_price: Floats, limits: Limits
 ) -> Integers | None:
-    """Counts (G, N) that place the pods of ``start``, or nearly all of them, for fewer watts.
+    """Counts (G, N) that place the pods of ``start``, or nearly all of them, for less power.
 
     ``pod_price`` are good prices of a pod of each group in watts: a relaxation's. None if no
     resource is scarce, or too few pods may move freely. Pods with rules keep their nodes.

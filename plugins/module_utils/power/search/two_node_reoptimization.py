@@ -79,7 +79,7 @@ class TwoNodeReoptimization:
         self._walk(self._watts, steps, watts)
 
     def approach(self, wanted: t.Sequence[int], steps: int) -> None:
-        """Walk towards these whole loads in steps, regardless of the watts."""
+        """Walk towards these whole loads in steps, regardless of the power draw."""
         distance = {
             node: abs(
                 numpy.arange(len(table), dtype=float) + int(self._present[node]) - wanted[node]

@@ -15,12 +15,12 @@ REMEDIES = {
     "power of the BMC.",
     "timeout": "The BMC accepts connections but answers too late: restart it, or raise "
     "observe_timeout.",
-    "tls": "Compare the certificate with what playbook trust shows, and renew the pin or the "
+    "tls": "Compare the certificate with what the trust playbook shows, and renew the pin or the "
     "authority in the inventory.",
     "credential": "Create the Secret that the NodeConfig names, or add its missing key.",
     "unauthorized": "Correct user name and password in the Secret. The next attempt is 5 to "
     "60 minutes later, so that the BMC does not lock the account, or when the Secret changes.",
-    "forbidden": "Give the account the right to read sensors and power on this BMC. The next "
+    "forbidden": "Give the account the permission to read sensors and power on this BMC. The next "
     "attempt follows when its Secret changes.",
     "not_found": "Check that the endpoint is that of the BMC or the model; update a firmware that "
     "lacks the resource.",

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts of the fleet before, predicted and measured, and the saving."""
+"""Power draw of the fleet before, predicted and measured, and the saving."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _title(data: Data) -> list[Child]:
         return [element("strong", watts(added)), " added"]
     drawn = data["watts"]["measured_before"]
     if drawn is None:
-        return ["Watts not known"]
+        return ["Power not known"]
     return [element("strong", watts(drawn)), " drawn"]
 
 
@@ -213,7 +213,7 @@ def _sentence(data: Data) -> str:
 
 
 def _bars(data: Data) -> Markup:
-    """One bar per state on a common scale from 0, with the added watts in colour."""
+    """One bar per state on a common scale from 0, with the added power in colour."""
     values = data["watts"]
     before = "predicted_before" if values["measured_before"] is None else "measured_before"
     order = [before, "baseline", "predicted_after", "measured_after"]
@@ -280,13 +280,13 @@ def _remarks(data: Data) -> list[Child]:
     baseline, plan = data["times"]["baseline"], data["times"]["predicted_after"]
     if data["watts"]["baseline"] is not None and baseline and plan and _days(baseline, plan) >= 1:
         remarks.append(
-            f"The default scheduler's watts were read {counted(_days(baseline, plan), 'day')} from "
+            f"The default scheduler's power was read {counted(_days(baseline, plan), 'day')} from "
             "the plan. They are comparable only for the same pods."
         )
     if data["gone"] or data["came"]:
         remarks.append(
             f"Since the plan {counted(data['gone'], 'pod')} ended and "
-            f"{counted(data['came'], 'pod')} came, so measured and predicted watts have different "
+            f"{counted(data['came'], 'pod')} came, so measured and predicted power have different "
             "loads."
         )
     return [note(remark) for remark in remarks]
@@ -296,4 +296,4 @@ def _days(one: str, other: str) -> int:
     return abs(parse_time(one) - parse_time(other)).days
 
 
-SECTION = Section("headline", "Fleet watts", _collect, _render)
+SECTION = Section("headline", "Power of the fleet", _collect, _render)

@@ -1,10 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts and energy of namespaces and workloads that Kepler metered, and watts of nodes.
+"""Power and energy of namespaces and workloads that Kepler metered, and power draw of nodes.
 
-These are watts of package and memory that pods cause. They enter no other part of the report, whose
-watts are those of whole machines.
+This is the power of package and memory that pods cause. They enter no other part of the report,
+whose power is that of whole machines.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 @dataclass(frozen=True)
 class _Energy:
-    """Counted joules of workloads; without any, energy is an estimate from watts."""
+    """Counted joules of workloads; without any, energy is an estimate from power."""
 
     price: float | None
     workloads: t.Sequence[Document] = ()
@@ -90,7 +90,7 @@ class _Energy:
         }
 
     def of_entry(self, watts: float, joules: float | None) -> Entry:
-        """Energy and cost at these watts, or of these joules; None without counts."""
+        """Energy and cost at this power, or of these joules; None without counts."""
         if not self.is_counted:
             kwh: float | None = watts * _KWH_OF_A_WATT
         else:
@@ -153,9 +153,9 @@ def _render(data: Data, detail: Detail) -> Markup:
     return join(
         [
             element("p", _lead(data), class_="lead"),
-            _table("Watts by namespace", "Namespace", spaces, _namespace, data, detail),
+            _table("Power by namespace", "Namespace", spaces, _namespace, data, detail),
             detail.rest(spaces, "namespaces"),
-            _table("Watts by workload", "Workload", workloads, _workload, data, detail),
+            _table("Power by workload", "Workload", workloads, _workload, data, detail),
             detail.rest(workloads, "workloads"),
             _node_table(nodes, detail) if nodes else None,
             detail.rest(nodes, "nodes"),
@@ -248,7 +248,7 @@ def _node_table(nodes: t.Sequence[Entry], detail: Detail) -> Markup:
         ]
         for node in detail.cut(nodes)
     ]
-    return table("Watts of nodes by package and memory, and by BMC", columns, rows)
+    return table("Power draw of nodes by package and memory, and by BMC", columns, rows)
 
 
 def _notes(data: Data) -> t.Iterator[str]:
@@ -265,9 +265,9 @@ def _notes(data: Data) -> t.Iterator[str]:
             f"{moment(energy['begin'])} to {moment(energy['end'])}. "
         )
     elif data["price_per_kwh"] is not None:
-        yield f"No energy was counted yet: it is an estimate, {DAYS} days at these watts. "
+        yield f"No energy was counted yet: it is an estimate, {DAYS} days at this power. "
     if data["failed"]:
-        yield f"{counted(data['failed'], 'meter')} gave no or not all watts; see metering.json."
+        yield f"{counted(data['failed'], 'meter')} gave no or not all power; see metering.json."
 
 
-SECTION = Section("metering", "Watts by namespace", _collect, _render)
+SECTION = Section("metering", "Power by namespace", _collect, _render)

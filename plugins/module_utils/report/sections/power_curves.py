@@ -82,7 +82,7 @@ def _source(node: Node) -> str:
 
 
 def _metered(nodes: list[Node], is_after: bool) -> dict[str, t.Any]:
-    """Error of the curves of nodes whose watts their BMC measures."""
+    """Error of the curves of nodes whose power their BMC measures."""
     both = [pair(node, is_after) for node in nodes]
     pairs = [(one, other) for one, other in both if one is not None and other]
     if not pairs:
@@ -361,7 +361,7 @@ def _legend(data: Data) -> Markup:
     planned = any(node["cpu_after"] is not None for node in nodes)
     measured = any(node["measured_after"] is not None for node in nodes)
     items = [
-        element("li", element("i", class_="key line"), "watts over cores in use, by the curve")
+        element("li", element("i", class_="key line"), "power over cores in use, by the curve")
     ]
     if planned:
         items.append(element("li", element("i", class_="key was"), "before"))

@@ -31,7 +31,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
-    """Predicted and measured watts of a node, of the same moment."""
+    """Predicted and measured power of a node, of the same moment."""
     if is_after:
         return node.predicted_after, node.measured_after
     predicted, measured = node.predicted_before, node.measured_before

@@ -114,8 +114,8 @@ def _render(data: Data, detail: Detail) -> Markup:
             table("What a core costs on each type of server", _COLUMNS, rows),
             detail.rest(entries, "server types"),
             note(
-                "Watts a core: the predicted watts that the placed pods add per core in use; for a "
-                "type without placed pods, the fewest watts per core of any additional load."
+                "Watts a core: the predicted power that the placed pods add per core in use; for a "
+                "type without placed pods, the least power per core of any additional load."
             ),
         ]
     )

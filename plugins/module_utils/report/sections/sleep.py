@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Nodes without workload that may sleep, and the watts that this saves."""
+"""Nodes without workload that may sleep, and the power draw that this saves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _collect(fleet: Fleet) -> Data | None:
 
 
 def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
-    """Idle watts come from the BMC where it was read, else from the curve."""
+    """Idle power comes from the BMC where it was read, else from the curve."""
     idle = sum(_idle(node) for node in nodes)
     asleep = sum(node.predicted_after or 0.0 for node in nodes)
     return {

@@ -80,7 +80,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
     return join(
         [
             element("p", _compared(entries), class_="lead"),
-            table("Watts that the pods add, by strategy", columns, rows),
+            table("Power that the pods add, by strategy", columns, rows),
             note(
                 "Predicted on the same snapshot with the same curves. No placement of these pods "
                 f"can add less than {bound}, {words}."
@@ -90,7 +90,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
 
 
 def _compared(entries: list[Data]) -> str:
-    """Comparable strategies with the fewest and the most watts; empty without any."""
+    """Comparable strategies with the least and the most power; empty without any."""
     ours, *others = [entry for entry in entries if entry["comparable"]]
     if not others or ours["watts_added"] <= 0:
         return ""

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AWX objects for variables of role awx, compared with those of an AWX, and as a file."""
+"""AWX objects for variables of the ``awx`` role, compared with those of an AWX, and as a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts of devices and of nodes without load decide between otherwise equal devices."""
+"""Power draw of devices and of nodes without load decide between otherwise equal devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An extender's state of a cluster: added watts as in the placement, and intentions."""
+"""An extender's state of a cluster: added power as in the placement, and intentions."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_node_that_sleeps_costs_its_waking_until_a_pod_is_there() -> None:
 
 
 def test_of_nodes_that_sleep_the_one_with_the_best_load_is_woken() -> None:
-    """Not the one with the fewest idle watts, which has little room."""
+    """Not the one with the least idle power, which has little room."""
     curves = {"small": linear(10.0, 4, idle=60.0), "large": linear(5.0, 32, idle=90.0)}
     cluster = Cluster().nodes(node("small", 4), node("large", 32))
     cluster.publish(published(curves, allow_power_off=True))

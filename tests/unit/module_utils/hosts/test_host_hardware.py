@@ -232,7 +232,7 @@ def test_hostile_facts_are_stored_within_the_limits_of_the_definition() -> None:
 
 
 def violations(value: t.Any, schema: Json, where: str) -> t.Iterator[str]:
-    """Places where a value violates the schema, as far as the definition uses OpenAPI."""
+    """Places where a value violates the schema, as far as the CRD uses OpenAPI."""
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
     kind = kinds.get(schema["type"], (int, float))
     if not isinstance(value, kind):

@@ -238,7 +238,7 @@ def test_the_inputs_change_with_all_that_the_installer_gets() -> None:
     assert len({digest(), *others}) == 5
 
 
-def test_agents_have_no_rights_on_their_node_and_are_told_while_they_live() -> None:
+def test_agents_have_no_permissions_on_their_node_and_are_told_while_they_live() -> None:
     made = agents.deployment("edge", "bpa", agents.AgentPods(2, "i:1"))
     template = made["spec"]["template"]
     [container] = template["spec"]["containers"]

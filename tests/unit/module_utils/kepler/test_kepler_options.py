@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of a KeplerSystem: they match the definition, and every invalid value is named."""
+"""Options of a KeplerSystem: they match the CRD, and every invalid value is named."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ REMARKS: list[tuple[Json, list[str]]] = [
     ({"scope": "cluster", "collector": {"metric_levels": ["pod"]}}, []),
     (
         {"collector": {"metric_levels": ["node", "pod"]}},
-        ["collector.metric_levels: pod has no effect in scope minimum"],
+        ["collector.metric_levels: pod has no effect in the minimum scope"],
     ),
     (
         {
@@ -242,7 +242,7 @@ REMARKS: list[tuple[Json, list[str]]] = [
                 {"name": "a", "node_selector": {"a": "b"}, "collector": {"metric_levels": ["pod"]}}
             ]
         },
-        ["pools[0].collector.metric_levels: pod has no effect in scope minimum"],
+        ["pools[0].collector.metric_levels: pod has no effect in the minimum scope"],
     ),
     ({"version": "0.12.0"}, ["version: 0.12.0 is newer than 0.11.4, the newest release"]),
     ({"version": "1.0"}, ["version: 1.0.0 is newer than 0.11.4"]),

@@ -68,7 +68,7 @@ def crashing(message: str = NO_ZONES) -> Json:
 def told(
     daemon_sets: list[t.Any], pods: list[t.Any], nodes: list[Json] | None = None, **spec: t.Any
 ) -> Json:
-    """A status, which must follow the definition."""
+    """A status, which must follow the CRD."""
     wanted = system(**spec)
     found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
     status = status_of(Observation(wanted, found, groups, daemon_sets, pods), 7, {})
@@ -262,7 +262,7 @@ def test_remarks_on_spec_and_nodes_are_in_the_status_of_a_run_that_applied_it() 
     assert (status, reason) == ("True", "ReconcileSuccess")
     for remark in (
         "image.tag: 'latest' is not the tag of Kepler 0.11.4",
-        "collector.metricLevels: pod has no effect in scope minimum",
+        "collector.metricLevels: pod has no effect in the minimum scope",
         "a: rapl.zones names psys, but the node has only package; and 1 more nodes",
     ):
         assert remark in message

@@ -130,7 +130,7 @@ def test_a_cluster_that_does_not_answer_is_an_alarm_and_ends_no_other(
     assert told(watch.look()) == [("cluster_unreachable", "cleared", None)]
 
 
-def test_a_look_needs_the_rights_that_the_page_tells_and_no_other() -> None:
+def test_a_look_needs_the_permissions_that_the_page_tells_and_no_other() -> None:
     made = AlarmedFleet()
     with ScriptedApi(made.answer) as api:
         AlarmWatch.of({"host": api.url}).look()

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts of pods from Kepler and from Prometheus, over real sockets."""
+"""Power draw of pods from Kepler and from Prometheus, over real sockets."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_an_older_kepler_gives_watts_from_the_second_run_on() -> None:
             }
         )
     assert first.pods == {}
-    assert "the next run gives watts" in warnings[0]
+    assert "the next run gives power" in warnings[0]
     assert package_watts(second) == pytest.approx({"web-1": 30.0, "pg-0": 10.0})
     assert second.nodes["n1"] == pytest.approx({"package": 100.0, "dram": 10.0})
     for found in (too_late, begun_again):
@@ -373,7 +373,7 @@ def test_a_node_without_pods_in_its_metrics_keeps_its_watts_and_says_why() -> No
     with exporters(MeteredNode("n1", ())) as targets:
         found = metered(cluster(N1), source="kepler", targets=targets)
     assert found.nodes["n1"]["package"] == 100.0
-    assert "let Kepler read the API (scope cluster, --kube.enable)" in found.errors[0].detail
+    assert "let Kepler read the API (the cluster scope, --kube.enable)" in found.errors[0].detail
 
 
 @pytest.mark.parametrize(

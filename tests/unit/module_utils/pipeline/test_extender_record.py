@@ -36,7 +36,7 @@ class Publishing(Fleet):
             return None
         if asked.method != "GET":
             if self.is_forbidden:
-                return status_reply(403, "no right")
+                return status_reply(403, "no permission")
             self.published = asked.body
             self.writes.append(asked.method)
         return found(self.published)

@@ -35,7 +35,7 @@ def problem_of(seed: int) -> Problem:
 
 
 def plainly(problem: Problem, plugins: Weighted | None, only_with_cpu: bool = False) -> Assignment:
-    """Each pod in turn to the best node; without plugins to that with the fewest added watts."""
+    """Each pod in turn to the best node; without plugins to that with the least added power."""
     assignment, view = Assignment(problem), ClusterView(problem.instance.nodes)
     for pod in problem.instance.pods:
         group = next((i for i, each in enumerate(problem.groups) if pod in each.pods), None)

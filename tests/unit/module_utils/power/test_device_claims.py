@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods with claims get node and devices in one answer, at the fewest watts in total."""
+"""Pods with claims get node and devices in one answer, at the least power in total."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Large neighbourhood search: fewer watts for the same pods, within all rules and limits."""
+"""Large neighbourhood search: less power for the same pods, within all rules and limits."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def problem_of(parameters: Json) -> Problem:
 
 
 def outcome(fleet: list[Json], pods: list[Json], watts: float) -> tuple[dict[str, str], float]:
-    """The node of each pod, and the watts of unmet preferences, of a proven answer."""
+    """The node of each pod, and the power draw of unmet preferences, of a proven answer."""
     result = place({"nodes": fleet, "pods": pods, "preference_watts": watts})
     assert result["proven"]
     found = {entry["pod"]: entry["node"] for entry in result["placements"]}
@@ -114,7 +114,7 @@ def test_a_wish_to_be_near_a_pod_that_is_placed_now_is_weighed(watts: float, cho
 
 
 def test_the_pods_that_others_want_near_come_to_them() -> None:
-    """Three pods that must be on a node outweigh the watts of the one that they want near."""
+    """Three pods that must be on a node outweigh the power draw of the one that they want near."""
     web = pod("web", near("cache"), count=3, **on("n1"))
     found, unmet = outcome(nodes("a", "b"), [web, pod("cache")], 2.0)
     assert found["cache"] == "n1"
@@ -247,7 +247,7 @@ def test_pods_change_places_for_the_sake_of_company(
 
 
 def test_pods_find_each_other_on_fleets_that_are_too_large_for_a_proof() -> None:
-    """Each app has a cache; the watts of an additional zone are far fewer than those of being
+    """Each app has a cache; the power draw of an additional zone is far less than that of being
     apart.
     """
     fleet = nodes(*("abcd"[index % 4] for index in range(120)), cores=2)

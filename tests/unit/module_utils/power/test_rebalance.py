@@ -193,7 +193,7 @@ def test_a_node_is_emptied_only_as_a_whole(parameters: Json, number: int) -> Non
 def test_a_better_machine_is_woken_for_the_pods_of_two() -> None:
     nodes = [node("a", 20), node("b", 20), node("new", 5) | {"curve": curve(105, 5)}]
     pods = [running("one", "a"), running("two", "b")]
-    # One of them alone saves 7 W there, and both together the watts of a whole machine.
+    # One of them alone saves 7 W there, and both together the power draw of a whole machine.
     (step,) = steps(nodes=nodes, running=pods, min_gain_watts=10)
     assert {move["to_node"] for move in step["moves"]} == {"new"}
     assert (step["gain_watts"], step["asleep"]) == (119.0, ["a", "b"])

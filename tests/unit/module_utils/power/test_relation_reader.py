@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules between pods, from the fields of pods to the answer, with kube-scheduler's meaning.
+"""Rules between pods, from the pod fields to the answer, with kube-scheduler's meaning.
 
 Sources: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/,
 https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/.

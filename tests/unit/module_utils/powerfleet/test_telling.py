@@ -99,7 +99,7 @@ def test_a_hall_without_power_is_no_flood() -> None:
 
 def test_events_that_are_refused_are_two_warnings() -> None:
     cluster = Cluster()
-    cluster.refusal = status_reply(403, "no right to it")
+    cluster.refusal = status_reply(403, "no permission to it")
     warnings = tell_lost(cluster, stored(), *range(20))
     of_fleet, of_nodes = warnings
     assert of_fleet.startswith("The Event MachineLost of PowerFleet power/fleet could not")

@@ -586,7 +586,7 @@ def test_a_late_watch_makes_no_fleet_stalled(
 def test_it_is_ready_when_all_watches_are_answered(
     api: WatchApi, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kind that is not served is an answer, as of an overlay without its definition."""
+    """A kind that is not served is an answer, as of an overlay without its CRD."""
     api.serve(WORKLOADS).status = 404
     api.wait_for_watch(FLEETS)
     api.send(FLEETS, "ADDED", power_fleet("main", **EVERYTHING))

@@ -343,7 +343,7 @@ def _told(machine: Machine) -> Reading:
 
 
 def _real_watts(machines: list[Machine], strategy: str, curves: PowerCurves, pods: int) -> float:
-    """Watts of the fleet by the lab's physics after a placement by these curves."""
+    """Power draw of the fleet by the lab's physics after a placement by these curves."""
     given = [
         {
             "name": machine.name,

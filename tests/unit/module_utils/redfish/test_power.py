@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watts of the whole server: never those of a part, from any vendor's place."""
+"""Power draw of the whole server: never those of a part, from any vendor's place."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_everything_that_a_bmc_gives() -> None:
 
 
 class TestPower:
-    """The watts of the whole server."""
+    """The power draw of the whole server."""
 
     def power_of(self, documents: dict[str, Document]) -> tuple[t.Any, t.Any]:
         reading = read(documents, "power")[0]["readings"][0]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part of the report about watts of namespaces and workloads."""
+"""The part of the report about power draw of namespaces and workloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CASE = Case(nodes=4, pods=8, metered=3)
 def test_without_metering_the_report_says_nothing_of_namespaces(tmp_path: Path) -> None:
     report = build_from(str(write(tmp_path, Case(nodes=4, pods=8))))
     assert "metering" not in report["sections"]
-    assert "Watts by namespace" not in page(report)
+    assert "Power by namespace" not in page(report)
 
 
 def test_watts_are_summed_by_namespace_and_workload_the_most_first(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_counted_energy_is_shown_with_its_period_and_never_mixed_with_an_estimat
     )
     assert ">Energy of 3\u202fh, counted<" in html and ">Cost, counted<" in html
     assert "from 2026-01-31 09:00:00 UTC to 2026-01-31 12:00:00 UTC" in html
-    assert "estimate" not in html[html.index("Watts by namespace") : html.index("Whole machine")]
+    assert "estimate" not in html[html.index("Power by namespace") : html.index("Whole machine")]
     assert "shop, pods that have ended" in html
     # Invalid times leave an estimate.
     path = tmp_path / "metering.json"
@@ -135,4 +135,4 @@ def test_the_part_is_told_in_words_with_headings(tmp_path: Path) -> None:
     assert "48.0\u202fW of package and memory in 9 pods of 2 namespaces, on 3 of 4 nodes." in text
     assert "shop/web (Deployment)" in text
     assert text.count(">Whole machine</th>") == 1
-    assert "1 meter gave no or not all watts" in text
+    assert "1 meter gave no or not all power" in text

@@ -138,7 +138,7 @@ def test_an_old_baseline_is_shown_with_its_date_and_a_warning(tmp_path: Path) ->
     path.write_text(json.dumps({**json.loads(path.read_text()), "time": "2026-01-28T11:00:00Z"}))
     text = Reader(page(build_from(str(tmp_path)))).text
     assert "measured 2026-01-28 11:00" in text
-    assert "watts were read 3 days from the plan" in text
+    assert "power was read 3 days from the plan" in text
 
 
 @pytest.mark.large
@@ -179,7 +179,7 @@ def test_page_data_and_summary_are_written_from_one_report(tmp_path: Path) -> No
         (Case(read_again=False), "less, as predicted"),
         (Case(comparison=False, baseline=False), "added"),
         (Case(pods=0, bound=False, baseline=False), "drawn"),
-        (Case(pods=0, bound=False, baseline=False, lacking=20), "Watts not known"),
+        (Case(pods=0, bound=False, baseline=False, lacking=20), "Power not known"),
     ],
 )
 def test_the_title_says_the_watts_and_what_they_are(tmp_path: Path, case: Case, title: str) -> None:

@@ -20,12 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.json_types import MutableObject
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_cpu_list
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.node.cpuset import read_cpusets
 from support.node_trees import (
     CONTAINER_ID,
     UID,
-    Object,
     pod,
     underscored,
     write_cpu_manager_state,
@@ -35,11 +35,11 @@ from support.node_trees import (
 V1, V2 = "sys/fs/cgroup/cpuset", "sys/fs/cgroup"
 
 
-def read(root: Path, *pods: Object, **parameters: t.Any) -> Object:
+def read(root: Path, *pods: MutableObject, **parameters: t.Any) -> MutableObject:
     return read_cpusets({"pods": list(pods), "root": str(root), **parameters})
 
 
-def cpus_of(root: Path, given_pod: Object, **parameters: t.Any) -> list[int]:
+def cpus_of(root: Path, given_pod: MutableObject, **parameters: t.Any) -> list[int]:
     result = read(root, given_pod, **parameters)
     assert result["errors"] == []
     [container] = result["containers"]
@@ -48,7 +48,7 @@ def cpus_of(root: Path, given_pod: Object, **parameters: t.Any) -> list[int]:
     return cpus
 
 
-def error_of(root: Path, given_pod: Object, **parameters: t.Any) -> tuple[str, str]:
+def error_of(root: Path, given_pod: MutableObject, **parameters: t.Any) -> tuple[str, str]:
     result = read(root, given_pod, **parameters)
     assert result["containers"] == []
     [error] = result["errors"]
@@ -108,7 +108,7 @@ def test_only_whole_cpus_of_guaranteed_pods_are_exclusive(tmp_path: Path) -> Non
     del without_memory["spec"]["containers"][0]["resources"]["limits"]["memory"]
     said_by_the_api = pod(name="said", qosClass="BestEffort")
     pods = [pod(".5"), pod("1500m"), burstable, without_memory, said_by_the_api]
-    nothing: Object = {"containers": [], "errors": [], "findings": []}
+    nothing: MutableObject = {"containers": [], "errors": [], "findings": []}
     assert read(tmp_path, *pods) == {"changed": False, **nothing}
 
 

@@ -107,7 +107,7 @@ def kinds_of(
     for group in groups:
         _join(instance, group, node_of, parts)
     for node, cost in objective.wake.items():
-        # The watts of an unused node are paid once for the whole node.
+        # The power draw of an unused node is paid once for the whole node.
         if cost:
             parts.join(device for device, here in enumerate(node_of) if here == node)
     return _Classifier(instance, objective, groups).of(parts.components(node_of))

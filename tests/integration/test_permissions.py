@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each role runs with exactly its rights in docs/rbac, on an API server with RBAC."""
+"""Each role runs with exactly its permissions in docs/rbac, on an API server with RBAC."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.asking_pods import MERGE, Pods
 from support.lab import RunningLab
 from support.node_trees import CONTAINER_ID, write_cpus
 from support.playbook import PlaybookRun, run_playbook
-from support.recording_proxy import Proxy, Right, recording_proxy
+from support.recording_proxy import Permission, Proxy, recording_proxy
 from support.volume_objects import claim, mounted, storage_class, volume
 from support.work_to_do import LEASE, RMD_SAMPLE, rmd_workload, waiting_pods
 
@@ -39,28 +39,32 @@ RMD_CONFIG = RMD_SAMPLE.with_name("rmdconfig.yaml")
 CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 RECORD = "/api/v1/namespaces/kube-system/configmaps/wattwise-last-binding"
 ACCOUNT = "/api/v1/namespaces/wao-system/serviceaccounts/wattwise/token"
-# Right → its purpose, although nothing here uses it.
+# Permission → its purpose, although nothing here uses it.
 UNUSED = {
-    Right("", "configmaps", "update"): "the record is made by one binding and changed by the next",
-    Right("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
-    Right("wao.bitmedia.co.jp", "nodeconfigs", "get"): "many objects are listed, a few are got",
-    Right("", "nodes", "list"): "of role placement: many nodes are listed, a few are got",
-    Right("intel.com", "rmdworkloads", "list"): "many are listed, a few are got",
-    Right("", "persistentvolumeclaims", "patch"): "no provisioner has to be told a node",
+    Permission(
+        "", "configmaps", "update"
+    ): "the record is made by one binding and changed by the next",
+    Permission("metrics.k8s.io", "nodes", "list"): "the lab has no metrics server",
+    Permission(
+        "wao.bitmedia.co.jp", "nodeconfigs", "get"
+    ): "many objects are listed, a few are got",
+    Permission("", "nodes", "list"): "of the placement role: many nodes are listed, a few are got",
+    Permission("intel.com", "rmdworkloads", "list"): "many are listed, a few are got",
+    Permission("", "persistentvolumeclaims", "patch"): "no provisioner has to be told a node",
 }
 
 
 @dataclass(frozen=True)
 class Account:
-    """The service account of docs/rbac, initially without rights."""
+    """The service account of docs/rbac, initially without permissions."""
 
     lab: RunningLab
     proxy: Proxy
     kubeconfig: Path
     folder: Path
 
-    def may(self, *roles: str, without: Right | None = None) -> set[tuple[Right, ...]]:
-        """Give it only the rights of these roles; return them as alternatives, by API group."""
+    def may(self, *roles: str, without: Permission | None = None) -> set[tuple[Permission, ...]]:
+        """Give it only these roles' permissions; return them as alternatives, by API group."""
         paths = [path for path in RBAC.glob("*.yaml") if path.stem != "account"]
         self._manifests([item for path in paths for item in read(path)], "absent")
         manifests = [manifest for role in roles for manifest in read(RBAC / f"{role}.yaml")]
@@ -68,7 +72,12 @@ class Account:
             if without is not None and "rules" in manifest:
                 manifest["rules"] = [rule for rule in manifest["rules"] if not has(rule, without)]
         self._manifests(manifests, "present")
-        return {right for item in manifests for rule in item.get("rules", []) for right in of(rule)}
+        return {
+            permission
+            for item in manifests
+            for rule in item.get("rules", [])
+            for permission in of(rule)
+        }
 
     def _manifests(self, manifests: list[Json], state: str) -> None:
         apply({"kubeconfig": self.lab.kubeconfig, "manifests": manifests, "state": state})
@@ -88,15 +97,15 @@ def read(path: Path) -> list[Json]:
     return manifests
 
 
-def has(rule: Json, right: Right) -> bool:
-    return right in [alternative for rights in of(rule) for alternative in rights]
+def has(rule: Json, permission: Permission) -> bool:
+    return permission in [alternative for permissions in of(rule) for alternative in permissions]
 
 
-def of(rule: Json) -> Iterator[tuple[Right, ...]]:
-    """The rights of a rule: one for each resource and verb, in any of the rule's API groups."""
+def of(rule: Json) -> Iterator[tuple[Permission, ...]]:
+    """Permissions of a rule: one for each resource and verb, in any of the rule's API groups."""
     for resource in rule["resources"]:
         for verb in rule["verbs"]:
-            yield tuple(Right(group, resource, verb) for group in rule["apiGroups"])
+            yield tuple(Permission(group, resource, verb) for group in rule["apiGroups"])
 
 
 @pytest.fixture(scope="module")
@@ -136,16 +145,20 @@ def kubeconfig(server: str, token: str) -> Json:
     }
 
 
-def assert_exactly(account: Account, granted: set[tuple[Right, ...]], used: set[Right]) -> None:
-    """No request was refused, and no right is unused."""
+def assert_exactly(
+    account: Account, granted: set[tuple[Permission, ...]], used: set[Permission]
+) -> None:
+    """No request was refused, and no permission is unused."""
     assert account.proxy.refused == []
-    covered = {alternative for rights in granted for alternative in rights}
+    covered = {alternative for permissions in granted for alternative in permissions}
     assert used <= covered
-    vain = {rights for rights in granted if not used.intersection(rights)}
-    assert {rights[0] for rights in vain} <= UNUSED.keys()
+    vain = {permissions for permissions in granted if not used.intersection(permissions)}
+    assert {permissions[0] for permissions in vain} <= UNUSED.keys()
 
 
-def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: RunningLab) -> None:
+def test_each_role_runs_with_exactly_its_permissions(
+    account: Account, whole_lab: RunningLab
+) -> None:
     """One test for all roles, because each role needs the results of the previous one."""
     granted = account.may("crds")
     run = account.play("wattwise.kube.site", "--tags", "crds")
@@ -168,7 +181,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
         assert_exactly(account, granted, set(account.proxy.used))
 
         forget_former_runs(whole_lab)
-        account.may("placement", "stored_plans", without=Right("", "pods/binding", "create"))
+        account.may("placement", "stored_plans", without=Permission("", "pods/binding", "create"))
         run = account.play(placement())
         assert run.returncode != 0
         assert "None of 3 bindings succeeded" in run.output
@@ -199,7 +212,7 @@ def test_each_role_runs_with_exactly_its_rights(account: Account, whole_lab: Run
     assert_exactly(account, granted, set(account.proxy.used))
 
 
-def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
+def test_rmd_and_its_node_agent_run_with_exactly_their_permissions(
     account: Account, whole_lab: RunningLab
 ) -> None:
     kube = Kube.connect({"kubeconfig": whole_lab.kubeconfig})
@@ -211,10 +224,10 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         other: Json = {"rmd_layouts": [{"name": "other", "ways": 11}]}
         image = "registry.example/agent:1"
         ends_pods = {"rmd_agent_image": image, "rmd_terminate_refused_pods": True}
-        used: set[Right] = set()
+        used: set[Permission] = set()
         granted = account.may("rmd")
         install(account, used, **named)
-        # The account that gives the agent its rights must have them.
+        # The account that gives the agent its permissions must have them.
         account.may("rmd", "rmd_agent_installation", "rmd_node_agent")
         install(account, used, **other, **ends_pods)
         [manifest] = [item for item in read(RBAC / "rmd_node_agent.yaml") if "rules" in item]
@@ -224,7 +237,7 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
         install(account, used, **named)
         assert_exactly(account, granted, used)
 
-    namespace = "wattwise-rights"
+    namespace = "wattwise-permissions"
     with a_namespace(kube, namespace):
         pods = Pods(kube, whole_lab.kubeconfig, namespace)
         granted = account.may("rmd_node_agent")
@@ -246,18 +259,21 @@ def test_rmd_and_its_node_agent_run_with_exactly_their_rights(
 @contextlib.contextmanager
 def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
     """A pending pod of the demo, with a claim that an existing volume can serve."""
-    local = storage_class("rights", "kubernetes.io/no-provisioner")
-    offered, wanted = volume("rights", "rights"), claim("rights", "rights", namespace=NAMESPACE)
+    local = storage_class("permissions", "kubernetes.io/no-provisioner")
+    offered, wanted = (
+        volume("permissions", "permissions"),
+        claim("permissions", "permissions", namespace=NAMESPACE),
+    )
     [pod] = demo_pods(1, seed=2)
     pod["metadata"] = {**pod["metadata"], "name": "claiming"}
-    pod["spec"]["volumes"] = mounted("rights")
+    pod["spec"]["volumes"] = mounted("permissions")
     objects = [local, offered, wanted]
     with Api(lab.state.kubeconfig) as api:
         for item in objects:
             item["metadata"].pop("uid", None)
         # Kubernetes binds a claim at once if its controller does not know the class yet.
         apply({"kubeconfig": lab.kubeconfig, "manifests": [local, offered]})
-        path = "/api/v1/persistentvolumes/rights"
+        path = "/api/v1/persistentvolumes/permissions"
         wait_until(
             lambda: api.request("GET", path)["status"].get("phase") == "Available", 30.0, "a volume"
         )
@@ -268,7 +284,7 @@ def a_claiming_pod(lab: RunningLab) -> Iterator[None]:
 
 
 def forget_former_runs(lab: RunningLab) -> None:
-    """The rights to create a Lease and the record of a binding are needed once in a cluster."""
+    """Permissions to create a Lease and the record of a binding are needed once in a cluster."""
     with Api(lab.state.kubeconfig) as api:
         for path in (LEASE, RECORD):
             with contextlib.suppress(ApiError):
@@ -276,7 +292,7 @@ def forget_former_runs(lab: RunningLab) -> None:
 
 
 def leave_what_role_rmd_makes(lab: RunningLab) -> None:
-    """Without its daemons; playbook teardown removes all of it."""
+    """Without its daemons; the ``teardown`` playbook removes all of it."""
     keys = {"tls.crt": "Yw==", "tls.key": "aw=="}
     secrets = [
         {
@@ -311,11 +327,11 @@ def leave_what_role_rmd_makes(lab: RunningLab) -> None:
     apply({"kubeconfig": lab.kubeconfig, "manifests": manifests})
 
 
-def install(account: Account, used: set[Right], **given: t.Any) -> None:
-    """Role rmd in the namespaces to which docs/rbac gives its rights; adds to `used`."""
+def install(account: Account, used: set[Permission], **given: t.Any) -> None:
+    """The ``rmd`` role in the namespaces of its permissions in docs/rbac; adds to `used`."""
     variables: Json = {
         "rmd_image": "registry.example/rmd:0.3",
-        "rmd_node_labels": {"wattwise.github.io/rights": "true"},
+        "rmd_node_labels": {"wattwise.github.io/permissions": "true"},
         "rmd_prune_max": 1.0,
     }
     arguments = ("--tags", "rmd_daemons", "-e", json.dumps({**variables, **given}))
@@ -324,7 +340,7 @@ def install(account: Account, used: set[Right], **given: t.Any) -> None:
     used |= account.proxy.used
 
 
-def look(account: Account, used: set[Right], pods: Pods) -> None:
+def look(account: Account, used: set[Permission], pods: Pods) -> None:
     """One run of the node agent, which ends pods that were refused."""
     variables = {
         "rmd_node_agent_hosts": "localhost",
@@ -339,7 +355,7 @@ def look(account: Account, used: set[Right], pods: Pods) -> None:
 
 @contextlib.contextmanager
 def what_role_rmd_leaves(kube: Kube) -> Iterator[None]:
-    """Run role rmd, and remove its objects."""
+    """Run the ``rmd`` role, and remove its objects."""
     yield
     for path in (
         "/api/v1/namespaces/rmd-system/configmaps/wattwise-rmd",  # owns the rest
@@ -353,7 +369,7 @@ def what_role_rmd_leaves(kube: Kube) -> Iterator[None]:
             plural = f"{item['kind'].lower()}s"
         kube.request("DELETE", f"/apis/{item['apiVersion']}/{plural}/{item['metadata']['name']}")
     for node in kube.list("/api/v1/nodes", {"labelSelector": "wattwise.github.io/rmd"}):
-        labels = {"wattwise.github.io/rmd": None, "wattwise.github.io/rights": None}
+        labels = {"wattwise.github.io/rmd": None, "wattwise.github.io/permissions": None}
         body = {"metadata": {"labels": {**labels, "rmd-node": None}}}
         kube.request("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body, MERGE)
 
@@ -385,7 +401,7 @@ def smaller_inventory(lab: RunningLab, folder: Path) -> Path:
 
 
 def placement() -> list[Json]:
-    """The role alone, which stores its plan; playbook place reads the machines first."""
+    """The role alone, which stores its plan; the ``place`` playbook reads the machines first."""
     options = {"kubeconfig": "{{ wattwise_kubeconfig }}"}
     return [
         {

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's rights are those of the roles; test_rights.py shows that the roles use them."""
+"""The operator's permissions are those of the roles; test_permissions.py shows their use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from support.admission_policies import devices_policies
 from support.dockerfile import ROOT
 
 Json = dict[str, t.Any]
-Right = tuple[str, str, str]
+Permission = tuple[str, str, str]
 
 CONFIG = ROOT / "operator" / "config"
 CAPABILITIES = sorted(path.parent.name for path in CONFIG.glob("rbac/*/rights.yaml"))
 ACCOUNT = {"kind": "ServiceAccount", "name": "wattwise-operator", "namespace": "wattwise-system"}
 GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
-# Capability → the manifest of docs/rbac with the rights of its runs.
+# Capability → the manifest of docs/rbac with the permissions of its runs.
 ROLES = {
     "observe": "observe",
     "placement": "placement",
@@ -34,7 +34,7 @@ ROLES = {
 BPA = "bpa.akraino.org"
 KEPLER = "kepler.system.sustainable.computing.io"
 # For the watcher, which lists and watches.
-MORE: dict[str, set[Right]] = {
+MORE: dict[str, set[Permission]] = {
     "observe": {("", "nodes", "watch")},
     "placement": {("", "pods", "watch")},
     "devices": {("", "pods", "watch")},
@@ -54,7 +54,7 @@ MORE: dict[str, set[Right]] = {
     "provisioning": {(BPA, "provisionings", verb) for verb in ("watch", "update")},
 }
 # Templates, Secrets and the namespace come from the inventory; the operator only renders templates.
-LESS: dict[str, set[Right]] = {
+LESS: dict[str, set[Permission]] = {
     "node-configs": {("", "namespaces", verb) for verb in ("get", "patch")}
     | {
         (group, "nodeconfigtemplates", verb)
@@ -81,7 +81,7 @@ def manifests(capability: str) -> list[Json]:
     return [each for each in yaml.safe_load_all(text) if each]
 
 
-def rights(items: list[Json], kind: str) -> set[Right]:
+def permissions(items: list[Json], kind: str) -> set[Permission]:
     return {
         (group, resource, verb)
         for item in items
@@ -93,26 +93,28 @@ def rights(items: list[Json], kind: str) -> set[Right]:
     }
 
 
-def named(items: list[Json], namespace: str) -> set[tuple[Right, str]]:
-    """The rights that Roles give in a namespace, with the names to which they are limited."""
+def named(items: list[Json], namespace: str) -> set[tuple[Permission, str]]:
+    """The permissions that Roles give in a namespace, with the names to which they are limited."""
     return {
-        (right, name)
+        (permission, name)
         for item in items
         if item["kind"] == "Role" and item["metadata"]["namespace"] == namespace
         for rule in item["rules"]
-        for right in rights([{"kind": "Role", "rules": [rule]}], "Role")
+        for permission in permissions([{"kind": "Role", "rules": [rule]}], "Role")
         for name in rule.get("resourceNames") or [""]
     }
 
 
 @pytest.mark.parametrize("capability", sorted(ROLES))
-def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capability: str) -> None:
+def test_a_capability_has_the_permissions_of_its_role_and_those_of_the_watcher(
+    capability: str,
+) -> None:
     role = yaml.safe_load((ROOT / "docs" / "rbac" / f"{ROLES[capability]}.yaml").read_text())
-    used = rights(role["items"], "ClusterRole")
+    used = permissions(role["items"], "ClusterRole")
     more, less = MORE.get(capability, set()), LESS.get(capability, set())
     assert less <= used and not more & used
     given = manifests(capability)
-    assert rights(given, "ClusterRole") == used - less | more
+    assert permissions(given, "ClusterRole") == used - less | more
     for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
         # The operator's documents are those of several fleets, and in its own namespace. Kepler's
         # are the configuration of collectors.
@@ -128,7 +130,7 @@ def test_a_capability_has_the_rights_of_its_role_and_those_of_the_watcher(capabi
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_rights_are_given_one_by_one_and_to_the_operator_alone(capability: str) -> None:
+def test_permissions_are_given_one_by_one_and_to_the_operator_alone(capability: str) -> None:
     items = manifests(capability)
     assert {item["kind"] for item in items} <= {
         *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -154,19 +156,25 @@ def test_rights_are_given_one_by_one_and_to_the_operator_alone(capability: str) 
 
 def test_secrets_are_read_in_named_namespaces_alone() -> None:
     for capability in CAPABILITIES:
-        assert not [each for each in rights(manifests(capability), "ClusterRole") if "sec" in each]
+        assert not [
+            each for each in permissions(manifests(capability), "ClusterRole") if "sec" in each
+        ]
     base = manifests("secrets/base")
-    assert rights(base, "Role") == {("", "secrets", "get")}
-    assert not rights(base, "ClusterRole")
+    assert permissions(base, "Role") == {("", "secrets", "get")}
+    assert not permissions(base, "ClusterRole")
 
 
 def test_records_of_bindings_are_written_beside_the_fleets_alone() -> None:
     role = yaml.safe_load((ROOT / "docs" / "rbac" / "placement.yaml").read_text())
-    used = {right for right, _name in named(role["items"], "kube-system") if "configmaps" in right}
+    used = {
+        permission
+        for permission, _name in named(role["items"], "kube-system")
+        if "configmaps" in permission
+    }
     given = manifests("records")
-    assert rights(given, "Role") == used
+    assert permissions(given, "Role") == used
     assert {each["metadata"]["namespace"] for each in given} == {ACCOUNT["namespace"]}
-    assert not rights(given, "ClusterRole")
+    assert not permissions(given, "ClusterRole")
 
 
 def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
@@ -222,22 +230,23 @@ def test_host_agents_write_their_own_kind_alone_and_read_secrets_where_somebody_
     }
     bound = [each for each in (*items, *secrets) if "subjects" in each]
     assert len(bound) == 3 and all(each["subjects"] == [account] for each in bound)
-    assert rights(items, "ClusterRole") == {
+    assert permissions(items, "ClusterRole") == {
         ("metal3.io", "baremetalhosts", "list"),
         *((BPA, "hosthardwares", verb) for verb in ("list", "create", "patch")),
     }
-    assert rights(items, "Role") == {
+    assert permissions(items, "Role") == {
         (BPA, "provisionings", "get"),
         *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),
     }
-    assert rights(secrets, "Role") == {("", "secrets", "get")}
-    assert not rights(secrets, "ClusterRole")
+    assert permissions(secrets, "Role") == {("", "secrets", "get")}
+    assert not permissions(secrets, "ClusterRole")
     overlay = yaml.safe_load((CONFIG / "overlays/full/kustomization.yaml").read_text())
     assert "../../host-agents" in overlay["resources"]
     assert "secrets" not in str((folder / "kustomization.yaml").read_text())
 
 
-# Strong rights of verbs that write, and of reading Secrets, with the words of the table for each.
+# Strong permissions of verbs that write, and of reading Secrets, with the words of the table for
+# each.
 TOLD = {
     "pods/binding": "bind",
     "pods/eviction": "evict pods",
@@ -255,7 +264,7 @@ READING = {"get", "list", "watch"}
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_the_table_of_strongest_rights_omits_none(capability: str) -> None:
+def test_the_table_of_strongest_permissions_omits_none(capability: str) -> None:
     lines = (ROOT / "docs" / "operator.md").read_text("utf-8").splitlines()
     [row] = [line for line in lines if line.startswith(f"| `{capability}` |")]
     for document in yaml.safe_load_all((CONFIG / "rbac" / capability / "rights.yaml").read_text()):
