@@ -22,11 +22,11 @@ _PLACE = r"""
         programming.
       - The other strategies serve comparison. They place one pod at a time, by priority and then by
         name, and never revise a choice.
-      - V(greedy) takes the node on which the pod adds the fewest watts.
+      - V(greedy) takes the node on which the pod adds the least power.
       - V(minimize_power) scores like WAO's scheduler with its preset. Its plugin MinimizePower
-        predicts the watts of the pod's whole request, truncates them to whole watts, and has twenty
-        times the weight of kube-scheduler's resource scores. A pod without CPU requests stays
-        unplaced.
+        predicts the power draw of the pod's whole request, truncates it to whole watts, and has
+        twenty times the weight of kube-scheduler's resource scores. A pod without CPU requests
+        stays unplaced.
       - V(peaks) scores like PEAKS, with exponential models that are fitted to the power curves. A
         node without a curve costs nothing, as in PEAKS.
       - V(spread) scores like kube-scheduler, with its resource scores LeastAllocated and
@@ -90,18 +90,18 @@ _PLACE = r"""
     type: float
     default: 1.0
   device_power:
-    description: Name of the attribute or capacity with the watts that a device draws in use, such
-      as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
+    description: Name of the attribute or capacity with the power that a device draws in use, in W,
+      such as C(power) or C(gpu.example.com/power). A device without it counts as 0 W.
     type: str
   allow_power_off:
     description:
       - Whether nodes without workload (except DaemonSet pods) count as asleep, with
-        O(standby_watts) instead of their idle watts. The plan lists them as C(asleep).
+        O(standby_watts) instead of their idle power. The plan lists them as C(asleep).
       - A node in short form with any amount in C(used) stays awake.
     type: bool
     default: false
   standby_watts:
-    description: Watts of a sleeping node, with O(allow_power_off).
+    description: Power draw of a sleeping node in W, with O(allow_power_off).
     type: float
     default: 0.0
   rebalance:
@@ -113,14 +113,14 @@ _PLACE = r"""
         every PodDisruptionBudget allows their eviction. They belong to no pod group, hold no cache
         ways or devices, and lack the annotation C(cluster-autoscaler.kubernetes.io/safe-to-evict)
         with V(false).
-      - Moves that save watts only together form one step, such as those that empty a node for sleep
+      - Moves that save power only together form one step, such as those that empty a node for sleep
         (O(allow_power_off)). The C(steps) of the plan have an order in which each pod finds room.
     type: bool
     default: false
   min_gain_watts:
-    description: Watts that each move must save, above 0, with O(rebalance). In a step of several
-      moves their average counts. Preferences that become unmet are subtracted. Raise it to get
-      fewer moves.
+    description: Power that each move must save, in W, above 0, with O(rebalance). In a step of
+      several moves their average counts. Preferences that become unmet are subtracted. Raise it to
+      get fewer moves.
     type: float
     default: 5.0
   max_moves:
@@ -130,7 +130,8 @@ _PLACE = r"""
   textfile:
     description:
       - Path of the file to write in Prometheus' text format, with
-        C(wattwise_predicted_power_watts), the watts of each node's curve at its present CPU use.
+        C(wattwise_predicted_power_watts), the power draw of each node's curve at its present CPU
+        use.
       - Nodes without a curve, without known use, or with a use beyond the ends of the curve are
         left out.
       - Use another file than the one with the readings.
@@ -166,8 +167,8 @@ _DEVICES = r"""
     default: optimal
     choices: [optimal, first_fit]
   device_power:
-    description: Name of the attribute or capacity with the watts that a device draws in use; see
-      M(wattwise.kube.device_allocation).
+    description: Name of the attribute or capacity with the power that a device draws in use, in W;
+      see M(wattwise.kube.device_allocation).
     type: str
   time_limit:
     description: Seconds of processor time that one search may take, above 0. Up to three searches

@@ -209,7 +209,7 @@ options:
         default: 300.0
       samples_max_age:
         description: Seconds for which samples stay in C(samples.json), from which power curves are
-          learned. A sample is the CPU use, temperature, pressure and whole-machine watts of a node
+          learned. A sample is the CPU use, temperature, pressure and whole-machine power of a node
           at one run. Of each twentieth of a node's load the last six samples stay. V(0) records
           nothing.
         type: float
@@ -385,15 +385,16 @@ options:
             description: Label selector of the nodes. All nodes by default.
             type: str
           idle:
-            description: Watts of the idle node. Needs O(predict.power_curves[].max).
+            description: Power draw of the idle node in W. Needs O(predict.power_curves[].max).
             type: float
           max:
-            description: Watts of the node at full load. Needs O(predict.power_curves[].idle).
+            description: Power draw of the node at full load in W. Needs
+              O(predict.power_curves[].idle).
             type: float
           points:
             description: Points in place of O(predict.power_curves[].idle) and
               O(predict.power_curves[].max). Each has the CPU use in percent of the capacity and the
-              watts, such as V([50, 310]). Loads ascend, and watts never fall.
+              power draw in W, such as V([50, 310]). Loads ascend, and power never falls.
             type: list
             elements: list
       learn:

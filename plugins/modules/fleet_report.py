@@ -54,7 +54,7 @@ options:
   price_per_kwh:
     description: Price of one kWh, V(0) or more. With a price the page shows the cost of namespaces
       and workloads. Their energy is the growth of Kepler's counters in the period that the page
-      names. Without counts the page shows an estimate of 30 days at the metered watts.
+      names. Without counts the page shows an estimate of 30 days at the metered power.
     type: float
   currency:
     description: Unit of O(price_per_kwh), such as V(EUR), to show beside costs.

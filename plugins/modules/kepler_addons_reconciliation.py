@@ -37,7 +37,7 @@ options:
     suboptions:
       # begin generated: kepler_addons
       system:
-        description: Name of the KeplerSystem, or of the installation by role kepler, in this
+        description: Name of the KeplerSystem, or of the installation by the kepler role, in this
           namespace.
         type: str
         default: kepler
@@ -252,7 +252,7 @@ options:
             default: exclude
             choices: [exclude, ambient]
           scrapers:
-            description: Accounts that may scrape in mode V(ambient), as
+            description: Accounts that may scrape in the V(ambient) mode, as
               cluster.local/ns/NAMESPACE/sa/NAME; all without any.
             type: list
             elements: str

@@ -102,8 +102,8 @@ options:
                 type: str
                 default: ""
       scope:
-        description: With V(minimum) collectors get no right in the cluster, so that metrics do not
-          name pods. With V(cluster) they may read pods.
+        description: With V(minimum) collectors get no permission in the cluster, so that metrics do
+          not name pods. With V(cluster) they may read pods.
         type: str
         default: minimum
         choices: [minimum, cluster]
@@ -163,8 +163,8 @@ options:
             description: Port of the metrics. 28282 by default, 9102 with 0.9 and earlier.
             type: int
           pod_informer:
-            description: Source of pods for collectors in scope V(cluster). V(kubelet), from
-              V(0.11.4), needs the right to get C(nodes) and C(nodes/proxy), which also permits
+            description: Source of pods for collectors in the V(cluster) scope. V(kubelet), from
+              V(0.11.4), needs the permission to get C(nodes) and C(nodes/proxy), which also permits
               commands in pods.
             type: str
             default: apiserver
@@ -305,7 +305,7 @@ options:
             type: str
             default: kepler-client-authority
       redfish:
-        description: Watts of whole machines, which Kepler reads from their BMCs.
+        description: Power draw of whole machines, which Kepler reads from their BMCs.
         type: dict
         default: {}
         suboptions:
@@ -319,7 +319,7 @@ options:
             type: str
             default: kepler-redfish
           fake_cpu_meter:
-            description: Whether Kepler runs on nodes that only a BMC meters. Its CPU watts are
+            description: Whether Kepler runs on nodes that only a BMC meters. Its CPU power is
               invented there; only C(kepler_platform_watts) counts.
             type: bool
             default: false

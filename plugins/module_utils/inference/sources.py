@@ -119,12 +119,12 @@ def _node_query(query: Query, term: _Term, source: _Source, receivers: _Receiver
     # A provider gives type and endpoint; the Secret is that of powerConsumption.
     namespace, direct = source.target.namespace, source.direct
     if direct is None or not direct.secret_name:
-        return NodeQuery(query, Named(namespace=namespace), term.problem)
+        return NodeQuery(query, CredentialReference(namespace=namespace), term.problem)
     secret = (namespace, direct.secret_name)
     problem = term.problem
     if problem is None and source.is_provided and term.type != FAKE:
         problem = receivers.problem(secret, term.endpoint)
-    return NodeQuery(query, Named(secret=secret, namespace=namespace), problem)
+    return NodeQuery(query, CredentialReference(secret=secret, namespace=namespace), problem)
 
 
 @dataclass(frozen=True)
