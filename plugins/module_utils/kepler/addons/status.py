@@ -17,6 +17,7 @@ from ...kube.resource.conditions import (
     kept,
     of_generation,
     reconciled,
+    status_of_generation,
 )
 from .rendering import Part
 
@@ -55,11 +56,7 @@ class Observation:
 
 def status_of(seen: Observation, generation: int, stored: Object) -> dict[str, t.Any]:
     """The status after a run; parts that it did not reach are unchanged."""
-    status: dict[str, t.Any] = {"observedGeneration": generation}
-    if seen.failure is None:
-        status["appliedGeneration"] = generation
-    elif stored.get("appliedGeneration"):
-        status["appliedGeneration"] = stored["appliedGeneration"]
+    status = status_of_generation(seen.failure, generation, stored)
     conditions = [reconciled(seen.failure)]
     if seen.parts:
         judged = [_judged(seen, part, stored) for part in seen.parts]

@@ -23,6 +23,15 @@ class Failure:
     sentence: str
 
 
+def status_of_generation(
+    failure: Failure | None, generation: int, stored: Object
+) -> dict[str, t.Any]:
+    """The start of a status: the generation of this run, and that of the last applied spec."""
+    applied = generation if failure is None else stored.get("appliedGeneration")
+    own = {"appliedGeneration": applied} if failure is None or applied else {}
+    return {"observedGeneration": generation, **own}
+
+
 def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condition:
     """The condition Reconciled, of the last run, with remarks on the spec."""
     if failure is not None:
@@ -35,8 +44,9 @@ def stored_condition(stored: Object, name: str) -> Condition | None:
     """A condition as the status has it, without its times; None if it has no readable one."""
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
-        if each.get("type") == name and all(isinstance(part, str) for part in parts):
-            return condition(name, *t.cast("list[str]", parts))
+        texts = [part for part in parts if isinstance(part, str)]
+        if each.get("type") == name and len(texts) == len(parts):
+            return condition(name, *texts)
     return None
 
 
