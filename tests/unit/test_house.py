@@ -43,7 +43,6 @@ LONG_CLASSES: set[str] = {
     "power/migration/moves.py:_Neighbourhood",
     "power/model/assignment.py:Assignment",
     "redfish/hardware/walk.py:Walk",
-    "rmd/daemon/run.py:Run",
 }
 
 # In pieces, so that this file contains none of them itself.

@@ -26,7 +26,7 @@ from ..kube.client import Kube, delete_object
 from ..kube.events import Event
 from ..kube.pod_bulk import without_bulk
 from ..kube.pod_condition import Condition, stored_condition, tell
-from .daemon.run import REFUSED_RESPONSE
+from .daemon.outcome import REFUSED_RESPONSE
 from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
 from .reading import read_each, said
 

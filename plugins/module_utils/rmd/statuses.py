@@ -15,7 +15,7 @@ from ..kube.apply.prune import APPLY_SET_LABEL
 from ..kube.resource.conditions import are_stored
 from .daemon.apply import Visit
 from .daemon.cache import Cache
-from .daemon.run import FAILED_RESPONSE, Outcome
+from .daemon.outcome import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
 from .manifests import API_VERSION, STATE_PREFIX, managed_of
 
@@ -116,18 +116,18 @@ def node_status(
     """
     before = dict((stored or {}).get("status") or {})
     before.pop("conditions", None)
-    if visit.run is None:
+    if visit.state is None:
         detail = visit.error.detail if visit.error else ""
         status = {**before, "conditions": [_condition("Reachable", False, "NotRead", detail)]}
     else:
-        present = {item.uuid for item in visit.run.stored}
+        present = {item.uuid for item in visit.state.stored}
         managed = sorted(present & {*wanted, *managed_of(stored)})
         reachable = _condition("Reachable", True, "Read", "The daemon answers.")
         status = {
             "conditions": [reachable],
-            **_filled(workloads={_key(item): shown(item) for item in visit.run.stored}),
+            **_filled(workloads={_key(item): shown(item) for item in visit.state.stored}),
             **_filled(managed=managed),
-            **_ways(visit.run.caches),
+            **_ways(visit.state.caches),
         }
     if _says_the_same((stored or {}).get("status") or {}, status):
         return None
