@@ -9,10 +9,10 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.json_types import Object
-from ..base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
-from ..kube.resource.conditions import are_stored
+from ..kube.resource.conditions import are_stored, status_manifest
 from .daemon.apply import Visit
 from .daemon.cache import Cache
 from .daemon.outcome import FAILED_RESPONSE, Outcome
@@ -64,12 +64,7 @@ class Report:
         }
         if _says_the_same(self.workload.get("status") or {}, status):
             return None
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "RmdWorkload",
-            "metadata": same_object(metadata),
-            "status": status,
-        }
+        return status_manifest(API_VERSION, "RmdWorkload", metadata, status)
 
     def _ready(self, problem: str) -> dict[str, str]:
         if problem:
@@ -131,12 +126,7 @@ def node_status(
         }
     if _says_the_same((stored or {}).get("status") or {}, status):
         return None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdNodeState",
-        "metadata": same_object((stored or manifest)["metadata"]),
-        "status": status,
-    }
+    return status_manifest(API_VERSION, "RmdNodeState", (stored or manifest)["metadata"], status)
 
 
 def config_status(
@@ -161,12 +151,7 @@ def config_status(
     }
     if _says_the_same(config.get("status") or {}, status):
         return None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdConfig",
-        "metadata": same_object(metadata),
-        "status": status,
-    }
+    return status_manifest(API_VERSION, "RmdConfig", metadata, status)
 
 
 def shown(stored: Stored) -> dict[str, str]:

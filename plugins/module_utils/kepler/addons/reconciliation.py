@@ -10,7 +10,6 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass, field
 
-from ...base.argspec import KUBERNETES, ArgumentSpec
 from ...base.boundary import shown
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
@@ -20,7 +19,15 @@ from ...kube.apply.steps import Applying
 from ...kube.certificates import keep_certificates
 from ...kube.client import Kube
 from ...kube.resource.conditions import Failure
-from ...kube.resource.run import Failed, ResourceKind, Run, Work, missing_keys, owner_manifest
+from ...kube.resource.run import (
+    Failed,
+    ResourceKind,
+    Run,
+    Work,
+    missing_keys,
+    owner_manifest,
+    run_options,
+)
 from .. import fields
 from . import certificates, files, issued_secrets, kinds, mesh, names, options, status, telemetry
 from .rendering import Files, Part, render
@@ -29,18 +36,13 @@ from .spec import Addons, Certificates, read_addons
 FIELD_MANAGER = "wattwise-kepler-addons"
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)
 
-SPEC = KUBERNETES.merge(
-    ArgumentSpec(
-        {
-            "namespace": {"type": "str", "default": "kepler"},
-            "name": {"type": "str", "default": "kepler"},
-            "spec": {"type": "dict", "options": dict(options.ADDONS.options)},
-            "rule_files": {"type": "list", "elements": "path", "default": []},
-            "dashboard_files": {"type": "list", "elements": "path", "default": []},
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
-        }
-    ),
+SPEC = run_options(
+    "kepler",
+    options.ADDONS,
+    {
+        "rule_files": {"type": "list", "elements": "path", "default": []},
+        "dashboard_files": {"type": "list", "elements": "path", "default": []},
+    },
 )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...base.argspec import KUBERNETES, ArgumentSpec
 from ...base.boundary import warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
@@ -18,7 +17,15 @@ from ...kube.apply.steps import Applying
 from ...kube.client import Kube, UnknownKind
 from ...kube.pod_bulk import without_bulk
 from ...kube.resource.conditions import Failure
-from ...kube.resource.run import Failed, ResourceKind, Run, Work, missing_keys, owner_manifest
+from ...kube.resource.run import (
+    Failed,
+    ResourceKind,
+    Run,
+    Work,
+    missing_keys,
+    owner_manifest,
+    run_options,
+)
 from . import manifests, names, options, policy, rivals, status
 from .groups import group
 from .nodes import JudgedNode, judge_all
@@ -30,21 +37,13 @@ _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 _MAX_REASONS = 3
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.SYSTEM)
 
-SPEC = KUBERNETES.merge(
-    ArgumentSpec(
-        {
-            "namespace": {"type": "str", "default": "kepler"},
-            "name": {"type": "str", "default": "kepler"},
-            "spec": {
-                "type": "dict",
-                "options": dict(options.SYSTEM.options),
-            },
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "force": {"type": "bool", "default": False},
-            "prune_max": {"type": "float", "default": 0.5},
-            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
-        }
-    ),
+SPEC = run_options(
+    "kepler",
+    options.SYSTEM,
+    {
+        "force": {"type": "bool", "default": False},
+        "prune_max": {"type": "float", "default": 0.5},
+    },
 )
 
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Conditions in the statuses of custom resources."""
+"""Statuses of custom resources, and their conditions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ...base.errors import told_text
 from ...base.fields.lenient import objects
 from ...base.json_types import MutableObject, Object
+from ...base.manifests import Manifest, same_object
 
 Condition = MutableObject
 
@@ -64,6 +65,12 @@ def condition(name: str, status: str, reason: str, message: str) -> Condition:
 def of_generation(conditions: t.Iterable[Condition], generation: int) -> list[Condition]:
     """The conditions, with the generation of the resource that they are about."""
     return [{**each, "observedGeneration": generation} for each in conditions]
+
+
+def status_manifest(api_version: str, kind: str, metadata: Object, status: Object) -> Manifest:
+    """The status of exactly this object in the form of kube_apply."""
+    head = {"apiVersion": api_version, "kind": kind, "metadata": same_object(metadata)}
+    return {**head, "status": status}
 
 
 def are_stored(stored: Object, conditions: t.Iterable[Condition]) -> bool:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...base.argspec import ArgumentSpec
+from ...base.argspec import KUBERNETES, ArgumentSpec, Options
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.fields.lenient import member
 from ...base.json_types import Object
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest, same_object
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ..apply.steps import Applying
 from ..client import Kube
-from .conditions import Failure
+from .conditions import Failure, status_manifest
 from .spec_options import in_words_of_manifest, of_manifest
 
 NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
@@ -124,8 +124,9 @@ class Run:
     def write_status(self, status: Object) -> None:
         """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
         if self.resource is not None:
-            kind = {"apiVersion": self.of.api_version, "kind": self.of.kind}
-            self.write([status_manifest({**self.resource, **kind}, status)], status=True)
+            of = (self.of.api_version, self.of.kind)
+            manifest = status_manifest(*of, self.resource["metadata"], status)
+            self.write([manifest], status=True)
 
     def owner(self, config_map: str) -> dict[str, str]:
         """Owner of the objects: the resource, else a ConfigMap, which is then made."""
@@ -196,14 +197,20 @@ class Work(t.Generic[Value]):
         return {**found, "failure": failure.sentence}
 
 
-def status_manifest(obj: Object, status: Object) -> Manifest:
-    """The status of an object in the form of kube_apply."""
-    return {
-        "apiVersion": obj["apiVersion"],
-        "kind": obj["kind"],
-        "metadata": same_object(obj["metadata"]),
-        "status": status,
-    }
+def run_options(name: str, spec: ArgumentSpec, more: Options) -> ArgumentSpec:
+    """Options of a run by ``spec`` or by a resource; ``name`` is also that of the namespace."""
+    return KUBERNETES.merge(
+        ArgumentSpec(
+            {
+                "namespace": {"type": "str", "default": name},
+                "name": {"type": "str", "default": name},
+                "spec": {"type": "dict", "options": dict(spec.options)},
+                **more,
+                "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+                "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
+            }
+        )
+    )
 
 
 def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -> str:

@@ -11,11 +11,17 @@ import typing as t
 from ...base.argspec import ArgumentSpec, Options
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import mapping, mappings
+from ...base.json_types import Object
 
 
 def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:
     """The options in a resource's spec, in snake_case. Raises InvalidField."""
     return _renamed(options.options, mapping(spec, "spec"), "spec")
+
+
+def taken_fields(spec: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """Options by name, from a table of option → field; fields without a default may be missing."""
+    return {name: spec[key] for name, key in names.items() if key in spec}
 
 
 def camel(name: str) -> str:
