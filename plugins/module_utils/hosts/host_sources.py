@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
-from ..base.boundary import Finding, guarded, subject_of
+from ..base.boundary import Finding, read_each, subject_of
 from .bare_metal_host import read_hosts
 from .host import Host
 from .host_hardware import read_told
@@ -25,12 +24,8 @@ def read_all_hosts(
     told, defects = read_told(host_hardware)
     hosts, findings = read_hosts(given, told=told)
     findings = [*defects, *findings]
-    for index, entry in enumerate(hardware):
-        subject = subject_of(entry, "Host", f"hardware[{index}]")
-        read = guarded(subject, functools.partial(host_of, entry))
-        if isinstance(read, Finding):
-            findings.append(read)
-        else:
-            hosts.append(read)
-            findings += [Finding(subject, "", sentence) for sentence in read.findings]
+    for entry, host in read_each(hardware, "Host", host_of, findings, "hardware"):
+        hosts.append(host)
+        subject = subject_of(entry, "Host")
+        findings += [Finding(subject, "", sentence) for sentence in host.findings]
     return hosts, findings

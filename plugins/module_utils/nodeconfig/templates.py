@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, shown_text, subject_of, warn_of
+from ..base.boundary import Finding, guarded, read_each, shown_text, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.fields import strict
@@ -99,15 +99,8 @@ def render(
 
 def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
     """Readable objects of a part of the snapshot by their keys; others become findings."""
-    objects: dict[Key, Object] = {}
-    for index, given in enumerate(snapshot.get(part) or []):
-        subject = subject_of(given, kind, f"{part}[{index}]")
-        key = guarded(subject, functools.partial(_key_of_readable, given))
-        if isinstance(key, Finding):
-            findings.append(key)
-        else:
-            objects[key] = given
-    return objects
+    given = snapshot.get(part) or []
+    return {key: obj for obj, key in read_each(given, kind, _key_of_readable, findings, part)}
 
 
 def _key_of_readable(obj: t.Any) -> Key:

@@ -10,7 +10,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
+from ..base.boundary import Finding, InvalidField, guarded, read_each, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.json_types import Object
@@ -36,7 +36,6 @@ from .manifests import (
     nodes_of,
     nodes_of_config,
 )
-from .reading import read_each, said
 from .statuses import Report, config_status, node_state, node_status
 
 T = t.TypeVar("T")
@@ -351,7 +350,7 @@ def _read_workload(
     if bad is None:
         return _Workload(item, uuid, of_pod, where, wanted)
     findings.append(bad)
-    return _Workload(item, uuid, of_pod, where, problem=said(bad))
+    return _Workload(item, uuid, of_pod, where, problem=bad.said)
 
 
 def _with_daemons(

@@ -141,7 +141,7 @@ def _refuse_a_deleted_one(
 ) -> None:
     """Release all hosts of a Provisioning that was deleted while they were reserved."""
     uid = member(run.resource, "metadata", "uid")
-    if uid is None or member(run.of.find(run.kube, run.given), "metadata", "uid") == uid:
+    if uid is None or member(run.resource_kind.find(run.kube, run.given), "metadata", "uid") == uid:
         return
     hosts, _findings = _read_hosts(run, refusals)
     _release(run, request, hosts, ())

@@ -32,7 +32,7 @@ from ..roles.availability import Owner, key_of
 from . import agents, reservation
 from .host_choice import ATTEMPTS, reserve, write_marks
 from .host_document import hosts_document
-from .installer import install, list_pods, owned
+from .installation import install, list_pods, owned
 from .status import Agents, RunResults, reserving_status, status_of
 
 FIELD_MANAGER = "wattwise-provisioning"

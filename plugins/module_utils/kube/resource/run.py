@@ -68,7 +68,7 @@ class ResourceKind:
 class Run:
     """The setting of one run. ``resource`` is None for a run by options."""
 
-    of: ResourceKind
+    resource_kind: ResourceKind
     kube: Kube
     given: Parameters
     context: Context
@@ -78,7 +78,7 @@ class Run:
     @property
     def reference(self) -> dict[str, str]:
         """The resource as owner of objects."""
-        kind = {"api_version": self.of.api_version, "kind": self.of.kind}
+        kind = {"api_version": self.resource_kind.api_version, "kind": self.resource_kind.kind}
         return {**kind, "name": self.given["name"], "namespace": self.given["namespace"]}
 
     @property
@@ -107,25 +107,27 @@ class Run:
 
     def read(self, read: t.Callable[[str, str, t.Any], Value]) -> Value:
         """The checked values of namespace, name and spec. Raises Failed."""
-        spec, options = self.given["spec"], self.of.options
+        spec, options = self.given["spec"], self.resource_kind.options
         try:
             if self.resource is not None and options is not None:
                 spec = of_manifest(options, self.resource.get("spec"))
             return read(self.given["namespace"], self.given["name"], spec)
         except InvalidInput as error:
-            raise Failed(f"Invalid{self.of.kind}", str(error)) from error
+            raise Failed(f"Invalid{self.resource_kind.kind}", str(error)) from error
 
     def write(self, manifests: t.Sequence[Object], **how: t.Any) -> None:
         """Apply manifests as the field manager of the kind. Raises WattwiseError."""
         if manifests:
-            manager = {"field_manager": self.of.field_manager}
+            manager = {"field_manager": self.resource_kind.field_manager}
             self.applying.apply({"manifests": list(manifests), **manager, **how})
 
     def write_status(self, status: Object) -> None:
         """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
         if self.resource is not None:
-            of = (self.of.api_version, self.of.kind)
-            manifest = status_manifest(*of, self.resource["metadata"], status)
+            kind = self.resource_kind
+            manifest = status_manifest(
+                kind.api_version, kind.kind, self.resource["metadata"], status
+            )
             self.write([manifest], status=True)
 
     def owner(self, config_map: str) -> dict[str, str]:
@@ -142,8 +144,8 @@ class Run:
         reason, sentence = "ReconcileError", str(error)
         if isinstance(error, Failed):
             reason = error.reason
-        if self.resource is not None and self.of.options is not None:
-            sentence = in_words_of_manifest(self.of.options)(sentence)
+        if self.resource is not None and self.resource_kind.options is not None:
+            sentence = in_words_of_manifest(self.resource_kind.options)(sentence)
         return Failure(reason, sentence)
 
 

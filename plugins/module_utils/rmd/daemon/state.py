@@ -24,7 +24,7 @@ _FULL = "Not enough cache"
 
 @dataclass
 class DaemonState:
-    """What one daemon has now.
+    """The content of one daemon, and the connection to it.
 
     ``fixed_wire`` is the version by the user, if any. ``unreclaimed`` means that groups of lost
     workloads stay.
