@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from ...base.boundary import shown
 from ...base.context import Context, Parameters, Result
@@ -30,8 +29,9 @@ from ...kube.resource.run import (
 )
 from .. import fields
 from . import certificates, files, issued_secrets, kinds, mesh, names, options, status, telemetry
-from .rendering import Files, Part, render
+from .rendering import Files, render
 from .spec import Addons, Certificates, read_addons
+from .status import Observation
 
 FIELD_MANAGER = "wattwise-kepler-addons"
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)
@@ -59,30 +59,7 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     return Work(_KIND, _steps, _report).reconcile(kube, given, context)
 
 
-@dataclass(frozen=True)
-class _Rendered:
-    """The add-ons with their objects by part, and the outcome of independent steps so far.
-
-    ``failures`` have the sentences of failed steps of one add-on, by its condition. ``is_issued``
-    means that certificates without cert-manager are issued.
-    """
-
-    addons: Addons
-    served: kinds.Served
-    parts: t.Sequence[Part]
-    failures: t.Mapping[str, str] = field(default_factory=dict)
-    is_issued: bool = False
-
-    @property
-    def is_of_library(self) -> bool:
-        wanted = self.addons.certificates
-        return wanted is not None and not certificates.is_of_cert_manager(wanted, self.served)
-
-    def with_failure(self, name: str, error: WattwiseError) -> _Rendered:
-        return dataclasses.replace(self, failures={**self.failures, name: str(error)})
-
-
-def _steps(run: Run) -> t.Iterator[_Rendered]:
+def _steps(run: Run) -> t.Iterator[Observation]:
     """Read, render, apply."""
     addons = run.read(read_addons)
     shipped = Files(
@@ -91,7 +68,7 @@ def _steps(run: Run) -> t.Iterator[_Rendered]:
     )
     run.applying.assumed.append(_namespace_manifest(addons.namespace, {}))
     served = kinds.discovered(run.kube.serves)
-    rendered = _Rendered(addons, served, render(addons, served, shipped))
+    rendered = Observation(addons, served, render(addons, served, shipped))
     yield rendered
     rendered = _label_namespace(run, rendered)
     yield rendered
@@ -105,7 +82,7 @@ def _steps(run: Run) -> t.Iterator[_Rendered]:
     _raise_problems(run, rendered)
 
 
-def _raise_problems(run: Run, rendered: _Rendered) -> None:
+def _raise_problems(run: Run, rendered: Observation) -> None:
     """Raise Failed if anything failed; all independent steps are done by now."""
     keys = {status.identity(each) for part in rendered.parts for each in part.manifests}
     refused = [
@@ -121,7 +98,7 @@ def _raise_problems(run: Run, rendered: _Rendered) -> None:
         raise Failed(reason, "; ".join(problems))
 
 
-def _label_namespace(run: Run, rendered: _Rendered) -> _Rendered:
+def _label_namespace(run: Run, rendered: Observation) -> Observation:
     """Make the namespace. Labels of other owners are a failure of the mesh only."""
     addons = rendered.addons
     has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in rendered.parts)
@@ -135,14 +112,14 @@ def _label_namespace(run: Run, rendered: _Rendered) -> _Rendered:
     return rendered
 
 
-def _label_for_logging(run: Run, rendered: _Rendered) -> None:
+def _label_for_logging(run: Run, rendered: Observation) -> None:
     """The labels of the namespace without those of the mesh, which were refused."""
     labels = _own_labels(rendered)
     if labels:
         _write_namespace(run, rendered.addons, labels)
 
 
-def _own_labels(rendered: _Rendered) -> t.Mapping[str, str]:
+def _own_labels(rendered: Observation) -> t.Mapping[str, str]:
     collects = any(part.condition == "Logging" and part.manifests for part in rendered.parts)
     return telemetry.namespace_labels(has_collectors=collects)
 
@@ -152,7 +129,7 @@ def _write_namespace(run: Run, addons: Addons, labels: t.Mapping[str, str]) -> N
     run.write([manifest], field_manager=_label_manager(addons.name))
 
 
-def _write_objects(run: Run, rendered: _Rendered) -> None:
+def _write_objects(run: Run, rendered: Observation) -> None:
     addons = rendered.addons
     known = [(version, kind) for kind, version in rendered.served.items()]
     # An empty set of manifests still prunes.
@@ -173,17 +150,17 @@ def _write_objects(run: Run, rendered: _Rendered) -> None:
     )
 
 
-def _keep_certificates(run: Run, rendered: _Rendered, wanted: Certificates) -> _Rendered:
+def _keep_certificates(run: Run, rendered: Observation, wanted: Certificates) -> Observation:
     """Certificates without cert-manager, independent of other add-ons."""
     try:
         _refuse_two_issuers(run, rendered)
         _issue(run, rendered.addons, wanted)
     except WattwiseError as error:
         return rendered.with_failure("Certificates", error)
-    return dataclasses.replace(rendered, is_issued=True)
+    return replace(rendered, is_issued=True)
 
 
-def _refuse_two_issuers(run: Run, rendered: _Rendered) -> None:
+def _refuse_two_issuers(run: Run, rendered: Observation) -> None:
     """Two issuers of one Secret would replace each other's certificates forever."""
     if run.context.check_mode:
         return
@@ -198,7 +175,7 @@ def _refuse_two_issuers(run: Run, rendered: _Rendered) -> None:
             raise InvalidInput(message)
 
 
-def _certificates(run: Run, rendered: _Rendered) -> t.Sequence[Object]:
+def _certificates(run: Run, rendered: Observation) -> t.Sequence[Object]:
     """cert-manager's Certificates in the namespace; none if the cluster serves none."""
     if "Certificate" not in rendered.served:
         return ()
@@ -230,39 +207,30 @@ def _issue(run: Run, addons: Addons, wanted: Certificates) -> None:
     run.write([secret], force_conflicts=True)
 
 
-def _report(run: Run, reached: _Rendered | None, failure: Failure | None) -> Result:
+def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Result:
     """The present state, in the form of KeplerAddons' status."""
-    seen = status.Observation(failure=failure)
+    seen = None
     try:
         if reached is not None:
-            seen = _observed(run, reached, failure)
+            seen = _observed(run, reached)
     except ApiError as error:
         run.context.warn(f"The state of the add-ons could not be read: {error}")
-    return {"status": status.status_of(seen, run.generation, run.stored_status)}
+    return {"status": status.status_of(seen, failure, run.generation, run.stored_status)}
 
 
-def _observed(run: Run, rendered: _Rendered, failure: Failure | None) -> status.Observation:
+def _observed(run: Run, rendered: Observation) -> Observation:
     results = run.applying.result["results"]
-    has_certificates = any(
-        part.condition == "Certificates" and part.wanted and not part.missing
-        for part in rendered.parts
-    )
-    return status.Observation(
-        parts=rendered.parts,
+    return replace(
+        rendered,
         applied={_key(each) for each in results if each["action"] != "failed"},
         errors={_key(each): each["error"] for each in results if each["action"] == "failed"},
         missing_secrets=_missing_secrets(run, rendered),
         unready=_unready(run, rendered),
         port=_port(run, rendered.addons),
-        wanted_port="http" if rendered.addons.security.mode == "none" else "https",
-        issues=has_certificates and "Certificates" not in rendered.failures,
-        failure=failure,
-        failures=rendered.failures,
-        is_unissued=rendered.is_of_library and not rendered.is_issued,
     )
 
 
-def _missing_secrets(run: Run, rendered: _Rendered) -> dict[str, str]:
+def _missing_secrets(run: Run, rendered: Observation) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in rendered.parts:
         for name, keys in part.secrets:
@@ -272,7 +240,7 @@ def _missing_secrets(run: Run, rendered: _Rendered) -> dict[str, str]:
     return found
 
 
-def _unready(run: Run, rendered: _Rendered) -> str:
+def _unready(run: Run, rendered: Observation) -> str:
     """Why cert-manager's certificates are not ready; empty for other issuers."""
     served = rendered.served
     if (
