@@ -1,6 +1,6 @@
 # Copyright: Contributors to the wattwise.kube project
-# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
-# SPDX-License-Identifier: BSD-2-Clause
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The run of one resource: what a failed run reports, and in which words."""
 
 from __future__ import annotations
