@@ -5,6 +5,6 @@
 
 A host comes from a BareMetalHost, from Redfish or from the inventory, as a ``host.Host``.
 ``host_sources`` reads hosts, ``assignment_request`` reads a Provisioning, ``roles`` assigns, and
-``outputs`` has inventories and objects of the assignment. Room ``hosts`` imports ``redfish``, ``cel``, ``solving``,
-``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
+``outputs`` has inventories and objects of the assignment. Room ``hosts`` imports ``redfish``,
+``cel``, ``solving``, ``scheduling``, ``nodeconfig``, ``kube``, ``fleet`` and ``base``.
 """
