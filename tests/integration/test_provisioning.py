@@ -19,10 +19,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts import role_assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.reconciliation import (
     reconcile,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import cluster_outputs
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -312,7 +312,7 @@ def test_hosts_without_bare_metal_host_are_reserved_in_statuses_under_a_lease(
     # A run that is interrupted after its reservation, before anything else, assigns its hosts to
     # nobody.
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(role_assignment, "outputs", cut_off)
+        patched.setattr(cluster_outputs, "outputs", cut_off)
         site.run("west", **given)
     west = {each["host"] for each in site.resource("west")["status"]["assignments"]}
     assert len(west) == 21

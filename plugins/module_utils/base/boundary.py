@@ -9,6 +9,7 @@ reads each within ``guarded``, so that a defective object affects no other resul
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
@@ -57,6 +58,11 @@ class Finding:
         place = f"{self.subject}: {self.field}" if self.field else str(self.subject)
         return f"{place}: {self.problem}"
 
+    @property
+    def said(self) -> str:
+        """Its text for the object itself: field and problem."""
+        return f"{self.field}: {self.problem}" if self.field else self.problem
+
     def as_dict(self) -> dict[str, str]:
         """The finding in the form of module results."""
         return {
@@ -98,6 +104,26 @@ def guarded(subject: Subject, read: t.Callable[[], T]) -> T | Finding:
         return Finding(subject, str(error.fields.get("field", "")), shown_text(str(error)))
     except Exception as error:  # noqa: BLE001 - the boundary: no object may stop the others
         return Finding(subject, "", f"cannot be read ({type(error).__name__})")
+
+
+def read_each(
+    objects: t.Iterable[t.Any],
+    kind: str,
+    read: t.Callable[[t.Any], T],
+    findings: list[Finding],
+    place: str = "",
+) -> t.Iterator[tuple[t.Any, T]]:
+    """The readable objects with their content; each other one adds a finding.
+
+    ``place`` names the list of objects without a readable name, if it is not the kind.
+    """
+    for index, each in enumerate(objects):
+        subject = subject_of(each, kind, f"{place or kind}[{index}]")
+        found = guarded(subject, functools.partial(read, each))
+        if isinstance(found, Finding):
+            findings.append(found)
+        else:
+            yield each, found
 
 
 def warn_of(findings: t.Sequence[Finding], context: Context) -> None:

@@ -4,5 +4,6 @@
 """Bare-metal hosts: their capabilities, and their roles in a cluster.
 
 A host comes from a BareMetalHost, from Redfish or from the inventory, as a ``host.Host``.
-``role_assignment.assign`` gives roles.
+``host_sources`` reads hosts, ``assignment_request`` reads a Provisioning, ``roles`` assigns, and
+``outputs`` has inventories and objects of the assignment.
 """

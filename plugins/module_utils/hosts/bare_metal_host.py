@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
+from ..base.boundary import Finding, InvalidField, Subject, read_each, shown
 from ..base.fields import strict
 from ..base.json_types import Object
 from ..base.units import parse_time
@@ -60,15 +60,11 @@ def read_hosts(
     """
     hosts: list[Host] = []
     findings: list[Finding] = []
-    for index, obj in enumerate(objects):
-        subject = subject_of(obj, KIND, f"{KIND}[{index}]")
-        read = guarded(subject, functools.partial(host_of, obj, rack_labels, told))
-        if isinstance(read, Finding):
-            findings.append(read)
-            continue
-        hosts.append(read)
-        subject = Subject(KIND, read.name, read.namespace)
-        findings += [Finding(subject, "", sentence) for sentence in read.findings]
+    read = functools.partial(host_of, rack_labels=rack_labels, told=told)
+    for _obj, host in read_each(objects, KIND, read, findings):
+        hosts.append(host)
+        subject = Subject(KIND, host.name, host.namespace)
+        findings += [Finding(subject, "", sentence) for sentence in host.findings]
     return Hosts(hosts, findings)
 
 

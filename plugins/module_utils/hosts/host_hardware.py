@@ -12,12 +12,11 @@ host's address.
 from __future__ import annotations
 
 import datetime
-import functools
 import re
 import typing as t
 from dataclasses import asdict, dataclass, replace
 
-from ..base.boundary import Finding, guarded, subject_of
+from ..base.boundary import Finding, read_each, subject_of
 from ..base.fields import strict
 from ..base.fields.lenient import member, text
 from ..base.json_types import MutableObject
@@ -98,14 +97,9 @@ def read_told(
     """The objects by namespace and name. A defective one is a finding and is not used."""
     found: dict[tuple[str, str], BmcHardware] = {}
     findings: list[Finding] = []
-    for index, obj in enumerate(objects):
-        subject = subject_of(obj, KIND, f"{KIND}[{index}]")
-        read = guarded(subject, functools.partial(_told, obj))
-        if isinstance(read, Finding):
-            findings.append(read)
-            continue
-        key, told, sentences = read
+    for obj, (key, told, sentences) in read_each(objects, KIND, _told, findings):
         found[key] = told
+        subject = subject_of(obj, KIND)
         findings += [Finding(subject, "", sentence) for sentence in sentences]
     return found, findings
 

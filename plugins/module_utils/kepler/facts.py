@@ -143,9 +143,9 @@ def _text(given: Object, name: str, path: str = "") -> str:
 
 def _choice(given: Object, name: str, choices: t.Sequence[str], path: str = "") -> str:
     value = given.get(name)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidField(path + name, f"{shown(value)} is none of {', '.join(choices)}")
-    return t.cast("str", value)
+    return value
 
 
 def _flag(given: Object, name: str) -> bool | None:

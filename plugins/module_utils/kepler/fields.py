@@ -60,11 +60,11 @@ def dns_label(given: t.Any, where: str, longest: int) -> str:
 
 def choice(given: Object, name: str, options: Object, where: str) -> str:
     """One of the choices of an option."""
-    choices = options[name]["choices"]
-    if given[name] not in choices:
+    value, choices = given[name], options[name]["choices"]
+    if not isinstance(value, str) or value not in choices:
         place = f"{where}.{name}" if where else name
-        raise InvalidField(place, f"{shown(given[name])} is none of {', '.join(choices)}")
-    return t.cast("str", given[name])
+        raise InvalidField(place, f"{shown(value)} is none of {', '.join(choices)}")
+    return value
 
 
 def image(repository: t.Any, tag: t.Any, where: str) -> str:
@@ -156,6 +156,6 @@ def names(given: t.Any, where: str) -> list[str]:
 
 def name(given: t.Any, where: str) -> str:
     """The name of an object."""
-    if not is_subdomain(given):
+    if not isinstance(given, str) or not is_subdomain(given):
         raise InvalidField(where, f"{shown(given)} cannot be the name of an object")
-    return t.cast("str", given)
+    return given

@@ -16,6 +16,7 @@ from ..base.boundary import (
     InvalidField,
     Subject,
     guarded,
+    read_each,
     shown,
     shown_text,
     subject_of,
@@ -168,14 +169,9 @@ def _judged(
 ) -> tuple[list[tuple[Judged, MutableObject]], list[Finding]]:
     judged: list[tuple[Judged, MutableObject]] = []
     findings: list[Finding] = []
-    for index, node in enumerate(nodes):
-        subject = subject_of(node, "Node", f"nodes[{index}]")
-        found = guarded(subject, functools.partial(grounds.judge, node))
-        if isinstance(found, Finding):
-            findings.append(found)
-            continue
-        judged.append((found[0], node))
-        findings += found[1]
+    for node, (found, refused) in read_each(nodes, "Node", grounds.judge, findings, "nodes"):
+        judged.append((found, node))
+        findings += refused
     return judged, findings
 
 

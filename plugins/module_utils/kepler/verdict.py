@@ -20,7 +20,7 @@ from ..base.errors import InvalidInput
 from .facts import BARE_METAL, UNKNOWN, HwmonSensor, NodeFacts
 
 Meter = t.Literal["rapl", "hwmon", "redfish", "model", "none"]
-METERS: tuple[str, ...] = t.get_args(Meter)
+METERS: tuple[Meter, ...] = t.get_args(Meter)
 
 # Drivers of GPUs: shares of the CPU time would divide the GPU's power.
 _GPU_CHIPS = frozenset({"amdgpu", "radeon", "nouveau", "nvidia", "i915", "xe"})
@@ -145,16 +145,17 @@ def judge(
     if grounds:
         return Verdict(False, "none", (grounds,))
     misses: list[str] = []
-    for meter, found in (
+    candidates: tuple[tuple[Meter, _Meter], ...] = (
         ("rapl", _rapl(facts)),
         ("hwmon", _hwmon(facts, version)),
         ("redfish", _redfish(bmc, version, fake_cpu_meter)),
         ("model", _model(version)),
-    ):
+    )
+    for meter, found in candidates:
         if found.works:
             also = () if bmc is None or meter == "redfish" else (f"{bmc} meters the machine, too",)
             reasons = (*misses, found.reason) if meter in ("redfish", "model") else (found.reason,)
-            return Verdict(True, t.cast("Meter", meter), (*reasons, *also))
+            return Verdict(True, meter, (*reasons, *also))
         if found.reason:
             misses.append(found.reason)
     # The machine is metered anyway, but not by Kepler.

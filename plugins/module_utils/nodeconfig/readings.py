@@ -13,7 +13,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.errors import InvalidInput, TargetError, TargetReason
+from ..base.errors import InvalidInput, TargetError
 from ..base.fields.lenient import member, number, objects, text
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
@@ -141,15 +141,14 @@ class Answers:
 
 def errors_of(given: t.Any) -> list[TargetError]:
     """Errors of targets from a document or a result."""
-    return [
-        TargetError(
-            text(entry.get("name")),
-            text(entry.get("endpoint")),
-            t.cast(TargetReason, text(entry.get("reason"))),
-            text(entry.get("detail")),
-        )
-        for entry in objects(given)
-    ]
+    return [_error(entry) for entry in objects(given)]
+
+
+def _error(entry: Object) -> TargetError:
+    # A document of another version may have a reason that this one does not know.
+    reason: t.Any = text(entry.get("reason"))
+    name, endpoint, detail = (text(entry.get(part)) for part in ("name", "endpoint", "detail"))
+    return TargetError(name, endpoint, reason, detail)
 
 
 def moment_of(given: t.Any) -> datetime.datetime | None:

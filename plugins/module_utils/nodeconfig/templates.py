@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.boundary import Finding, guarded, shown_text, subject_of, warn_of
+from ..base.boundary import Finding, guarded, read_each, shown_text, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.fields import strict
+from ..base.fields.lenient import member, objects
 from ..base.fields.strict import is_subdomain
 from ..base.json_types import Object
-from ..base.manifests import same_object
+from ..kube.resource.conditions import status_manifest
 from .nodeconfig import (
     API_VERSIONS,
     TEMPLATE_LABEL,
@@ -98,15 +99,8 @@ def render(
 
 def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -> dict[Key, Object]:
     """Readable objects of a part of the snapshot by their keys; others become findings."""
-    objects: dict[Key, Object] = {}
-    for index, given in enumerate(snapshot.get(part) or []):
-        subject = subject_of(given, kind, f"{part}[{index}]")
-        key = guarded(subject, functools.partial(_key_of_readable, given))
-        if isinstance(key, Finding):
-            findings.append(key)
-        else:
-            objects[key] = given
-    return objects
+    given = snapshot.get(part) or []
+    return {key: obj for obj, key in read_each(given, kind, _key_of_readable, findings, part)}
 
 
 def _key_of_readable(obj: t.Any) -> Key:
@@ -435,18 +429,12 @@ def _shadowed(node_config: Object, shadow: Shadow | None) -> Manifest:
 
 
 def _was_shadowed(node_config: Object) -> bool:
-    status = node_config.get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
     return any(
-        isinstance(each, dict) and each.get("type") == "Shadowed" and each.get("status") == "True"
-        for each in (conditions if isinstance(conditions, list) else [])
+        each.get("type") == "Shadowed" and each.get("status") == "True"
+        for each in objects(member(node_config, "status", "conditions"))
     )
 
 
 def _status_manifest(obj: Object, status: Manifest) -> Manifest:
-    return {
-        "apiVersion": obj.get("apiVersion") or API_VERSIONS[0],
-        "kind": obj.get("kind") or "NodeConfig",
-        "metadata": same_object(obj["metadata"]),
-        "status": status,
-    }
+    version, kind = obj.get("apiVersion") or API_VERSIONS[0], obj.get("kind") or "NodeConfig"
+    return status_manifest(version, kind, obj["metadata"], status)

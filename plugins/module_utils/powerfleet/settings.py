@@ -14,6 +14,7 @@ from ..base.errors import InvalidInput
 from ..base.json_types import Object
 from ..fleet.credentials import DEFAULT_KEY
 from ..fleet.urls import origin_of
+from ..kube.resource.spec_options import taken_fields
 from ..pipeline import extender_record, last_binding
 from ..pipeline.config_map_record import Record
 from .fields import FIELDS
@@ -60,7 +61,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
     """The options of fleet_reconciliation; ``options`` are those of the module."""
     spec, metrics = fleet.spec, metrics_folder(options["run_dir"])
     labels = {"power_fleet": fleet.key}
-    placement = _taken(spec["placement"], FIELDS["place"])
+    placement = taken_fields(spec["placement"], FIELDS["place"])
     if not trigger.is_whole:
         placement["rebalance"] = False
     power = spec["placement"]["devicePower"] or None
@@ -72,22 +73,22 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         "run_process": options["run_process"],
         "read": _read_options(spec["observe"], trigger, options),
         "merge": {
-            **_taken(spec["observe"], FIELDS["merge"]),
+            **taken_fields(spec["observe"], FIELDS["merge"]),
             "heartbeat_seconds": options["heartbeat_seconds"],
             "textfile": str(metrics / "readings.prom"),
             "textfile_labels": labels,
         },
         "meter": _meter_options(fleet, trigger, options),
-        "predict": _taken(spec["placement"], FIELDS["predict"]),
+        "predict": taken_fields(spec["placement"], FIELDS["predict"]),
         "place": {
             **placement,
             "device_power": power,
             "textfile": str(metrics / "predicted.prom"),
             "textfile_labels": labels,
         },
-        "bind": _taken(spec["placement"], FIELDS["bind"]),
+        "bind": taken_fields(spec["placement"], FIELDS["bind"]),
         "devices": {
-            **_taken(spec["devices"], FIELDS["devices"]),
+            **taken_fields(spec["devices"], FIELDS["devices"]),
             "device_power": power,
             "scheduler_name": spec["placement"]["schedulerName"],
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
@@ -127,9 +128,9 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     given = fleet.spec["rmd"]
     return {
         **{name: options[name] for name in KUBERNETES.options},
-        **_taken(given, FIELDS["rmd"]),
+        **taken_fields(given, FIELDS["rmd"]),
         "daemons": {
-            **_taken(given, FIELDS["daemons"]),
+            **taken_fields(given, FIELDS["daemons"]),
             **{name: value for name, value in options["rmd_client"].items() if value is not None},
         },
         "run_dir": str(Path(options["run_dir"]) / "rmd"),
@@ -137,7 +138,7 @@ def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
 
 
 def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
-    taken = _taken(observe, FIELDS["read"])
+    taken = taken_fields(observe, FIELDS["read"])
     if not trigger.is_whole:
         taken["timeout"] = min(taken["timeout"], _PATIENCE_WITH_MACHINES)
         # A model is valid as long as the readings; a newly registered one waits for a full run.
@@ -151,7 +152,7 @@ def _read_options(observe: Object, trigger: Trigger, options: Parameters) -> dic
 
 def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The credential restricts its own destination, because writers of specs choose the URL."""
-    taken, observe = _taken(fleet.spec["metering"], FIELDS["meter"]), fleet.spec["observe"]
+    taken, observe = taken_fields(fleet.spec["metering"], FIELDS["meter"]), fleet.spec["observe"]
     taken["labels"] = {one["name"]: one["value"] for one in fleet.spec["metering"]["labels"]}
     taken["textfile"] = str(metrics_folder(options["run_dir"]) / METERING_FILE)
     taken["textfile_labels"] = {"power_fleet": fleet.key}
@@ -210,8 +211,3 @@ def _mounted(folder: str | None, option: str, keys: t.Mapping[str, str]) -> dict
                 f"{', '.join(keys)}"
             ) from error
     return entry
-
-
-def _taken(given: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """Options by name; keys without a default in the CRD may be missing."""
-    return {name: given[key] for name, key in names.items() if key in given}

@@ -18,7 +18,7 @@ from ..base.errors import InvalidInput, TargetError, told_text
 from ..base.fields.lenient import member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
-from ..kube.resource.conditions import condition
+from ..kube.resource.conditions import condition, kept, of_generation
 from ..observe.metering.metering import Metering
 from .ownership import Ownership
 from .resource import PowerFleet
@@ -76,12 +76,13 @@ class Outcome:
 def suspended_status(fleet: PowerFleet) -> Status:
     """The stored status with the condition of a suspended fleet."""
     sentence = "The fleet is suspended: nothing is read, placed or written until suspend is false."
+    ready = condition("Ready", "False", "Suspended", sentence)
     return {
         **_kept(fleet),
         "observedGeneration": fleet.generation,
         "conditions": [
             *(one for one in _conditions(fleet.status) if one["type"] != "Ready"),
-            _condition(fleet, "Ready", "False", "Suspended", sentence),
+            *of_generation([ready], fleet.generation),
         ],
     }
 
@@ -98,15 +99,16 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "failing": _failing(fleet, outcome),
         "unplaced": _unplaced(fleet, outcome),
     }
+    conditions = [
+        _observed(fleet, outcome),
+        _placed(fleet, outcome),
+        *([_metered(fleet, outcome)] if _meters(fleet) else []),
+        _ready(fleet, outcome),
+    ]
     return {
         **{name: part for name, part in parts.items() if part},
         "observedGeneration": fleet.generation,
-        "conditions": [
-            _observed(fleet, outcome),
-            _placed(fleet, outcome),
-            *([_metered(fleet, outcome)] if _meters(fleet) else []),
-            _ready(fleet, outcome),
-        ],
+        "conditions": of_generation(conditions, fleet.generation),
         "lastRun": {
             "time": format_time(outcome.began + datetime.timedelta(seconds=outcome.seconds)),
             "trigger": outcome.trigger,
@@ -193,12 +195,6 @@ def _kept(fleet: PowerFleet) -> Status:
         *("pods", "failing", "unplaced", "lastRun"),
     )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
-
-
-def _condition(
-    fleet: PowerFleet, name: str, status: str, reason: str, message: str
-) -> dict[str, t.Any]:
-    return {**condition(name, status, reason, message), "observedGeneration": fleet.generation}
 
 
 def _nodes(fleet: PowerFleet, outcome: Outcome) -> Status:
@@ -303,38 +299,38 @@ def _unplaced(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
 def _observed(fleet: PowerFleet, outcome: Outcome) -> Status:
     summary, failure = outcome.summary, outcome.failure
     if failure is not None and failure.step in ("read", "merge", "statuses"):
-        return _condition(fleet, "Observed", "False", failure.reason, failure.sentence)
+        return condition("Observed", "False", failure.reason, failure.sentence)
     if "configured" not in summary:
-        return _not_reached(fleet, "Observed")
+        return kept(fleet.status, "Observed")
     configured, fresh = summary["configured"], summary["fresh"]
     if not configured:
         sentence = (
             "No node of the fleet has a NodeConfig, so no machine is known; create templates."
         )
-        return _condition(fleet, "Observed", "False", "NoNodeConfigs", sentence)
+        return condition("Observed", "False", "NoNodeConfigs", sentence)
     sentence = f"{fresh} of {configured} machines were read."
     if summary["failed"]:
-        return _condition(fleet, "Observed", "True", "SomeMachinesFailing", sentence)
-    return _condition(fleet, "Observed", "True", "MachinesRead", sentence)
+        return condition("Observed", "True", "SomeMachinesFailing", sentence)
+    return condition("Observed", "True", "MachinesRead", sentence)
 
 
 def _placed(fleet: PowerFleet, outcome: Outcome) -> Status:
     failure = outcome.failure
     if failure is not None and failure.step in ("predict", "place", "bind", "devices", "evict"):
-        return _condition(fleet, "Placed", "False", failure.reason, failure.sentence)
+        return condition("Placed", "False", failure.reason, failure.sentence)
     if not fleet.spec["placement"]["enabled"]:
-        return _condition(fleet, "Placed", "Unknown", "PlacementOff", "Placement is off.")
+        return condition("Placed", "Unknown", "PlacementOff", "Placement is off.")
     if outcome.unplaced is None:
-        return _not_reached(fleet, "Placed")
+        return kept(fleet.status, "Placed")
     if outcome.unplaced:
         sentence = f"For {len(outcome.unplaced)} waiting pods the fleet has no node."
         sentence = " ".join((sentence, *_unbound(outcome)))
-        return _condition(fleet, "Placed", "False", "PodsUnplaced", sentence)
+        return condition("Placed", "False", "PodsUnplaced", sentence)
     if not fleet.spec["placement"]["bind"]:
-        return _condition(fleet, "Placed", "Unknown", "BindingOff", "Pods are not bound.")
+        return condition("Placed", "Unknown", "BindingOff", "Pods are not bound.")
     for sentence in _unbound(outcome):
-        return _condition(fleet, "Placed", "False", "PodsNotBound", sentence)
-    return _condition(fleet, "Placed", "True", "NoPodLeft", "No pod waits without a node.")
+        return condition("Placed", "False", "PodsNotBound", sentence)
+    return condition("Placed", "True", "NoPodLeft", "No pod waits without a node.")
 
 
 def _unbound(outcome: Outcome) -> list[str]:
@@ -355,31 +351,31 @@ def _unbound(outcome: Outcome) -> list[str]:
 def _metered(fleet: PowerFleet, outcome: Outcome) -> Status:
     found = outcome.metered
     if outcome.metering_failure:
-        return _condition(fleet, "Metered", "False", "MeterFailed", outcome.metering_failure)
+        return condition("Metered", "False", "MeterFailed", outcome.metering_failure)
     if found is None:
-        return _not_reached(fleet, "Metered")
+        return kept(fleet.status, "Metered")
     if found.errors:
         first = found.errors[0]
         sentence = (
             f"Metering has {len(found.errors)} errors, the first is that of {first.name}: "
             f"{first.reason}: {first.detail}"
         )
-        return _condition(fleet, "Metered", "False", "SomeNotMetered", sentence)
+        return condition("Metered", "False", "SomeNotMetered", sentence)
     if not found.nodes:
         sentence = "The source has no metrics of Kepler for the nodes of the fleet."
-        return _condition(fleet, "Metered", "False", "NothingMetered", sentence)
+        return condition("Metered", "False", "NothingMetered", sentence)
     sentence = "All nodes that the source knows are metered."
-    return _condition(fleet, "Metered", "True", "PodsMetered", sentence)
+    return condition("Metered", "True", "PodsMetered", sentence)
 
 
 def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
     failure, ownership = outcome.failure, outcome.ownership
     if failure is not None:
-        return _condition(fleet, "Ready", "False", failure.reason, failure.sentence)
+        return condition("Ready", "False", failure.reason, failure.sentence)
     if outcome.refused:
         more = len(outcome.refused) - 1
         sentence = f"{outcome.refused[0]}{f' (and {more} more)' if more else ''}"
-        return _condition(fleet, "Ready", "False", "ObjectsRefused", sentence)
+        return condition("Ready", "False", "ObjectsRefused", sentence)
     if ownership is not None and not ownership.scope_of(fleet.key).nodes:
         lost = ownership.lost_to_older(fleet.key)
         sentence = (
@@ -387,16 +383,5 @@ def _ready(fleet: PowerFleet, outcome: Outcome) -> Status:
             if lost
             else "The selector matches no node of the cluster."
         )
-        return _condition(fleet, "Ready", "False", "NoNodes", sentence)
-    return _condition(
-        fleet, "Ready", "True", "Reconciled", "The last run carried out all its steps."
-    )
-
-
-def _not_reached(fleet: PowerFleet, name: str) -> Status:
-    """The condition unchanged, because the run ended before it."""
-    for stored in _conditions(fleet.status):
-        if stored["type"] == name:
-            parts = (stored["status"], stored["reason"], stored["message"])
-            return _condition(fleet, name, *parts)
-    return _condition(fleet, name, "Unknown", "NotYet", "No run has finished yet.")
+        return condition("Ready", "False", "NoNodes", sentence)
+    return condition("Ready", "True", "Reconciled", "The last run carried out all its steps.")

@@ -14,6 +14,7 @@ from ..base.json_types import Object
 from ..kube import events
 from ..kube.apply import work as applying
 from ..kube.client import Kube
+from ..kube.resource.conditions import status_manifest
 from .resource import API_VERSION, KIND, PowerFleet
 from .status import MAX_LISTED, is_due
 
@@ -42,12 +43,7 @@ def write_status(
     """
     if not is_due(status, fleet.status, heartbeat_seconds, context.now()):
         return {"changed": False, "written": False, "diff": []}
-    manifest = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": fleet.name, "namespace": fleet.namespace, "uid": fleet.uid},
-        "status": dict(status),
-    }
+    manifest = status_manifest(API_VERSION, KIND, fleet.manifest["metadata"], dict(status))
     options = applying.SPEC.complete({"status": True, "field_manager": FIELD_MANAGER})
     result = applying.apply_manifests(kube, [manifest], options, context)
     is_there = any(one["action"] != "unchanged" for one in result["results"])

@@ -23,12 +23,12 @@ def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
 
     0 if the daemon did not answer or has no caches, because nothing can be promised then.
     """
-    if visit.run is None:
+    if visit.state is None:
         return 0
-    caches = visit.run.caches
+    caches = visit.state.caches
     there = sum(cache.ways for cache in caches)
     ways = sum(len(cache.free.get(GUARANTEED, ())) for cache in caches)
-    for stored in visit.run.stored:
+    for stored in visit.state.stored:
         most, least = stored.settings.cache or (0, 0)
         if stored.uuid in of_pods and most == least:
             cpus = stored.cpus or frozenset()

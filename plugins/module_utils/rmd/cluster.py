@@ -10,14 +10,15 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
-from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of, warn_of
+from ..base.boundary import Finding, InvalidField, guarded, read_each, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.json_types import Object
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
-from .daemon.run import DesiredState, Outcome
+from .daemon.outcome import Outcome
+from .daemon.run import DesiredState
 from .daemon.targets import daemon_targets, wire_of
 from .daemon.workload import Desired, FormerWorkload, uuid_of
 from .inventory import inventory
@@ -35,7 +36,6 @@ from .manifests import (
     nodes_of,
     nodes_of_config,
 )
-from .reading import read_each, said
 from .statuses import Report, config_status, node_state, node_status
 
 T = t.TypeVar("T")
@@ -179,8 +179,9 @@ class _Cluster:
         }
         on_node: dict[str, list[Desired]] = collections.defaultdict(list)
         for workload in workloads.values():
-            for name in workload.nodes or () if workload.desired else ():
-                on_node[name].append(t.cast("Desired", workload.desired))
+            if workload.desired is not None:
+                for name in workload.nodes or ():
+                    on_node[name].append(workload.desired)
         own = [each for each in objects["rmd_node_states"] if _is_in(each, namespace)]
         states = dict(
             item for _state, item in read_each(own, "RmdNodeState", _read_state, findings)
@@ -290,11 +291,11 @@ class _Cluster:
     def inventories(self, visits: t.Sequence[Visit]) -> dict[str, t.Any]:
         """Content of each daemon that answered, by node."""
         by_uuid = {item.uuid: item.manifest for item in self.workloads.values()}
-        of_node = {visit.target.name: visit.run for visit in visits if visit.run is not None}
+        of_node = {visit.target.name: visit.state for visit in visits if visit.state is not None}
 
         def held(node: Object) -> dict[str, t.Any]:
-            run = of_node[node["metadata"]["name"]]
-            return inventory(run.caches, run.stored, by_uuid)
+            state = of_node[node["metadata"]["name"]]
+            return inventory(state.caches, state.stored, by_uuid)
 
         nodes = [self.nodes[name] for name in of_node]
         return {
@@ -343,12 +344,13 @@ def _read_workload(
     subject = subject_of(item, "RmdWorkload")
     names = guarded(subject, placed)
     desired = guarded(subject, functools.partial(desired_of_manifest, item))
-    bad = next((each for each in (desired, names) if isinstance(each, Finding)), None)
+    wanted = None if isinstance(desired, Finding) else desired
     where = None if isinstance(names, Finding) else names
-    if bad is not None:
-        findings.append(bad)
-        return _Workload(item, uuid, of_pod, where, problem=said(bad))
-    return _Workload(item, uuid, of_pod, where, t.cast("Desired", desired))
+    bad = next((each for each in (desired, names) if isinstance(each, Finding)), None)
+    if bad is None:
+        return _Workload(item, uuid, of_pod, where, wanted)
+    findings.append(bad)
+    return _Workload(item, uuid, of_pod, where, problem=bad.said)
 
 
 def _with_daemons(

@@ -118,8 +118,9 @@ def daemons_of(
             continue
         if node not in found or not found[node].endpoint:
             read = guarded(subject_of(pod, "Pod"), functools.partial(_daemon_of_pod, node, pod))
-            is_lost = isinstance(read, Finding)
-            found[node] = Daemon(node, problem=str(read)) if is_lost else t.cast("Daemon", read)
+            if isinstance(read, Finding):
+                read = Daemon(node, problem=str(read))
+            found[node] = read
     for node, endpoint in endpoints.items():
         if node in names:
             found[node] = Daemon(node, endpoint)

@@ -17,7 +17,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ..base.argspec import KUBERNETES, ArgumentSpec
-from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of, warn_of
+from ..base.boundary import (
+    Finding,
+    InvalidField,
+    guarded,
+    read_each,
+    shown,
+    shown_text,
+    subject_of,
+    warn_of,
+)
 from ..base.context import Context, Parameters, Result
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.json_types import MutableObject
@@ -26,9 +35,8 @@ from ..kube.client import Kube, delete_object
 from ..kube.events import Event
 from ..kube.pod_bulk import without_bulk
 from ..kube.pod_condition import Condition, stored_condition, tell
-from .daemon.run import REFUSED_RESPONSE
+from .daemon.outcome import REFUSED_RESPONSE
 from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
-from .reading import read_each, said
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
 SPEC = INFO_SPEC.merge(
@@ -280,7 +288,7 @@ def _desired(
         if isinstance(found, Finding):
             asking.findings.append(found)
             key = metadata["namespace"], metadata["name"], metadata["uid"]
-            refusals.append(Refusal(*key, "", f"the pod cannot be read: {said(found)}"))
+            refusals.append(Refusal(*key, "", f"the pod cannot be read: {found.said}"))
         else:
             wanted += found[0]
             refusals += found[1]
@@ -313,7 +321,7 @@ def _without_those_of_others(
         stored = existing.get(_key(workload))
         name = workload["metadata"]["name"]
         if isinstance(stored, Finding):
-            message = f"RmdWorkload {name} cannot be read: {said(stored)}; delete it"
+            message = f"RmdWorkload {name} cannot be read: {stored.said}; delete it"
             refusals.append(_refusal_of(workload, message))
         elif stored is None or (stored.owner or {}).get("uid") == own["uid"]:
             ours.append(workload)

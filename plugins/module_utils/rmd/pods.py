@@ -21,7 +21,6 @@ from ..base.errors import InvalidInput
 from ..base.json_types import MutableObject
 from ..base.units import parse_quantity
 from .node.exclusive import ExclusiveContainer, exclusive_containers
-from .reading import said
 
 Json = t.Mapping[str, t.Any]
 
@@ -85,7 +84,7 @@ def workloads_of_pod(
     for container in asking:
         found = guarded(subject, lambda container=container: read(container))  # type: ignore[misc]
         if isinstance(found, Finding):
-            refusals.append(_refusal(pod, container["name"], said(found)))
+            refusals.append(_refusal(pod, container["name"], found.said))
         elif found is not None:
             workloads.append(found)
     return workloads, refusals

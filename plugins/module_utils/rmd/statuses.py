@@ -9,13 +9,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.json_types import Object
-from ..base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
+from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
-from ..kube.resource.conditions import are_stored
+from ..kube.resource.conditions import are_stored, status_manifest
 from .daemon.apply import Visit
 from .daemon.cache import Cache
-from .daemon.run import FAILED_RESPONSE, Outcome
+from .daemon.outcome import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
 from .manifests import API_VERSION, STATE_PREFIX, managed_of
 
@@ -64,12 +64,7 @@ class Report:
         }
         if _says_the_same(self.workload.get("status") or {}, status):
             return None
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "RmdWorkload",
-            "metadata": same_object(metadata),
-            "status": status,
-        }
+        return status_manifest(API_VERSION, "RmdWorkload", metadata, status)
 
     def _ready(self, problem: str) -> dict[str, str]:
         if problem:
@@ -116,27 +111,22 @@ def node_status(
     """
     before = dict((stored or {}).get("status") or {})
     before.pop("conditions", None)
-    if visit.run is None:
+    if visit.state is None:
         detail = visit.error.detail if visit.error else ""
         status = {**before, "conditions": [_condition("Reachable", False, "NotRead", detail)]}
     else:
-        present = {item.uuid for item in visit.run.stored}
+        present = {item.uuid for item in visit.state.stored}
         managed = sorted(present & {*wanted, *managed_of(stored)})
         reachable = _condition("Reachable", True, "Read", "The daemon answers.")
         status = {
             "conditions": [reachable],
-            **_filled(workloads={_key(item): shown(item) for item in visit.run.stored}),
+            **_filled(workloads={_key(item): shown(item) for item in visit.state.stored}),
             **_filled(managed=managed),
-            **_ways(visit.run.caches),
+            **_ways(visit.state.caches),
         }
     if _says_the_same((stored or {}).get("status") or {}, status):
         return None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdNodeState",
-        "metadata": same_object((stored or manifest)["metadata"]),
-        "status": status,
-    }
+    return status_manifest(API_VERSION, "RmdNodeState", (stored or manifest)["metadata"], status)
 
 
 def config_status(
@@ -161,12 +151,7 @@ def config_status(
     }
     if _says_the_same(config.get("status") or {}, status):
         return None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdConfig",
-        "metadata": same_object(metadata),
-        "status": status,
-    }
+    return status_manifest(API_VERSION, "RmdConfig", metadata, status)
 
 
 def shown(stored: Stored) -> dict[str, str]:

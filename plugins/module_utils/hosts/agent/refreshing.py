@@ -23,7 +23,8 @@ from ...fleet.credentials import CredentialReference
 from ...kube.client import APPLY_CONTENT_TYPE, Guard, Kube
 from ...nodeconfig.bmc_address import redfish_endpoint
 from ...nodeconfig.poll import PollTarget
-from .. import bare_metal_host, host_hardware, provisioning, redfish_hardware, role_assignment
+from .. import bare_metal_host, host_hardware, provisioning, redfish_hardware
+from ..assignment_request import read_assignment_request
 from ..host import Host
 from ..roles.availability import host_text, key_of, refusals
 
@@ -86,8 +87,7 @@ class Rounds:
         found = self._kube.find(resource.path(name, namespace))
         if found is None or member(found, "metadata", "deletionTimestamp"):
             return []
-        options: Result = {"request": found, "cluster": None, "former": None, "provisionings": []}
-        wanted = role_assignment.read_wanted(options)
+        wanted = read_assignment_request(found)
         objects = bare_metal_host.list_objects(self._kube, self._host_namespaces)
         hosts = sorted(bare_metal_host.read_hosts(objects).hosts, key=key_of)
         selector = wanted.request.host_selector
@@ -97,8 +97,7 @@ class Rounds:
             for host, refusal in zip(hosts, refused)
             if (refusal is None or refusal.reason in _READ_ALL_THE_SAME)
             and host.uid
-            and host.bmc_credentials_name
-            and redfish_endpoint(host.bmc_address)
+            and _target(host) is not None
         ]
 
     def _refresh(
@@ -115,7 +114,7 @@ class Rounds:
                 "authentication": list(self._refused_accounts.values()),
             }
         )
-        targets = [_target(host) for host in hosts]
+        targets = [target for target in map(_target, hosts) if target is not None]
         answer = redfish_hardware.read(targets, options, self._context, self._kube)
         self._refused_accounts.update({each["name"]: each for each in answer["authentication"]})
         problems = {each["name"]: each["detail"] for each in answer["errors"]}
@@ -145,9 +144,13 @@ class Rounds:
         self._told[name] = problem
 
 
-def _target(host: Host) -> PollTarget:
-    endpoint, system = t.cast("tuple[str, str]", redfish_endpoint(host.bmc_address))
-    secret = (host.namespace, t.cast("str", host.bmc_credentials_name))
+def _target(host: Host) -> PollTarget | None:
+    """The BMC of a host; None without a Redfish address or an account."""
+    found = redfish_endpoint(host.bmc_address)
+    if found is None or not host.bmc_credentials_name:
+        return None
+    endpoint, system = found
+    secret = (host.namespace, host.bmc_credentials_name)
     return PollTarget(
         name=host_text(host),
         endpoint=endpoint,

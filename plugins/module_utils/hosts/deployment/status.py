@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ...base.boundary import Finding
+from ...base.context import Result
 from ...base.errors import told_text
 from ...base.fields.lenient import objects
 from ...base.json_types import Object
@@ -43,7 +45,8 @@ class RunResults:
     """Results of a run.
 
     ``answer`` is None if the run ended before the hosts. ``installation`` is None without an
-    installer; ``obstacle`` is the reason why it does not start.
+    installer; ``obstacle`` is the reason why it does not start. ``outputs`` are those of the
+    assignment.
     """
 
     answer: Answer | None = None
@@ -51,6 +54,8 @@ class RunResults:
     obstacle: Failure | None = None
     agents: Agents | None = None
     failure: Failure | None = None
+    findings: t.Sequence[Finding] = ()
+    outputs: Result = field(default_factory=dict)
 
 
 def status_of(seen: RunResults, generation: int, stored: Object) -> Status:

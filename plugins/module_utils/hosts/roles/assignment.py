@@ -78,6 +78,14 @@ class Unassigned:
     host: Host
     reason: str
 
+    def as_dict(self) -> dict[str, str]:
+        """The entry of results."""
+        return {
+            "host": self.host.name,
+            "namespace": self.host.namespace,
+            "reason": self.reason,
+        }
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -90,6 +98,23 @@ class Answer:
     is_proven: bool = True
     explanation: Explanation | None = None
     warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The results of the module."""
+        explanation = self.explanation or Explanation((), (), "")
+        message = explanation.message
+        if self.outcome == "unknown":
+            message = "the time limit ended the search before an answer was found; raise time_limit"
+        return {
+            "outcome": self.outcome,
+            "message": message,
+            "assignments": [each.as_dict() for each in self.assignments],
+            "unassigned": [each.as_dict() for each in self.unassigned],
+            "proven": self.is_proven,
+            "objective": [each.as_dict() for each in self.objective],
+            "shortages": [each.as_dict() for each in explanation.shortages],
+            "changes": [each.text for each in explanation.changes],
+        }
 
 
 @dataclass(frozen=True)

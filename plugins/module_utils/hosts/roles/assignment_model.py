@@ -11,6 +11,7 @@ the optima of the earlier ones.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing as t
 from dataclasses import dataclass, field
 
@@ -62,6 +63,11 @@ class Level:
     name: str
     value: int
     bound: float
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The entry of results; an unknown bound is None."""
+        bound = self.bound if math.isfinite(self.bound) else None
+        return {"level": self.name, "value": self.value, "bound": bound}
 
 
 @dataclass(frozen=True)

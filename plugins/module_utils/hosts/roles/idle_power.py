@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
+from ...base import documents
+from ...base.boundary import Finding, Subject, guarded
 from ...published.curves import rows_of
-from ...scheduling.curve import Curve
+from ...scheduling.curve import Curve, read_curve
 from ..host import Host
 
 
@@ -24,3 +27,17 @@ def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] |
     # Servers run two threads per core, and servers with one processor model differ in its count.
     nearest = min(rows, key=lambda row: (abs(2 * row.cores - (count or 0)), row.cores))
     return nearest.watts[0], "by published measurements of its processor"
+
+
+def read_curves(path: str | None) -> tuple[dict[str, Curve], list[Finding]]:
+    """Power curves of a document, by the name of the host; a host's curve may be defective."""
+    curves: dict[str, Curve] = {}
+    findings: list[Finding] = []
+    given = documents.load(path, "curves")["curves"] if path is not None else {}
+    for name, curve in given.items():
+        read = guarded(Subject("Curve", name), functools.partial(read_curve, curve, str(path)))
+        if isinstance(read, Finding):
+            findings.append(read)
+        else:
+            curves[name] = read
+    return curves, findings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ...solving.limits import Limits
 from ..provisioning import Requirements
@@ -46,6 +46,11 @@ class Shortage:
     missing: int
     fitting: int
     failing: tuple[Failing, ...]
+
+    def as_dict(self) -> dict[str, t.Any]:
+        """The entry of results."""
+        found = asdict(self)
+        return {"item": found.pop("where"), **found, "failing": list(map(asdict, self.failing))}
 
 
 @dataclass(frozen=True)

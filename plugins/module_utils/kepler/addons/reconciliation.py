@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import base64
-import functools
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from ...base.argspec import KUBERNETES, ArgumentSpec
 from ...base.boundary import shown
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
@@ -23,31 +21,28 @@ from ...kube.resource.conditions import Failure
 from ...kube.resource.run import (
     Failed,
     ResourceKind,
-    generation_of,
+    Run,
+    Work,
     missing_keys,
     owner_manifest,
-    stored_status,
+    run_options,
 )
 from .. import fields
 from . import certificates, files, issued_secrets, kinds, mesh, names, options, status, telemetry
-from .rendering import Files, Part, render
+from .rendering import Files, render
 from .spec import Addons, Certificates, read_addons
+from .status import Observation
 
 FIELD_MANAGER = "wattwise-kepler-addons"
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)
 
-SPEC = KUBERNETES.merge(
-    ArgumentSpec(
-        {
-            "namespace": {"type": "str", "default": "kepler"},
-            "name": {"type": "str", "default": "kepler"},
-            "spec": {"type": "dict", "options": dict(options.ADDONS.options)},
-            "rule_files": {"type": "list", "elements": "path", "default": []},
-            "dashboard_files": {"type": "list", "elements": "path", "default": []},
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
-        }
-    ),
+SPEC = run_options(
+    "kepler",
+    options.ADDONS,
+    {
+        "rule_files": {"type": "list", "elements": "path", "default": []},
+        "dashboard_files": {"type": "list", "elements": "path", "default": []},
+    },
 )
 
 
@@ -61,213 +56,207 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(given)
     if given["state"] == "absent":
         return _removed(kube, given, context)
-    return _KIND.reconcile(kube, given, functools.partial(_Run, kube, given, context))
+    return Work(_KIND, _steps, _report).reconcile(kube, given, context)
 
 
-@dataclass
-class _Run:
-    """One run and its state.
+def _steps(run: Run) -> t.Iterator[Observation]:
+    """Read, render, apply."""
+    addons = run.read(read_addons)
+    shipped = Files(
+        files.read_rules(run.given["rule_files"]),
+        files.read_dashboards(run.given["dashboard_files"]),
+    )
+    run.applying.assumed.append(_namespace_manifest(addons.namespace, {}))
+    served = kinds.discovered(run.kube.serves)
+    rendered = Observation(addons, served, render(addons, served, shipped))
+    yield rendered
+    rendered = _label_namespace(run, rendered)
+    yield rendered
+    if rendered.failures:
+        _label_for_logging(run, rendered)
+    _write_objects(run, rendered)
+    # cert-manager's Certificates are pruned by now, so that it does not issue again.
+    if addons.certificates is not None and rendered.is_of_library:
+        rendered = _keep_certificates(run, rendered, addons.certificates)
+        yield rendered
+    _raise_problems(run, rendered)
 
-    ``resource`` are the KeplerAddons, if there are any. ``failures`` have the sentences of failed
-    steps of one add-on, by its condition.
-    """
 
-    kube: Kube
-    given: Parameters
-    context: Context
-    resource: Object | None
-    addons: Addons | None = None
-    served: dict[str, str] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
-    is_issued: bool = False
-    applying: Applying = field(init=False)
+def _raise_problems(run: Run, rendered: Observation) -> None:
+    """Raise Failed if anything failed; all independent steps are done by now."""
+    keys = {status.identity(each) for part in rendered.parts for each in part.manifests}
+    refused = [
+        each["error"]
+        for each in run.applying.result["results"]
+        if each["action"] == "failed" and _key(each) in keys
+    ]
+    problems = [f"{name}: {sentence}" for name, sentence in rendered.failures.items()]
+    if refused:
+        problems.append(f"{len(refused)} objects were refused, the first one: {refused[0]}")
+    if problems:
+        reason = "ObjectsRefused" if refused else "ReconcileError"
+        raise Failed(reason, "; ".join(problems))
 
-    def __post_init__(self) -> None:
-        namespace = _namespace_manifest(self.given["namespace"], {})
-        self.applying = Applying(self.kube, self.context, [namespace])
 
-    def steps(self) -> None:
-        """Read, render, apply."""
-        place = (self.given["namespace"], self.given["name"])
-        self.addons = wanted = t.cast(
-            "Addons",
-            _KIND.read(self.resource, self.given["spec"], lambda spec: read_addons(*place, spec)),
-        )
-        shipped = Files(
-            files.read_rules(self.given["rule_files"]),
-            files.read_dashboards(self.given["dashboard_files"]),
-        )
-        self.served = kinds.discovered(self.kube.serves)
-        self.parts = render(wanted, self.served, shipped)
-        self._apply(wanted)
-        self._raise_problems()
+def _label_namespace(run: Run, rendered: Observation) -> Observation:
+    """Make the namespace. Labels of other owners are a failure of the mesh only."""
+    addons = rendered.addons
+    has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in rendered.parts)
+    of_mesh = mesh.namespace_labels(addons.mesh if has_mesh else None)
+    try:
+        _write_namespace(run, addons, {**_own_labels(rendered), **of_mesh})
+    except WattwiseError as error:
+        if not of_mesh:
+            raise
+        return rendered.with_failure("ServiceMesh", error)
+    return rendered
 
-    def _raise_problems(self) -> None:
-        """Raise Failed if anything failed; all independent steps are done by now."""
-        keys = {status.identity(each) for part in self.parts for each in part.manifests}
-        refused = [
-            each["error"]
-            for each in self.applying.result["results"]
-            if each["action"] == "failed" and _key(each) in keys
-        ]
-        problems = [f"{name}: {sentence}" for name, sentence in self.failures.items()]
-        if refused:
-            problems.append(f"{len(refused)} objects were refused, the first one: {refused[0]}")
-        if problems:
-            reason = "ObjectsRefused" if refused else "ReconcileError"
-            raise Failed(reason, "; ".join(problems))
 
-    def _apply(self, wanted: Addons) -> None:
-        self._label_namespace(wanted)
-        self._write_objects(wanted)
-        # cert-manager's Certificates are pruned by now, so that it does not issue again.
-        if wanted.certificates is not None and self._is_of_library(wanted):
-            self._keep_certificates(wanted, wanted.certificates)
+def _label_for_logging(run: Run, rendered: Observation) -> None:
+    """The labels of the namespace without those of the mesh, which were refused."""
+    labels = _own_labels(rendered)
+    if labels:
+        _write_namespace(run, rendered.addons, labels)
 
-    def _label_namespace(self, wanted: Addons) -> None:
-        """Make the namespace. Labels of other owners are a failure of the mesh only."""
-        has = {part.condition for part in self.parts if part.manifests}
-        own = telemetry.namespace_labels(has_collectors="Logging" in has)
-        of_mesh = mesh.namespace_labels(wanted.mesh if "ServiceMesh" in has else None)
-        how = {"field_manager": _label_manager(wanted.name)}
-        try:
-            self._write([_namespace_manifest(wanted.namespace, {**own, **of_mesh})], **how)
-        except WattwiseError as error:
-            if not of_mesh:
-                raise
-            self.failures["ServiceMesh"] = str(error)
-            if own:
-                self._write([_namespace_manifest(wanted.namespace, own)], **how)
 
-    def _is_of_library(self, addons: Addons) -> bool:
-        wanted = addons.certificates
-        return wanted is not None and not certificates.is_of_cert_manager(wanted, self.served)
+def _own_labels(rendered: Observation) -> t.Mapping[str, str]:
+    collects = any(part.condition == "Logging" and part.manifests for part in rendered.parts)
+    return telemetry.namespace_labels(has_collectors=collects)
 
-    def _write_objects(self, wanted: Addons) -> None:
-        owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
-        known = [(version, kind) for kind, version in self.served.items()]
-        self._write(
-            [each for part in self.parts for each in part.manifests],
-            owner=owner,
-            prune=names.apply_set(wanted.name),
-            prune_kinds=[
-                {"api_version": version, "kind": kind, "namespace": wanted.namespace}
+
+def _write_namespace(run: Run, addons: Addons, labels: t.Mapping[str, str]) -> None:
+    manifest = _namespace_manifest(addons.namespace, labels)
+    run.write([manifest], field_manager=_label_manager(addons.name))
+
+
+def _write_objects(run: Run, rendered: Observation) -> None:
+    addons = rendered.addons
+    known = [(version, kind) for kind, version in rendered.served.items()]
+    # An empty set of manifests still prunes.
+    run.applying.apply(
+        {
+            "manifests": [each for part in rendered.parts for each in part.manifests],
+            "field_manager": FIELD_MANAGER,
+            "owner": run.owner(names.owner_name(addons.name)),
+            "prune": names.apply_set(addons.name),
+            "prune_kinds": [
+                {"api_version": version, "kind": kind, "namespace": addons.namespace}
                 for version, kind in (*known, *kinds.OWN_KINDS)
             ],
             # Only the spec decides, independent of the readable part of the cluster.
-            prune_max=1.0,
-            on_error="report",
-        )
-
-    def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
-        self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
-
-    def _keep_certificates(self, addons: Addons, wanted: Certificates) -> None:
-        """Certificates without cert-manager, independent of other add-ons."""
-        try:
-            self._refuse_two_issuers(addons)
-            self._issue(addons, wanted)
-            self.is_issued = True
-        except WattwiseError as error:
-            self.failures["Certificates"] = str(error)
-
-    def _refuse_two_issuers(self, addons: Addons) -> None:
-        """Two issuers of one Secret would replace each other's certificates forever."""
-        if "Certificate" not in self.served or self.context.check_mode:
-            return
-        secrets = set(certificates.certificate_names(addons).values())
-        place = self.kube.resource(self.served["Certificate"], "Certificate")
-        for each in self.kube.list(place.collection(addons.namespace)):
-            name, secret = member(each, "metadata", "name"), member(each, "spec", "secretName")
-            if secret in secrets and not member(each, "metadata", "deletionTimestamp"):
-                message = (
-                    f"cert-manager's Certificate {shown(name)} also fills the Secret {secret}; "
-                    "delete it, or set certificates.issuer to cert-manager"
-                )
-                raise InvalidInput(message)
-
-    def _issue(self, addons: Addons, wanted: Certificates) -> None:
-        """All certificates, and the authority's for Kepler, without its key."""
-        self._write([_namespace_manifest(wanted.authority_namespace, {})])
-        asked = certificates.library_options(addons, wanted)
-        labels = certificates.secret_labels(addons)
-        kept = keep_certificates(asked, self.context, self.kube, labels)
-        self.applying.add({"changed": kept["changed"]})
-        found = self.kube.read_secret(addons.namespace, addons.security.server_secret)
-        if found is None:
-            return  # in check mode alone
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": addons.security.client_authority_secret,
-                "namespace": addons.namespace,
-                "labels": labels,
-            },
-            "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
+            "prune_max": 1.0,
+            "on_error": "report",
         }
-        # Like the certificates themselves: cert-manager may have had the Secret before.
-        self._write([secret], force_conflicts=True)
+    )
 
-    def result(self, failure: Failure | None) -> Result:
-        """The changes and the present state, in the form of KeplerAddons' status."""
-        told = status.status_of(
-            self._seen(failure), generation_of(self.resource), stored_status(self.resource)
-        )
-        return {**self.applying.result, "found": True, "status": told}
 
-    def _seen(self, failure: Failure | None) -> status.Observation:
-        if self.addons is None or not self.parts:
-            return status.Observation(failure=failure)
-        results = self.applying.result["results"]
-        try:
-            return status.Observation(
-                self.parts,
-                {_key(each) for each in results if each["action"] != "failed"},
-                {_key(each): each["error"] for each in results if each["action"] == "failed"},
-                self._missing_secrets(self.addons),
-                self._unready(self.addons),
-                self._port(self.addons),
-                "http" if self.addons.security.mode == "none" else "https",
-                any(
-                    part.condition == "Certificates" and part.wanted and not part.missing
-                    for part in self.parts
-                )
-                and "Certificates" not in self.failures,
-                failure,
-                self.failures,
-                self._is_of_library(self.addons) and not self.is_issued,
+def _keep_certificates(run: Run, rendered: Observation, wanted: Certificates) -> Observation:
+    """Certificates without cert-manager, independent of other add-ons."""
+    try:
+        _refuse_two_issuers(run, rendered)
+        _issue(run, rendered.addons, wanted)
+    except WattwiseError as error:
+        return rendered.with_failure("Certificates", error)
+    return replace(rendered, is_issued=True)
+
+
+def _refuse_two_issuers(run: Run, rendered: Observation) -> None:
+    """Two issuers of one Secret would replace each other's certificates forever."""
+    if run.context.check_mode:
+        return
+    secrets = set(certificates.certificate_names(rendered.addons).values())
+    for each in _certificates(run, rendered):
+        name, secret = member(each, "metadata", "name"), member(each, "spec", "secretName")
+        if secret in secrets and not member(each, "metadata", "deletionTimestamp"):
+            message = (
+                f"cert-manager's Certificate {shown(name)} also fills the Secret {secret}; "
+                "delete it, or set certificates.issuer to cert-manager"
             )
-        except ApiError as error:
-            self.context.warn(f"The state of the add-ons could not be read: {error}")
-            return status.Observation(failure=failure)
+            raise InvalidInput(message)
 
-    def _missing_secrets(self, addons: Addons) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for part in self.parts:
-            for name, keys in part.secrets:
-                sentence = missing_keys(self.kube, addons.namespace, name, keys)
-                if sentence:
-                    found.setdefault(part.condition, sentence)
-        return found
 
-    def _unready(self, addons: Addons) -> str:
-        """Why cert-manager's certificates are not ready; empty for other issuers."""
-        wanted = addons.certificates
-        is_issued_there = wanted is not None and certificates.is_of_cert_manager(
-            wanted, self.served
-        )
-        if not is_issued_there or "Certificate" not in self.served:
-            return ""
-        place = self.kube.resource(self.served["Certificate"], "Certificate")
-        found = self.kube.list(place.collection(addons.namespace))
-        return status.certificate_problem(found, certificates.certificate_names(addons))
+def _certificates(run: Run, rendered: Observation) -> t.Sequence[Object]:
+    """cert-manager's Certificates in the namespace; none if the cluster serves none."""
+    if "Certificate" not in rendered.served:
+        return ()
+    place = run.kube.resource(rendered.served["Certificate"], "Certificate")
+    return run.kube.list(place.collection(rendered.addons.namespace))
 
-    def _port(self, addons: Addons) -> str:
-        place = f"/api/v1/namespaces/{addons.namespace}/services/{addons.system}"
-        ports = objects(member(self.kube.find(place), "spec", "ports"))
-        return str(ports[0].get("name") or "") if ports else ""
+
+def _issue(run: Run, addons: Addons, wanted: Certificates) -> None:
+    """All certificates, and the authority's for Kepler, without its key."""
+    run.write([_namespace_manifest(wanted.authority_namespace, {})])
+    asked = certificates.library_options(addons, wanted)
+    labels = certificates.secret_labels(addons)
+    kept = keep_certificates(asked, run.context, run.kube, labels)
+    run.applying.add({"changed": kept["changed"]})
+    found = run.kube.read_secret(addons.namespace, addons.security.server_secret)
+    if found is None:
+        return  # in check mode alone
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": addons.security.client_authority_secret,
+            "namespace": addons.namespace,
+            "labels": labels,
+        },
+        "data": {"ca.crt": base64.b64encode(found[0]["ca.crt"].encode()).decode()},
+    }
+    # Like the certificates themselves: cert-manager may have had the Secret before.
+    run.write([secret], force_conflicts=True)
+
+
+def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Result:
+    """The present state, in the form of KeplerAddons' status."""
+    seen = None
+    try:
+        if reached is not None:
+            seen = _observed(run, reached)
+    except ApiError as error:
+        run.context.warn(f"The state of the add-ons could not be read: {error}")
+    return {"status": status.status_of(seen, failure, run.generation, run.stored_status)}
+
+
+def _observed(run: Run, rendered: Observation) -> Observation:
+    results = run.applying.result["results"]
+    return replace(
+        rendered,
+        applied={_key(each) for each in results if each["action"] != "failed"},
+        errors={_key(each): each["error"] for each in results if each["action"] == "failed"},
+        missing_secrets=_missing_secrets(run, rendered),
+        unready=_unready(run, rendered),
+        port=_port(run, rendered.addons),
+    )
+
+
+def _missing_secrets(run: Run, rendered: Observation) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in rendered.parts:
+        for name, keys in part.secrets:
+            sentence = missing_keys(run.kube, rendered.addons.namespace, name, keys)
+            if sentence:
+                found.setdefault(part.condition, sentence)
+    return found
+
+
+def _unready(run: Run, rendered: Observation) -> str:
+    """Why cert-manager's certificates are not ready; empty for other issuers."""
+    served = rendered.served
+    if (
+        rendered.addons.certificates is None
+        or rendered.is_of_library
+        or "Certificate" not in served
+    ):
+        return ""
+    wanted = certificates.certificate_names(rendered.addons)
+    return status.certificate_problem(_certificates(run, rendered), wanted)
+
+
+def _port(run: Run, addons: Addons) -> str:
+    place = f"/api/v1/namespaces/{addons.namespace}/services/{addons.system}"
+    ports = objects(member(run.kube.find(place), "spec", "ports"))
+    return str(ports[0].get("name") or "") if ports else ""
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:

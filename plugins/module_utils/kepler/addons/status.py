@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ...base.errors import WattwiseError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
 from ...kube.resource.conditions import (
@@ -17,8 +18,12 @@ from ...kube.resource.conditions import (
     kept,
     of_generation,
     reconciled,
+    status_of_generation,
 )
+from .certificates import is_of_cert_manager
+from .kinds import Served
 from .rendering import Part
+from .spec import Addons
 
 CONDITIONS = (
     "Reconciled", "Prometheus", "Grafana", "Tracing", "Logging", "Certificates", "ServiceMesh",
@@ -31,39 +36,59 @@ _NO_TRACES = (
 
 @dataclass(frozen=True)
 class Observation:
-    """The cluster after a run; ``parts`` are empty if it ended before.
+    """The add-ons of a run with their objects by part, and the cluster after it.
 
-    ``errors`` and ``applied`` have kind and name of objects. ``missing_secrets`` and ``unready``
-    (certificates) have sentences by the condition of their add-on. ``port`` is the name of the port
-    of Kepler's Service, empty if there is none. ``issues`` means that certificates are issued, and
-    ``is_unissued`` that the library failed to issue them. ``failures`` have sentences of whole
-    add-ons by their condition.
+    ``failures`` have the sentences of failed steps of one add-on, by its condition. ``is_issued``
+    means that certificates without cert-manager are issued. ``errors`` and ``applied`` have kind
+    and name of objects. ``missing_secrets`` and ``unready`` (certificates) have sentences, the
+    first by the condition of their add-on. ``port`` is the name of the port of Kepler's Service,
+    empty if there is none.
     """
 
-    parts: t.Sequence[Part] = ()
+    addons: Addons
+    served: Served
+    parts: t.Sequence[Part]
+    failures: t.Mapping[str, str] = field(default_factory=dict)
+    is_issued: bool = False
     applied: t.Collection[tuple[str, str]] = ()
     errors: t.Mapping[tuple[str, str], str] = field(default_factory=dict)
     missing_secrets: t.Mapping[str, str] = field(default_factory=dict)
     unready: str = ""
     port: str = ""
-    wanted_port: str = ""
-    issues: bool = False
-    failure: Failure | None = None
-    failures: t.Mapping[str, str] = field(default_factory=dict)
-    is_unissued: bool = False
+
+    def with_failure(self, name: str, error: WattwiseError) -> Observation:
+        return replace(self, failures={**self.failures, name: str(error)})
+
+    @property
+    def is_of_library(self) -> bool:
+        """Whether this library issues the certificates."""
+        wanted = self.addons.certificates
+        return wanted is not None and not is_of_cert_manager(wanted, self.served)
+
+    @property
+    def issues(self) -> bool:
+        """Whether certificates are issued, by anybody."""
+        return "Certificates" not in self.failures and any(
+            part.condition == "Certificates" and part.wanted and not part.missing
+            for part in self.parts
+        )
+
+    @property
+    def wanted_port(self) -> str:
+        return "http" if self.addons.security.mode == "none" else "https"
 
 
-def status_of(seen: Observation, generation: int, stored: Object) -> dict[str, t.Any]:
-    """The status after a run; parts that it did not reach are unchanged."""
-    status: dict[str, t.Any] = {"observedGeneration": generation}
-    if seen.failure is None:
-        status["appliedGeneration"] = generation
-    elif stored.get("appliedGeneration"):
-        status["appliedGeneration"] = stored["appliedGeneration"]
-    conditions = [reconciled(seen.failure)]
-    if seen.parts:
-        judged = [_judged(seen, part, stored) for part in seen.parts]
-        conditions += judged
+def status_of(
+    seen: Observation | None, failure: Failure | None, generation: int, stored: Object
+) -> dict[str, t.Any]:
+    """The status after a run; parts that it did not reach are unchanged.
+
+    ``seen`` is None if the run ended before it had all objects.
+    """
+    status = status_of_generation(failure, generation, stored)
+    conditions = [reconciled(failure)]
+    if seen is not None:
+        conditions += [_judged(seen, part, failure, stored) for part in seen.parts]
         wanted = [part for part in seen.parts if part.wanted]
         status["wanted"] = len(wanted)
         status["applied"] = sum(_is_applied(seen, part) for part in wanted)
@@ -102,12 +127,12 @@ def identity(manifest: Object) -> tuple[str, str]:
 def _is_applied(seen: Observation, part: Part) -> bool:
     if part.missing or part.condition in seen.failures:
         return False
-    if part.condition == "Certificates" and seen.is_unissued:
+    if part.condition == "Certificates" and seen.is_of_library and not seen.is_issued:
         return False
     return all(identity(each) in seen.applied for each in part.manifests)
 
 
-def _judged(seen: Observation, part: Part, stored: Object) -> Condition:
+def _judged(seen: Observation, part: Part, failure: Failure | None, stored: Object) -> Condition:
     """The condition of an add-on, with its first obstacle."""
     name = part.condition
     if not part.wanted:
@@ -119,7 +144,7 @@ def _judged(seen: Observation, part: Part, stored: Object) -> Condition:
     errors = [seen.errors[key] for key in map(identity, part.manifests) if key in seen.errors]
     if errors:
         return condition(name, "False", "ObjectsRefused", errors[0])
-    if seen.failure is not None and not _is_applied(seen, part):
+    if failure is not None and not _is_applied(seen, part):
         return kept(stored, name)
     secret = seen.missing_secrets.get(name, "")
     if secret and name == "Prometheus" and seen.issues:

@@ -35,7 +35,8 @@ def traces(addons: Addons, wanted: Tracing, served: kinds.Served) -> t.Iterator[
         yield names.manifest(addons, jaeger, "jaeger", "tracing", spec=spec)
         return
     settings: MutableObject = {"endpoint": wanted.endpoint}
-    exporter, extensions = "otlphttp", t.cast("MutableObject", {})
+    exporter = "otlphttp"
+    extensions: MutableObject = {}
     collector: MutableObject = {
         "mode": "deployment",
         "resources": dict(wanted.resources),

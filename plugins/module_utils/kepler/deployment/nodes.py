@@ -16,7 +16,7 @@ from ...base.json_types import Object
 from ..facts import NodeFacts
 from ..labels import METER_LABEL, REASONS_ANNOTATION, SUPPORTED_LABEL
 from ..node_objects import facts_in_annotation, facts_of_node
-from ..verdict import METERS, Meter, Verdict, judge
+from ..verdict import METERS, Verdict, judge
 from .system import Collector, Pool, System
 
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
@@ -163,7 +163,8 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
     meter, supported = (node.labels.get(label) for label in (METER_LABEL, SUPPORTED_LABEL))
     if meter is None or supported is None:
         return None
-    if meter not in METERS or supported not in ("true", "false"):
+    labelled = next((each for each in METERS if each == meter), None)
+    if labelled is None or supported not in ("true", "false"):
         told = (
             f"{METER_LABEL}={shown_text(meter, 40)}, {SUPPORTED_LABEL}={shown_text(supported, 40)}"
         )
@@ -176,7 +177,6 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
     if not _suits(system, meter):
         why = f"its labels name the meter {meter}, which Kepler {system.version} does not have"
         return Verdict(False, "none", (f"{why}; label the nodes for this version",))
-    labelled: Meter = t.cast("Meter", meter)
     return Verdict(True, labelled, (reasons,))
 
 

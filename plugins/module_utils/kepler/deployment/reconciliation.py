@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import typing as t
-from dataclasses import dataclass, field
 
-from ...base.argspec import KUBERNETES, ArgumentSpec
-from ...base.boundary import Finding, warn_of
+from ...base.boundary import warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
 from ...base.fields.lenient import member
@@ -22,15 +20,16 @@ from ...kube.resource.conditions import Failure
 from ...kube.resource.run import (
     Failed,
     ResourceKind,
-    generation_of,
-    is_new_spec,
+    Run,
+    Work,
     missing_keys,
     owner_manifest,
-    stored_status,
+    run_options,
 )
 from . import manifests, names, options, policy, rivals, status
-from .groups import Group, group
+from .groups import group
 from .nodes import JudgedNode, judge_all
+from .status import Observation
 from .system import System, in_words_of_resource, read_system
 
 FIELD_MANAGER = "wattwise-kepler"
@@ -38,21 +37,13 @@ _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 _MAX_REASONS = 3
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.SYSTEM)
 
-SPEC = KUBERNETES.merge(
-    ArgumentSpec(
-        {
-            "namespace": {"type": "str", "default": "kepler"},
-            "name": {"type": "str", "default": "kepler"},
-            "spec": {
-                "type": "dict",
-                "options": dict(options.SYSTEM.options),
-            },
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "force": {"type": "bool", "default": False},
-            "prune_max": {"type": "float", "default": 0.5},
-            "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
-        }
-    ),
+SPEC = run_options(
+    "kepler",
+    options.SYSTEM,
+    {
+        "force": {"type": "bool", "default": False},
+        "prune_max": {"type": "float", "default": 0.5},
+    },
 )
 
 
@@ -66,155 +57,137 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     kube = Kube.connect(given)
     if given["state"] == "absent":
         return _removed(kube, given, context)
-    return _KIND.reconcile(kube, given, functools.partial(_Run, kube, given, context))
+    return Work(_KIND, _steps, _report).reconcile(kube, given, context)
 
 
-@dataclass
-class _Run:
-    """One run and its state. ``resource`` is the KeplerSystem, if there is one."""
+def _steps(run: Run) -> t.Iterator[Observation]:
+    """Read, judge, install."""
+    system = _read_system(run)
+    yield Observation(system)
+    _refuse_rivals(run, system)
+    _refuse_missing_secrets(run, system)
+    judged = _judged_nodes(run, system)
+    yield judged
+    _refuse_no_group(run, judged)
+    if judged.groups:
+        _install(run, judged)
 
-    kube: Kube
-    given: Parameters
-    context: Context
-    resource: Object | None
-    system: System | None = None
-    nodes: list[JudgedNode] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
-    applying: Applying = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.applying = Applying(self.kube, self.context, ())
+def _read_system(run: Run) -> System:
+    system = run.read(read_system)
+    return system if run.resource is None else in_words_of_resource(system)
 
-    def steps(self) -> None:
-        """Read, judge, install."""
-        self._read()
-        wanted = t.cast("System", self.system)
-        self._refuse_rivals(wanted)
-        self._refuse_missing_secrets(wanted)
-        self._judge(wanted)
-        self._apply(wanted)
 
-    def _read(self) -> None:
-        place = (self.given["namespace"], self.given["name"])
-        self.system = _KIND.read(
-            self.resource, self.given["spec"], lambda spec: read_system(*place, spec)
+def _refuse_rivals(run: Run, system: System) -> None:
+    kube = run.kube
+    if run.given["force"]:
+        return
+    resources: list[Object] = []
+    for kind in rivals.RIVAL_KINDS:
+        if kube.serves(options.API_VERSION, kind):
+            place = kube.resource(options.API_VERSION, kind)
+            resources += kube.list(place.collection(), trim=_identity)
+    found = rivals.rivals(
+        system,
+        kube.list("/apis/apps/v1/daemonsets", trim=_workload),
+        kube.list("/apis/apps/v1/deployments", trim=_workload),
+        resources,
+    )
+    if not found:
+        return
+    told = rivals.sentence(found, takes_force=run.resource is None)
+    # Otherwise any creator of a Deployment could stop the upkeep of an installed Kepler.
+    if not run.stored_status.get("appliedGeneration"):
+        raise Failed("AnotherKepler", told)
+    run.context.warn(told)
+
+
+def _refuse_missing_secrets(run: Run, system: System) -> None:
+    for name, keys in system.needed_secrets:
+        sentence = missing_keys(run.kube, system.namespace, name, keys)
+        if sentence:
+            raise Failed("SecretNotFound", sentence)
+
+
+def _judged_nodes(run: Run, system: System) -> Observation:
+    nodes, findings = judge_all(system, run.kube.list("/api/v1/nodes", trim=_node))
+    warn_of(findings, run.context)
+    judged = Observation(system, nodes, group(system, nodes), findings=findings)
+    for remark in status.remarks(judged):
+        run.context.warn(remark)
+    return judged
+
+
+def _refuse_no_group(run: Run, judged: Observation) -> None:
+    if judged.groups:
+        return
+    if not run.context.check_mode:
+        raise Failed("NoSupportedNode", _nothing_metered(judged.nodes))
+    # A task before this one may label nodes.
+    run.context.warn(_nothing_metered(judged.nodes))
+
+
+def _install(run: Run, judged: Observation) -> None:
+    kube, system = run.kube, judged.system
+    is_openshift = kube.serves(*manifests.SCC)
+    has_policies = kube.serves(*_POLICY)
+    if not has_policies:
+        run.context.warn(
+            f"The cluster serves no {_POLICY[1]}, so nothing holds pods of namespace "
+            f"{system.namespace} to Kepler's needs; use Kubernetes 1.30 or later"
         )
-        if self.resource is not None:
-            self.system = in_words_of_resource(self.system)
+    namespace = manifests.namespace(system, is_openshift)
+    run.applying.assumed.append(namespace)
+    of_cluster = manifests.of_cluster(system, is_openshift)
+    if has_policies:
+        of_cluster += policy.manifests(system)
+    run.write([namespace, *of_cluster])
+    obsolete = manifests.obsolete_permissions(system)
+    run.write([each for each in obsolete if _exists(kube, each)], state="absent")
+    kinds = [
+        {"api_version": version, "kind": kind, "namespace": system.namespace}
+        for version, kind in manifests.PRUNED_KINDS
+    ]
+    run.write(
+        manifests.in_namespace(system, judged.groups),
+        owner=run.owner(names.owner_name(system.name)),
+        prune=names.apply_set(system.name),
+        prune_kinds=kinds,
+        prune_max=1.0 if run.is_new_spec else run.given["prune_max"],
+    )
 
-    def _refuse_rivals(self, wanted: System) -> None:
-        if self.given["force"]:
-            return
-        resources: list[Object] = []
-        for kind in rivals.RIVAL_KINDS:
-            if self.kube.serves(options.API_VERSION, kind):
-                place = self.kube.resource(options.API_VERSION, kind)
-                resources += self.kube.list(place.collection(), trim=_identity)
-        found = rivals.rivals(
-            wanted,
-            self.kube.list("/apis/apps/v1/daemonsets", trim=_workload),
-            self.kube.list("/apis/apps/v1/deployments", trim=_workload),
-            resources,
-        )
-        if not found:
-            return
-        told = rivals.sentence(found, takes_force=self.resource is None)
-        # Otherwise any creator of a Deployment could stop the upkeep of an installed Kepler.
-        if not member(self.resource, "status", "appliedGeneration"):
-            raise Failed("AnotherKepler", told)
-        self.context.warn(told)
 
-    def _refuse_missing_secrets(self, wanted: System) -> None:
-        for name, keys in wanted.needed_secrets:
-            sentence = missing_keys(self.kube, wanted.namespace, name, keys)
-            if sentence:
-                raise Failed("SecretNotFound", sentence)
+def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Result:
+    """The present state, in the form of a KeplerSystem's status."""
+    seen = None if reached is None else _with_collectors(run, reached)
+    return {
+        "status": status.status_of(seen, failure, run.generation, run.stored_status),
+        "left_out": [
+            {"node": node.name, "reason": node.reason}
+            for node in (seen.nodes if seen else ())
+            if node.reason
+        ],
+        "findings": [finding.as_dict() for finding in (seen.findings if seen else ())],
+    }
 
-    def _judge(self, wanted: System) -> None:
-        nodes = self.kube.list("/api/v1/nodes", trim=_node)
-        self.nodes, self.findings = judge_all(wanted, nodes)
-        warn_of(self.findings, self.context)
-        for remark in status.remarks(status.Observation(wanted, self.nodes)):
-            self.context.warn(remark)
-        self.groups = group(wanted, self.nodes)
-        if not self.groups and self.context.check_mode:
-            # A task before this one may label nodes.
-            self.context.warn(_nothing_metered(self.nodes))
-        elif not self.groups:
-            raise Failed("NoSupportedNode", _nothing_metered(self.nodes))
 
-    def _apply(self, wanted: System) -> None:
-        if not self.groups:
-            return
-        is_openshift = self.kube.serves(*manifests.SCC)
-        has_policies = self.kube.serves(*_POLICY)
-        if not has_policies:
-            self.context.warn(
-                f"The cluster serves no {_POLICY[1]}, so nothing holds pods of namespace "
-                f"{wanted.namespace} to Kepler's needs; use Kubernetes 1.30 or later"
-            )
-        namespace = manifests.namespace(wanted, is_openshift)
-        self.applying = Applying(self.kube, self.context, [namespace])
-        of_cluster = manifests.of_cluster(wanted, is_openshift)
-        if has_policies:
-            of_cluster += policy.manifests(wanted)
-        self._write([namespace, *of_cluster])
-        self._revoke_permissions(wanted)
-        owner = _KIND.owner(self, wanted.namespace, wanted.name, names.owner_name(wanted.name))
-        kinds = [
-            {"api_version": version, "kind": kind, "namespace": wanted.namespace}
-            for version, kind in manifests.PRUNED_KINDS
-        ]
-        self._write(
-            manifests.in_namespace(wanted, self.groups),
-            owner=owner,
-            prune=names.apply_set(wanted.name),
-            prune_kinds=kinds,
-            prune_max=1.0 if is_new_spec(self.resource) else self.given["prune_max"],
-        )
-
-    def _write(self, given: t.Sequence[Object], **how: t.Any) -> None:
-        if given:
-            self.applying.apply({"manifests": list(given), "field_manager": FIELD_MANAGER, **how})
-
-    def _revoke_permissions(self, wanted: System) -> None:
-        unwanted = [
-            each for each in manifests.obsolete_permissions(wanted) if _exists(self.kube, each)
-        ]
-        self._write(unwanted, state="absent")
-
-    def result(self, failure: Failure | None) -> Result:
-        """The changes and the present state, in the form of a KeplerSystem's status."""
-        told = status.status_of(
-            self._seen(failure), generation_of(self.resource), stored_status(self.resource)
-        )
-        return {
-            **self.applying.result,
-            "found": True,
-            "status": told,
-            "left_out": [
-                {"node": node.name, "reason": node.reason} for node in self.nodes if node.reason
-            ],
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
-
-    def _seen(self, failure: Failure | None) -> status.Observation:
-        daemon_sets: t.Sequence[Object] = ()
-        pods: t.Sequence[Object] = ()
-        if self.system is not None and self.groups:
-            place = f"namespaces/{self.system.namespace}"
-            labels = names.pod_labels(self.system)
-            selector = ",".join(f"{label}={value}" for label, value in labels.items())
-            own = {"labelSelector": f"{names.INSTANCE_LABEL}={self.system.name}"}
-            try:
-                daemon_sets = self.kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
-                pods = self.kube.list(
-                    f"/api/v1/{place}/pods", {"labelSelector": selector}, without_bulk
-                )
-            except ApiError as error:
-                self.context.warn(f"The state of the collectors could not be read: {error}")
-        return status.Observation(self.system, self.nodes, self.groups, daemon_sets, pods, failure)
+def _with_collectors(run: Run, judged: Observation) -> Observation:
+    """The observation with DaemonSets and pods, as far as they can be read."""
+    if not judged.groups:
+        return judged
+    kube, system = run.kube, judged.system
+    place = f"namespaces/{system.namespace}"
+    labels = names.pod_labels(system)
+    selector = ",".join(f"{label}={value}" for label, value in labels.items())
+    own = {"labelSelector": f"{names.INSTANCE_LABEL}={system.name}"}
+    try:
+        daemon_sets = kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
+        judged = dataclasses.replace(judged, daemon_sets=daemon_sets)
+        pods = kube.list(f"/api/v1/{place}/pods", {"labelSelector": selector}, without_bulk)
+        return dataclasses.replace(judged, pods=pods)
+    except ApiError as error:
+        run.context.warn(f"The state of the collectors could not be read: {error}")
+        return judged
 
 
 def _removed(kube: Kube, given: Parameters, context: Context) -> Result:

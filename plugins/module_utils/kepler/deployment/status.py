@@ -12,10 +12,18 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...base.boundary import Finding
 from ...base.errors import told_text
 from ...base.fields.lenient import member, whole
 from ...base.json_types import Object
-from ...kube.resource.conditions import Failure, condition, kept, of_generation, reconciled
+from ...kube.resource.conditions import (
+    Failure,
+    condition,
+    kept,
+    of_generation,
+    reconciled,
+    status_of_generation,
+)
 from . import names, pods
 from .groups import Group
 from .nodes import JudgedNode
@@ -36,14 +44,17 @@ _COUNTS = {
 
 @dataclass(frozen=True)
 class Observation:
-    """The cluster after a run. ``system`` is None for an invalid spec."""
+    """The cluster after a run; parts that it did not reach are empty.
 
-    system: System | None
+    ``findings`` are defects of Nodes.
+    """
+
+    system: System
     nodes: t.Sequence[JudgedNode] = ()
     groups: t.Sequence[Group] = ()
     daemon_sets: t.Sequence[t.Any] = ()
     pods: t.Sequence[t.Any] = ()
-    failure: Failure | None = None
+    findings: t.Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)
@@ -56,26 +67,24 @@ class _Judgement:
     message: str
 
 
-def status_of(seen: Observation, generation: int, stored: Object) -> Status:
-    """The status after a run; parts that it did not reach are unchanged."""
-    failing = pods.troubles(seen.pods)
-    status: Status = {"observedGeneration": generation}
-    reached = bool(seen.nodes)
-    if seen.failure is None:
-        status["appliedGeneration"] = generation
-    elif stored.get("appliedGeneration"):
-        status["appliedGeneration"] = stored["appliedGeneration"]
-    if seen.system is not None:
+def status_of(
+    seen: Observation | None, failure: Failure | None, generation: int, stored: Object
+) -> Status:
+    """The status after a run; parts that it did not reach are unchanged.
+
+    ``seen`` is None for an invalid spec.
+    """
+    status = status_of_generation(failure, generation, stored)
+    if seen is not None:
         status["version"] = str(seen.system.version)
-    if reached and seen.system is not None:
+    conditions = [reconciled(failure, remarks(seen) if seen else ())]
+    if seen is not None and seen.nodes:
+        failing = pods.troubles(seen.pods)
         status.update(_counts(seen, failing))
+        conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
     else:
         parts = ("version", "nodes", "groups", "pools", "leftOut", "failing")
         status.update({name: stored[name] for name in parts if stored.get(name)})
-    conditions = [reconciled(seen.failure, remarks(seen))]
-    if reached and seen.system is not None:
-        conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
-    else:
         conditions += [kept(stored, name) for name in CONDITIONS[1:]]
     status["conditions"] = of_generation(conditions, generation)
     return status
@@ -83,8 +92,6 @@ def status_of(seen: Observation, generation: int, stored: Object) -> Status:
 
 def remarks(seen: Observation) -> list[str]:
     """Sentences on settings without an effect, in the spec and on nodes."""
-    if seen.system is None:
-        return []
     nodes = [node for node in seen.nodes if node.remark]
     found = [*seen.system.remarks]
     if nodes:
@@ -120,14 +127,13 @@ def _counts(seen: Observation, failing: t.Sequence[Trouble]) -> Status:
 
 
 def _group_counts(seen: Observation, group: Group) -> Status:
-    system = t.cast("System", seen.system)
     found = _daemon_set(seen, group)
     return {
         "name": group.name,
         "architecture": group.architecture,
         "meter": group.meter,
         **({"pool": group.pool} if group.pool else {}),
-        "image": system.image_for(group.architecture),
+        "image": seen.system.image_for(group.architecture),
         "nodes": len(group.nodes),
         **{name: _count(found, key) for name, key in _COUNTS.items()},
     }
@@ -135,11 +141,10 @@ def _group_counts(seen: Observation, group: Group) -> Status:
 
 def _pools(seen: Observation, groups: t.Sequence[Status]) -> list[Status]:
     """Counts of each pool; empty without pools."""
-    system = t.cast("System", seen.system)
-    if not system.pools:
+    if not seen.system.pools:
         return []
     found: list[Status] = []
-    for name in ("", *(pool.name for pool in system.pools)):
+    for name in ("", *(pool.name for pool in seen.system.pools)):
         nodes = [node for node in seen.nodes if node.pool == name]
         own = [group for group in groups if group.get("pool", "") == name]
         counts = {
@@ -153,7 +158,7 @@ def _pools(seen: Observation, groups: t.Sequence[Status]) -> list[Status]:
 
 
 def _daemon_set(seen: Observation, group: Group) -> t.Any:
-    wanted = names.daemon_set_name(t.cast("System", seen.system), group)
+    wanted = names.daemon_set_name(seen.system, group)
     for each in seen.daemon_sets:
         if member(each, "metadata", "name") == wanted:
             return each
@@ -187,7 +192,7 @@ _READY = 8
 
 def _judge(seen: Observation, group: Group, failing: t.Sequence[Trouble]) -> _Judgement:
     """The decision about one DaemonSet, in upstream's order, with crashes before rollouts."""
-    name = names.daemon_set_name(t.cast("System", seen.system), group)
+    name = names.daemon_set_name(seen.system, group)
     found = _daemon_set(seen, group)
     if found is None:
         return _Judgement(0, "False", "DaemonSetNotFound", f"There is no DaemonSet {name}.")

@@ -176,7 +176,7 @@ def in_words_of_resource(system: System) -> System:
     return dataclasses.replace(system, remarks=tuple(map(worded, system.remarks)))
 
 
-_COLLECTOR = t.cast("Object", SYSTEM.options["collector"]["options"])
+_COLLECTOR: Object = SYSTEM.options["collector"]["options"]
 
 
 def _version(text: str) -> KeplerVersion:

@@ -18,18 +18,19 @@ class Applying:
     """One connection for all steps, and their results so far.
 
     ``result`` has ``changed``, ``diff``, ``results`` and ``pruned`` of all steps, in their order.
+    ``assumed`` are objects that check mode takes as present.
     A failed step raises its error with the results of the steps before it.
     """
 
     def __init__(self, kube: Kube, context: Context, assume: t.Sequence[t.Any]) -> None:
         self.kube = kube
         self._context = context
-        self._assume = assume
+        self.assumed = list(assume)
         self.result: Result = {"changed": False, "diff": [], "results": [], "pruned": []}
 
     def apply(self, parameters: Parameters, live: LiveObjects | None = None) -> bool:
         """One call of ``kube_apply``; whether it changed anything."""
-        given = {**parameters, "assume": list(self._assume)}
+        given = {**parameters, "assume": self.assumed}
         try:
             result = work.apply(given, self._context, self.kube, live)
         except WattwiseError as error:

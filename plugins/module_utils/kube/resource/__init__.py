@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A custom resource: its spec as options, its conditions, and one run for it with a status.
 
-Entry points: ``run.ResourceKind``, ``conditions.condition``, ``spec_options.of_manifest``.
+Entry points: ``run.Work``, ``conditions.condition``, ``spec_options.of_manifest``.
 """

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Conditions in the statuses of custom resources."""
+"""Statuses of custom resources, and their conditions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ...base.errors import told_text
 from ...base.fields.lenient import objects
 from ...base.json_types import MutableObject, Object
+from ...base.manifests import Manifest, same_object
 
 Condition = MutableObject
 
@@ -21,6 +22,15 @@ class Failure:
 
     reason: str
     sentence: str
+
+
+def status_of_generation(
+    failure: Failure | None, generation: int, stored: Object
+) -> dict[str, t.Any]:
+    """The start of a status: the generation of this run, and that of the last applied spec."""
+    applied = generation if failure is None else stored.get("appliedGeneration")
+    own = {"appliedGeneration": applied} if failure is None or applied else {}
+    return {"observedGeneration": generation, **own}
 
 
 def reconciled(failure: Failure | None, remarks: t.Sequence[str] = ()) -> Condition:
@@ -35,8 +45,9 @@ def stored_condition(stored: Object, name: str) -> Condition | None:
     """A condition as the status has it, without its times; None if it has no readable one."""
     for each in objects(stored.get("conditions")):
         parts = [each.get(part) for part in ("status", "reason", "message")]
-        if each.get("type") == name and all(isinstance(part, str) for part in parts):
-            return condition(name, *t.cast("list[str]", parts))
+        texts = [part for part in parts if isinstance(part, str)]
+        if each.get("type") == name and len(texts) == len(parts):
+            return condition(name, *texts)
     return None
 
 
@@ -54,6 +65,12 @@ def condition(name: str, status: str, reason: str, message: str) -> Condition:
 def of_generation(conditions: t.Iterable[Condition], generation: int) -> list[Condition]:
     """The conditions, with the generation of the resource that they are about."""
     return [{**each, "observedGeneration": generation} for each in conditions]
+
+
+def status_manifest(api_version: str, kind: str, metadata: Object, status: Object) -> Manifest:
+    """The status of exactly this object in the form of kube_apply."""
+    head = {"apiVersion": api_version, "kind": kind, "metadata": same_object(metadata)}
+    return {**head, "status": status}
 
 
 def are_stored(stored: Object, conditions: t.Iterable[Condition]) -> bool:

@@ -1,25 +1,30 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs by options or by a resource, whose status is written in every case."""
+"""Runs by options or by a resource, whose status is written in every case.
+
+The steps of a run are a generator. It yields a frozen value whenever the status has more to say,
+so that a failed run reports the last one.
+"""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass
 
-from ...base.argspec import ArgumentSpec
-from ...base.context import Parameters, Result
+from ...base.argspec import KUBERNETES, ArgumentSpec, Options
+from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, WattwiseError
 from ...base.fields.lenient import member
-from ...base.json_types import MutableObject, Object
-from ...base.manifests import MANAGED_BY_LABEL, MANAGER, same_object
+from ...base.json_types import Object
+from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ..apply.steps import Applying
 from ..client import Kube
-from .conditions import Failure
+from .conditions import Failure, status_manifest
 from .spec_options import in_words_of_manifest, of_manifest
 
 NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
+Value = t.TypeVar("Value")
 
 
 class Failed(WattwiseError):
@@ -34,22 +39,6 @@ class Gone(WattwiseError):
     """The resource was deleted during the run, so there is no status to write."""
 
 
-class Run(t.Protocol):
-    """One run: ``steps`` do the work, ``result`` has the changes and the status."""
-
-    applying: Applying
-
-    @property
-    def resource(self) -> Object | None:
-        """The resource; None for a run by options."""
-
-    def steps(self) -> None:
-        """Execute all steps. Raises WattwiseError."""
-
-    def result(self, failure: Failure | None) -> Result:
-        """The results so far, with ``status``."""
-
-
 @dataclass(frozen=True)
 class ResourceKind:
     """A kind of resource that describes a run.
@@ -62,114 +51,168 @@ class ResourceKind:
     field_manager: str
     options: ArgumentSpec | None = None
 
-    def reconcile(
-        self, kube: Kube, given: Parameters, run_of: t.Callable[[Object | None], Run]
-    ) -> Result:
-        """The run by option ``spec``, else by the resource. Raises WattwiseError as ``told``."""
-        if given["spec"] is not None:
-            return self._made(run_of(None))
-        resource = self.find(kube, given)
-        if resource is None:
-            return dict(NOT_FOUND)
-        return self.told(run_of(resource), given["on_error"])
-
     def find(self, kube: Kube, given: Parameters) -> Object | None:
-        """The resource of a run; None if it is missing or being deleted."""
-        place = self.resource_path(kube, given["namespace"], given["name"])
-        found = kube.find(place)
+        """The resource of a run; None if it is missing or being deleted.
+
+        Raises UnknownKind if its CRD is missing.
+        """
+        found = kube.find(self.resource_path(kube, given))
         return None if member(found, "metadata", "deletionTimestamp") else found
 
-    def resource_path(self, kube: Kube, namespace: str, name: str) -> str:
-        """Path of a resource. Raises UnknownKind if its CRD is missing."""
-        return kube.resource(self.api_version, self.kind).path(name, namespace)
+    def resource_path(self, kube: Kube, given: Parameters) -> str:
+        """Path of the resource of a run. Raises UnknownKind if its CRD is missing."""
+        return kube.resource(self.api_version, self.kind).path(given["name"], given["namespace"])
 
-    def read(
-        self, resource: Object | None, spec: t.Any, read: t.Callable[[Object], t.Any]
-    ) -> t.Any:
-        """The checked values of a resource or of options. Raises Failed."""
-        try:
-            options = t.cast("ArgumentSpec", self.options)
-            given = spec if resource is None else of_manifest(options, resource.get("spec"))
-            return read(given)
-        except InvalidInput as error:
-            raise Failed(f"Invalid{self.kind}", str(error)) from error
 
-    def _made(self, run: Run) -> Result:
-        """A run by options. Raises WattwiseError as ``told``."""
-        try:
-            run.steps()
-        except WattwiseError as error:
-            error.fields.update(run.result(_failure(error, str)))
-            raise
-        return run.result(None)
+@dataclass(frozen=True)
+class Run:
+    """The setting of one run. ``resource`` is None for a run by options."""
 
-    def told(self, run: Run, on_error: str) -> Result:
-        """A run by a resource, whose status is then written.
+    resource_kind: ResourceKind
+    kube: Kube
+    given: Parameters
+    context: Context
+    resource: Object | None
+    applying: Applying
 
-        Raises WattwiseError, with the results of all steps so far.
+    @property
+    def reference(self) -> dict[str, str]:
+        """The resource as owner of objects."""
+        kind = {"api_version": self.resource_kind.api_version, "kind": self.resource_kind.kind}
+        return {**kind, "name": self.given["name"], "namespace": self.given["namespace"]}
+
+    @property
+    def generation(self) -> int:
+        """The generation of the resource; 0 for options."""
+        found = member(self.resource, "metadata", "generation")
+        return found if isinstance(found, int) else 0
+
+    @property
+    def stored_status(self) -> dict[str, t.Any]:
+        """The status of the run before."""
+        found = member(self.resource, "status")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def is_new_spec(self) -> bool:
+        """Whether the resource changed since its last run.
+
+        Then its old objects are unwanted, regardless of their number. Without a change only the
+        cluster can have changed, perhaps by mistake.
         """
-        failed: WattwiseError | None = None
-        failure: Failure | None = None
+        applied = self.stored_status.get("appliedGeneration")
+        return self.resource is not None and applied != member(
+            self.resource, "metadata", "generation"
+        )
+
+    def read(self, read: t.Callable[[str, str, t.Any], Value]) -> Value:
+        """The checked values of namespace, name and spec. Raises Failed."""
+        spec, options = self.given["spec"], self.resource_kind.options
         try:
-            run.steps()
+            if self.resource is not None and options is not None:
+                spec = of_manifest(options, self.resource.get("spec"))
+            return read(self.given["namespace"], self.given["name"], spec)
+        except InvalidInput as error:
+            raise Failed(f"Invalid{self.resource_kind.kind}", str(error)) from error
+
+    def write(self, manifests: t.Sequence[Object], **how: t.Any) -> None:
+        """Apply manifests as the field manager of the kind. Raises WattwiseError."""
+        if manifests:
+            manager = {"field_manager": self.resource_kind.field_manager}
+            self.applying.apply({"manifests": list(manifests), **manager, **how})
+
+    def write_status(self, status: Object) -> None:
+        """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
+        if self.resource is not None:
+            kind = self.resource_kind
+            manifest = status_manifest(
+                kind.api_version, kind.kind, self.resource["metadata"], status
+            )
+            self.write([manifest], status=True)
+
+    def owner(self, config_map: str) -> dict[str, str]:
+        """Owner of the objects: the resource, else a ConfigMap, which is then made."""
+        namespace = self.given["namespace"]
+        if self.resource is not None:
+            return self.reference
+        self.write([owner_manifest(namespace, config_map)])
+        owner = {"api_version": "v1", "kind": "ConfigMap", "name": config_map}
+        return {**owner, "namespace": namespace}
+
+    def failure(self, error: WattwiseError) -> Failure:
+        """An error in the words of the resource, or of options."""
+        reason, sentence = "ReconcileError", str(error)
+        if isinstance(error, Failed):
+            reason = error.reason
+        if self.resource is not None and self.resource_kind.options is not None:
+            sentence = in_words_of_manifest(self.resource_kind.options)(sentence)
+        return Failure(reason, sentence)
+
+
+@dataclass(frozen=True)
+class Work(t.Generic[Value]):
+    """The work of a kind of resource.
+
+    ``steps`` yields what the run has reached, and raises WattwiseError. ``report`` makes the
+    results of the last yielded value (None if there is none), with ``status``.
+    """
+
+    kind: ResourceKind
+    steps: t.Callable[[Run], t.Iterator[Value]]
+    report: t.Callable[[Run, t.Optional[Value], t.Optional[Failure]], Result]
+
+    def reconcile(self, kube: Kube, given: Parameters, context: Context) -> Result:
+        """The run by option ``spec``, else by the resource. Raises WattwiseError as ``execute``."""
+        resource = None
+        if given["spec"] is None:
+            resource = self.kind.find(kube, given)
+            if resource is None:
+                return dict(NOT_FOUND)
+        return self.execute(
+            Run(self.kind, kube, given, context, resource, Applying(kube, context, []))
+        )
+
+    def execute(self, run: Run) -> Result:
+        """Execute the steps, then write the status of the resource, if there is one.
+
+        Raises WattwiseError, with the results of all steps so far. With ``on_error: report`` an
+        error of a run by a resource is only in its status and in the result.
+        """
+        reached: Value | None = None
+        failed: WattwiseError | None = None
+        try:
+            for value in self.steps(run):
+                reached = value
         except Gone:
             return {**run.applying.result, "found": False}
         except WattwiseError as error:
-            worded = str if self.options is None else in_words_of_manifest(self.options)
-            failed, failure = error, _failure(error, worded)
-        found = run.result(failure)
-        self.write_status(run, found["status"])
-        found = {**found, **run.applying.result}
+            failed = error
+        failure = None if failed is None else run.failure(failed)
+        found = self.report(run, reached, failure)
+        run.write_status(found["status"])
+        found = {**found, **run.applying.result, "found": True}
         if failed is None or failure is None:
             return found
-        if on_error == "fail":
+        if run.resource is None or run.given["on_error"] == "fail":
             failed.fields.update(found)
             raise failed
         return {**found, "failure": failure.sentence}
 
-    def write_status(self, run: Run, status: Object) -> None:
-        """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
-        resource = t.cast("Object", run.resource)
-        manifest = {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "metadata": same_object(resource["metadata"]),
-            "status": status,
-        }
-        how = {"manifests": [manifest], "status": True, "field_manager": self.field_manager}
-        run.applying.apply(how)
 
-    def owner(self, run: Run, namespace: str, name: str, config_map: str) -> dict[str, str]:
-        """Owner of the objects: the resource, else a ConfigMap."""
-        if run.resource is not None:
-            owner = {"api_version": self.api_version, "kind": self.kind, "name": name}
-            return {**owner, "namespace": namespace}
-        manifest = owner_manifest(namespace, config_map)
-        run.applying.apply({"manifests": [manifest], "field_manager": self.field_manager})
-        owner = {"api_version": "v1", "kind": "ConfigMap", "name": config_map}
-        return {**owner, "namespace": namespace}
-
-
-def is_new_spec(resource: Object | None) -> bool:
-    """Whether the resource changed since its last run.
-
-    Then its old objects are unwanted, regardless of their number. Without a change only the cluster
-    can have changed, perhaps by mistake.
-    """
-    applied = member(resource, "status", "appliedGeneration")
-    return resource is not None and applied != member(resource, "metadata", "generation")
-
-
-def generation_of(resource: Object | None) -> int:
-    """The generation of a resource; 0 for options."""
-    found = member(resource, "metadata", "generation")
-    return found if isinstance(found, int) else 0
-
-
-def stored_status(resource: Object | None) -> MutableObject:
-    """The status of the run before."""
-    found = member(resource, "status")
-    return found if isinstance(found, dict) else {}
+def run_options(name: str, spec: ArgumentSpec, more: Options) -> ArgumentSpec:
+    """Options of a run by ``spec`` or by a resource; ``name`` is also that of the namespace."""
+    return KUBERNETES.merge(
+        ArgumentSpec(
+            {
+                "namespace": {"type": "str", "default": name},
+                "name": {"type": "str", "default": name},
+                "spec": {"type": "dict", "options": dict(spec.options)},
+                **more,
+                "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+                "on_error": {"type": "str", "default": "fail", "choices": ["report", "fail"]},
+            }
+        )
+    )
 
 
 def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -> str:
@@ -185,12 +228,8 @@ def missing_keys(kube: Kube, namespace: str, name: str, keys: t.Sequence[str]) -
     )
 
 
-def owner_manifest(namespace: str, name: str) -> MutableObject:
+def owner_manifest(namespace: str, name: str) -> Manifest:
     """The ConfigMap that owns the objects of a run by options."""
-    metadata = {"name": name, "namespace": namespace, "labels": {MANAGED_BY_LABEL: MANAGER}}
+    labels = {MANAGED_BY_LABEL: MANAGER}
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-def _failure(error: WattwiseError, worded: t.Callable[[str], str]) -> Failure:
-    reason = error.reason if isinstance(error, Failed) else "ReconcileError"
-    return Failure(reason, worded(str(error)))

@@ -11,12 +11,17 @@ import typing as t
 from ...base.argspec import ArgumentSpec, Options
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import mapping, mappings
-from ...base.json_types import MutableObject, Object
+from ...base.json_types import Object
 
 
-def of_manifest(options: ArgumentSpec, spec: t.Any) -> MutableObject:
+def of_manifest(options: ArgumentSpec, spec: t.Any) -> dict[str, t.Any]:
     """The options in a resource's spec, in snake_case. Raises InvalidField."""
     return _renamed(options.options, mapping(spec, "spec"), "spec")
+
+
+def taken_fields(spec: Object, names: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """Options by name, from a table of option → field; fields without a default may be missing."""
+    return {name: spec[key] for name, key in names.items() if key in spec}
 
 
 def camel(name: str) -> str:
@@ -37,7 +42,7 @@ def _names(options: Options) -> t.Iterator[str]:
         yield from _names(option.get("options") or {})
 
 
-def _renamed(options: Options, given: Object, where: str) -> MutableObject:
+def _renamed(options: Options, given: t.Mapping[str, t.Any], where: str) -> dict[str, t.Any]:
     names = {camel(name): name for name in options}
     unknown = sorted(given.keys() - names.keys())
     if unknown:
@@ -49,7 +54,7 @@ def _renamed(options: Options, given: Object, where: str) -> MutableObject:
     }
 
 
-def _value(option: Object, value: t.Any, where: str) -> t.Any:
+def _value(option: t.Mapping[str, t.Any], value: t.Any, where: str) -> t.Any:
     suboptions = option.get("options")
     if suboptions is None:
         return value

@@ -21,7 +21,9 @@ from ...base.errors import InvalidInput, TargetError
 from ...fleet.visits import Client, FleetOptions, Target, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd
-from .run import DesiredState, Outcome, Run
+from .outcome import Outcome
+from .run import DesiredState, reconcile
+from .state import DaemonState
 from .targets import daemon_spec, daemon_targets, target_error, wire_of
 from .workload import Desired, Stored, desired_of, uuid_of
 
@@ -68,7 +70,7 @@ class Visit:
     target: Target
     outcomes: t.Sequence[Outcome] = ()
     error: TargetError | None = None
-    run: Run | None = None
+    state: DaemonState | None = None
 
     @classmethod
     def lost(cls, name: str, error: TargetError) -> Visit:
@@ -95,8 +97,9 @@ def reconcile_daemons(
     by_name = {target.name: item for target, item in zip(targets, wanted)}
 
     async def work(client: Client, target: Target) -> Visit:
-        run = Run(Rmd(client), by_name[target.name])
-        return Visit(target, await run.reconcile(), run=run)
+        goal = by_name[target.name]
+        daemon = DaemonState(Rmd(client), goal.wire)
+        return Visit(target, await reconcile(daemon, goal), state=daemon)
 
     answers = visit(targets, work, options, progress)
     return [

@@ -83,7 +83,8 @@ def daemon_trust(parameters: Parameters) -> Trust:
 
 def wire_of(parameters: Parameters) -> Wire | None:
     """The daemons' version by the user; None for detection."""
-    return None if parameters["wire"] == "auto" else t.cast("Wire", parameters["wire"])
+    wire: Wire | None = None if parameters["wire"] == "auto" else parameters["wire"]
+    return wire
 
 
 def target_error(target: Target, failure: TargetFailure, what: str = "") -> TargetError:

@@ -87,9 +87,9 @@ class PodResources:
         if not self._socket.exists():
             raise TargetFailure("not_found", f"there is no socket {self._socket}")
         with grpc.insecure_channel(f"unix:{self._socket}") as channel:
-            call: t.Any = channel.unary_unary(_LIST_METHOD)
+            call: t.Callable[..., bytes] = channel.unary_unary(_LIST_METHOD)
             try:
-                return t.cast("bytes", call(b"", timeout=self._timeout))
+                return call(b"", timeout=self._timeout)
             except grpc.RpcError as error:
                 raise TargetFailure(
                     "server_error",

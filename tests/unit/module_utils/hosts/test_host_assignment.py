@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_request import (
     former_roles,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner

@@ -71,7 +71,7 @@ def told(
     """A status, which must follow the CRD."""
     wanted = system(**spec)
     found, groups = judged(wanted, nodes or [node(name, labels=labels_of("rapl")) for name in "ab"])
-    status = status_of(Observation(wanted, found, groups, daemon_sets, pods), 7, {})
+    status = status_of(Observation(wanted, found, groups, daemon_sets, pods), None, 7, {})
     check(status)
     return status
 
@@ -215,14 +215,14 @@ def test_a_condition_says_whether_pods_have_names(scope: str, status: str) -> No
 
 def test_a_run_that_ended_early_keeps_what_is_known() -> None:
     before = told([daemon_set()], [])
-    failed = Observation(None, failure=Failure("AnotherKepler", "Kepler runs here already."))
-    after = status_of(failed, 8, before)
+    failed = Failure("AnotherKepler", "Kepler runs here already.")
+    after = status_of(None, failed, 8, before)
     check(after)
     assert condition(after, "Reconciled") == ("False", "AnotherKepler", "Kepler runs here already.")
     assert condition(after, "Available")[0] == "True"
     assert after["nodes"] == before["nodes"] and after["groups"] == before["groups"]
     assert (after["observedGeneration"], after["appliedGeneration"]) == (8, 7)
-    nothing = status_of(failed, 1, {"conditions": [{"type": "Available"}, 5]})
+    nothing = status_of(None, failed, 1, {"conditions": [{"type": "Available"}, 5]})
     check(nothing)
     assert condition(nothing, "Available")[:2] == ("Unknown", "NotYet")
 
@@ -257,7 +257,7 @@ def test_remarks_on_spec_and_nodes_are_in_the_status_of_a_run_that_applied_it() 
     )
     found, groups = judged(wanted, [node(name, annotations=probed) for name in "ab"])
     status, reason, message = condition(
-        status_of(Observation(wanted, found, groups), 7, {}), "Reconciled"
+        status_of(Observation(wanted, found, groups), None, 7, {}), "Reconciled"
     )
     assert (status, reason) == ("True", "ReconcileSuccess")
     for remark in (
