@@ -147,6 +147,7 @@ _TARGETS: Schema = {
                     "cpu_capacity": _TEXT,
                     "cpu_usage_format": _TEXT,
                     "power_curve": _TEXT,
+                    "power_secret": _TEXT,
                     "system": _TEXT,
                     "fallbacks": {
                         "type": "object",
@@ -270,6 +271,7 @@ SCHEMAS: dict[str, Schema] = {
             "rmd_pods": _OBJECTS,
             "device_objects": _OBJECTS,
             "volume_objects": _OBJECTS,
+            "bare_metal_hosts": _OBJECTS,
             "targets": _TARGETS,
             "findings": _FINDINGS,
         },
