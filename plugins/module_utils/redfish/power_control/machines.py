@@ -17,9 +17,10 @@ from ...base.context import Context, Parameters
 from ...base.errors import InvalidInput, TargetError, TargetFailure
 from ...base.texts import shown
 from ...fleet.credentials import DEFAULT_KEY, Named
+from ...fleet.urls import parse_endpoint
 from ...fleet.visits import error_of
 from ...nodeconfig.poll import PollTarget, given_targets, poll_targets, snapshot_targets
-from ..links import is_uri
+from ..links import identity, is_uri
 from .metal3 import HostName, host_name, hosts_of_nodes, nodes_of_metal3
 from .system import ExpectedMachine, System, is_uuid
 
@@ -103,6 +104,37 @@ def with_hosts(
         else replace(one, host=hosts.get(one.name))
         for one in machines
     ]
+
+
+def keys_of(machine: Machine, system: System | None) -> list[t.Hashable]:
+    """What two targets of one machine have in common."""
+    keys: list[t.Hashable] = [machine.host] if machine.host is not None else []
+    if system is None:
+        return keys
+    keys.append((parse_endpoint(machine.target.endpoint).origin, identity(system.uri)))
+    return keys if system.machine is None else [*keys, system.machine]
+
+
+def repeated_machines(
+    machines: t.Sequence[tuple[Machine, t.Sequence[t.Hashable]]],
+) -> list[TargetFailure | None]:
+    """The failure of each target that leads to a machine of an earlier one, by their keys."""
+    first: dict[t.Hashable, str] = {}
+    failures: list[TargetFailure | None] = []
+    for machine, keys in machines:
+        known = next((first[key] for key in keys if key in first), None)
+        failures.append(None if known is None else _of_repeated(known))
+        for key in keys:
+            first.setdefault(key, machine.name)
+    return failures
+
+
+def _of_repeated(first: str) -> TargetFailure:
+    return TargetFailure(
+        "conflict",
+        f"this is the machine of {first} too, and is changed only as {first}; correct one of the "
+        "endpoints",
+    )
 
 
 def _given(target: PollTarget, options: Parameters) -> Machine:

@@ -16,15 +16,22 @@ from dataclasses import dataclass, field, replace
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, ProgressCallback, Result, difference
 from ...base.errors import InvalidInput, TargetError, TargetFailure, WattwiseError
-from ...fleet.urls import parse_endpoint
 from ...fleet.visits import Client, Pace
 from ...kube.client import Kube
 from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, reading_spec
-from ..links import identity
 from ..tree import Tree
 from .answers import WRITE_SECONDS
 from .bmc import BmcHand, switch
-from .machines import IDENTITY_OPTIONS, READ_SECONDS, REDFISH, Machine, machines_of, with_hosts
+from .machines import (
+    IDENTITY_OPTIONS,
+    READ_SECONDS,
+    REDFISH,
+    Machine,
+    keys_of,
+    machines_of,
+    repeated_machines,
+    with_hosts,
+)
 from .metal3 import HostHand, unmanaged_because
 from .planning import Failed, Finished, Goal, Look, Observation, SwitchPlan
 from .system import System, read_system, with_allowed_values
@@ -191,7 +198,11 @@ class _Run:
             if isinstance(found, TargetError):
                 one.error = found
             elif found is None:
-                one.fail(TargetFailure("refused", "a BMC of type Fake cannot be switched; leave the node out"))
+                one.fail(
+                    TargetFailure(
+                        "refused", "a BMC of type Fake cannot be switched; leave the node out"
+                    )
+                )
             else:
                 one.system, seen = found
                 one.saw_first(seen, self.goal)
@@ -234,21 +245,11 @@ class _Run:
 
     def refuse_shared(self) -> None:
         """Let one machine be switched once, though several targets lead to it."""
-        first: dict[t.Hashable, str] = {}
-        for one in self.all:
-            if one.error is not None:
-                continue
-            keys = list(_keys(one))
-            known = next((first[key] for key in keys if key in first), None)
-            if known is not None:
-                one.fail(
-                    TargetFailure(
-                        "conflict",
-                        f"this is the machine of {known} too, and is switched only as {known}; "
-                        "correct one of the endpoints",
-                    )
-                )
-            first.update({key: one.machine.name for key in keys if key not in first})
+        usable = [one for one in self.all if one.error is None]
+        keys = [(one.machine, keys_of(one.machine, one.system)) for one in usable]
+        for one, failure in zip(usable, repeated_machines(keys)):
+            if failure is not None:
+                one.fail(failure)
 
     def change(self) -> None:
         """Switch all machines that need it, and wait for those that are about to."""
@@ -330,14 +331,3 @@ def _reader(
         return system, Observation(system.power_state, action)
 
     return work
-
-
-def _keys(one: Switch) -> t.Iterator[t.Hashable]:
-    """What two targets of one machine have in common."""
-    if one.by == "metal3":
-        yield one.machine.host
-    if one.system is None:
-        return
-    yield parse_endpoint(one.machine.target.endpoint).origin, identity(one.system.uri)
-    if one.system.machine is not None:
-        yield one.system.machine
