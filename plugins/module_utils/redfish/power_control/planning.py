@@ -170,8 +170,9 @@ class SwitchPlan:
                 return Finished(was_seen=False)
             return self._look(now)
         self._refused = answer
-        pause = _REPEAT_SECONDS if answer.retry_after is None else answer.retry_after
-        self._not_before = now + pause
+        if answer.kind == "not_now":
+            pause = _REPEAT_SECONDS if answer.retry_after is None else answer.retry_after
+            self._not_before = now + pause
         return Look(0.0)
 
     def _next(self, seen: Observation, target: PowerState, now: float) -> Command:
