@@ -31,6 +31,10 @@ SESSION_SERVICE = f"{ROOT}/SessionService"
 SESSIONS = f"{SESSION_SERVICE}/Sessions"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 ROLES = f"{ROOT}/AccountService/Roles"
+PRIVILEGES = {
+    "ReadOnly": ("Login",),
+    "Administrator": ("Login", "ConfigureManager", "ConfigureComponents"),
+}
 PROCESSORS = 2
 DIMMS = 8
 
@@ -286,34 +290,12 @@ def _manager(identity: Identity) -> dict[str, Builder]:
 
 
 def _accounts() -> dict[str, Builder]:
-    accounts = {"1": "ReadOnly", "2": "Administrator"}
-    privileges = {
-        "ReadOnly": ["Login"],
-        "Administrator": ["Login", "ConfigureManager", "ConfigureComponents"],
-    }
-
-    def builder(number: str, role: str) -> Builder:
-        def build(live: Live) -> Json:
-            machine = live.machine
-            return resource(
-                f"{ACCOUNTS}/{number}",
-                "ManagerAccount.v1_8_0.ManagerAccount",
-                "User Account",
-                UserName=machine.bmc_username if number == "1" else machine.power_username,
-                Password=None,
-                RoleId=role,
-                Enabled=True,
-                Links={"Role": link(f"{ROLES}/{role}")},
-            )
-
-        return build
-
-    entries = {f"{ACCOUNTS}/{one}": builder(one, role) for one, role in accounts.items()}
+    """An account that reads, and one that may also switch and cap."""
+    accounts = {f"{ACCOUNTS}/{number}": role for number, role in enumerate(PRIVILEGES, 1)}
     roles: dict[str, Builder] = {}
-    for name, assigned in privileges.items():
-        path = f"{ROLES}/{name}"
-        roles |= fixed(path, "Role.v1_3_0.Role", name, AssignedPrivileges=assigned)
-
+    for role, privileges in PRIVILEGES.items():
+        path = f"{ROLES}/{role}"
+        roles |= fixed(path, "Role.v1_3_0.Role", role, AssignedPrivileges=list(privileges))
     return {
         **fixed(
             SESSION_SERVICE,
@@ -334,11 +316,28 @@ def _accounts() -> dict[str, Builder]:
             Accounts=link(ACCOUNTS),
             Roles=link(ROLES),
         ),
-        **collection(ACCOUNTS, "ManagerAccount", list(entries)),
-        **entries,
+        **collection(ACCOUNTS, "ManagerAccount", list(accounts)),
+        **{path: _account(path, role) for path, role in accounts.items()},
         **collection(ROLES, "Role", list(roles)),
         **roles,
     }
+
+
+def _account(path: str, role: str) -> Builder:
+    def build(live: Live) -> Json:
+        machine = live.machine
+        return resource(
+            path,
+            "ManagerAccount.v1_8_0.ManagerAccount",
+            "User Account",
+            UserName=machine.bmc_username if role == "ReadOnly" else machine.power_username,
+            Password=None,
+            RoleId=role,
+            Enabled=True,
+            Links={"Role": link(f"{ROLES}/{role}")},
+        )
+
+    return build
 
 
 def storage_enclosure(
