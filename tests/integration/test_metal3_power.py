@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import typing as t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
     Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.metal3 import (
+    HostHand,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.planning import (
+    Answer,
+    Send,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.switching import (
     switch_power,
@@ -48,10 +56,7 @@ def machines(lab: RunningLab) -> Iterator[list[Machine]]:
 
 @dataclass
 class Operator:
-    """Metal3's operator: with each pause of the switch, the power follows ``spec.online``.
-
-    ``meddles`` is called before the first write of a switch, as another writer.
-    """
+    """Metal3's operator: with each pause of the switch, the power follows ``spec.online``."""
 
     kube: Kube
     names: list[str]
@@ -173,8 +178,6 @@ def test_a_host_that_metal3_would_not_switch_is_an_error(
 ) -> None:
     name = operator.names[3]
     operator.patch(name, change)
-    if "spec" in change and "disablePowerOff" not in operator.host(name)["spec"]:
-        pytest.skip("the CRD of the lab has no disablePowerOff")
     result = operator.switch(kubeconfig, name, state=state)
     [error] = result["errors"]
     assert error["reason"] == "refused"
@@ -187,6 +190,30 @@ def test_a_host_that_does_not_exist_stops_no_other(kubeconfig: str, operator: Op
     assert [entry["action"] for entry in result["results"]] == ["switched_off"]
     [error] = result["errors"]
     assert (error["name"], error["reason"]) == ("nobody", "not_found")
+
+
+class TestHostThatChanges:
+    """Another writer between the look and the request."""
+
+    async def send(self, operator: Operator, change: Json) -> Answer:
+        name = operator.names[5]
+        hand = HostHand(operator.kube, (bare_metal.NAMESPACE, name), "off", None)
+        seen = await hand.look()
+        assert seen.action is not None
+        operator.patch(name, change)
+        return await hand.send(Send(seen.action, "false", "graceful_off"))
+
+    def test_the_field_is_written_on_the_new_version(self, operator: Operator) -> None:
+        labels = {"metadata": {"labels": {"changed": "meanwhile"}}}
+        assert asyncio.run(self.send(operator, labels)).kind == "accepted"
+        host = operator.host(operator.names[5])
+        assert host["spec"]["online"] is False
+        assert host["metadata"]["labels"]["changed"] == "meanwhile"
+
+    def test_a_host_that_was_paused_is_left_alone(self, operator: Operator) -> None:
+        paused = {"metadata": {"annotations": {PAUSED: ""}}}
+        assert asyncio.run(self.send(operator, paused)).kind == "not_now"
+        assert operator.host(operator.names[5])["spec"]["online"] is True
 
 
 def test_another_serial_number_gets_no_change(kubeconfig: str, operator: Operator) -> None:

@@ -10,13 +10,14 @@ switched, with the account that may, or by Metal3 where it manages the machine.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.argspec import ArgumentSpec
-from ...base.context import Context, Parameters, ProgressCallback, Result, difference
-from ...base.errors import InvalidInput, TargetError, TargetFailure, WattwiseError
-from ...fleet.visits import Client, Pace
+from ...base.context import Context, Parameters, Result, difference
+from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...fleet.visits import Budget, Client, Pace
 from ...kube.client import Kube
 from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, reading_spec
 from ..tree import Tree
@@ -57,6 +58,9 @@ SPEC = replace(
 )
 
 By = t.Literal["redfish", "metal3"]
+
+_MAX_BUDGET_SECONDS = 7200.0
+_LOOK_BYTES, _LOOK_MEMBERS = 32 * 1024, 1_000
 
 
 @dataclass
@@ -138,6 +142,7 @@ def switch_power(
     run = _Run(options, goal, context, pace, [Switch(one, SwitchPlan(goal)) for one in machines])
     run.look()
     run.refuse_shared()
+    run.prepare()
     if not context.check_mode:
         run.change()
     context.progress(len(machines), len(machines), sum(one.error is not None for one in run.all))
@@ -185,6 +190,10 @@ class _Run:
     all: list[Switch]
     authentication: list[Result] = field(default_factory=list)
     _kube: Kube | None = None
+    _asked: list[Switch] = field(default_factory=list)
+    _done_by_host: int = 0
+    _done_by_bmc: int = 0
+    _failed_by_bmc: int = 0
 
     def look(self) -> None:
         """Look at all machines, without a change."""
@@ -227,7 +236,7 @@ class _Run:
                 goal = replace(self.goal, mode="graceful")
                 one.plan = SwitchPlan(goal)
                 one.saw_first(asyncio.run(hand.look()), goal)
-            except WattwiseError as error:
+            except Exception as error:  # noqa: BLE001 - the boundary around one machine
                 one.fail(error)
 
         kube.in_parallel(look, switches)
@@ -251,66 +260,77 @@ class _Run:
             if failure is not None:
                 one.fail(failure)
 
+    def prepare(self) -> None:
+        """Find the accounts for changes, of the machines that are to be changed or waited for."""
+        self._asked = [one for one in self.all if one.error is None and self._is_to_follow(one)]
+        for one in self._asked:
+            if one.system is not None:
+                try:
+                    one.machine = one.machine.for_changes(one.system)
+                except TargetFailure as failure:
+                    one.fail(failure)
+        self._asked = [one for one in self._asked if one.error is None]
+
     def change(self) -> None:
         """Switch all machines that need it, and wait for those that are about to."""
-        asked = [one for one in self.all if one.error is None and self._is_to_follow(one)]
-        by_host = [one for one in asked if one.by == "metal3"]
-        if by_host:
-            asyncio.run(self._change_by_hosts(by_host))
-        self._change_by_bmcs([one for one in asked if one.by == "redfish"])
+        for one in self._asked:
+            one.needs_change = False
+        by_host = [one for one in self._asked if one.by == "metal3"]
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            changing = executor.submit(asyncio.run, self._change_by_hosts(by_host))
+            self._change_by_bmcs([one for one in self._asked if one.by == "redfish"])
+            changing.result()
 
     def _is_to_follow(self, one: Switch) -> bool:
         has_state = one.before == {"on": "On", "off": "Off"}.get(self.goal.state)
         return not has_state and (one.needs_change or self.goal.wait)
 
-    def _progress(self, count: int) -> ProgressCallback:
-        """Progress of the last machines, ``count`` of them."""
-        settled = len(self.all) - count
-        failed_before = sum(one.error is not None for one in self.all)
-
-        def progress(done: int, total: int, failed: int) -> None:
-            self.context.progress(settled + done, len(self.all), failed_before + failed)
-
-        return progress
+    def _note_done(self, one: Switch | None = None) -> None:
+        """Report progress; a machine that is not changed is done."""
+        if one is not None:
+            self._done_by_host += 1
+        done = len(self.all) - len(self._asked) + self._done_by_host + self._done_by_bmc
+        failed = sum(each.error is not None for each in self.all)
+        self.context.progress(done, len(self.all), max(failed, self._failed_by_bmc))
 
     async def _change_by_hosts(self, switches: t.Sequence[Switch]) -> None:
         slots = asyncio.Semaphore(self.options["concurrency"])
 
         async def change(one: Switch) -> None:
             async with slots:
-                one.needs_change = False
                 try:
                     await switch(one.plan, self._host_hand(one), self.pace)
-                except WattwiseError as error:
+                except Exception as error:  # noqa: BLE001 - the boundary around one machine
                     one.fail(error)
+                self._note_done(one)
 
         await asyncio.gather(*map(change, switches))
 
     def _change_by_bmcs(self, switches: t.Sequence[Switch]) -> None:
-        jobs: list[Job[None]] = []
-        asked: list[Switch] = []
-        for one in switches:
-            one.needs_change = False
-            try:
-                assert one.system is not None
-                machine = one.machine.for_changes(one.system)
-            except TargetFailure as failure:
-                one.fail(failure)
-                continue
-            asked.append(one)
-            jobs.append(Job(machine.target, REDFISH, self._switcher(one, machine), None))
+        jobs = [Job(one.machine.target, REDFISH, self._switcher(one), None) for one in switches]
         # The plan ends first, with what was seen.
         options = {**self.options, "timeout": self.options["timeout"] + 2 * WRITE_SECONDS}
         options.pop("authentication")
-        context = replace(self.context, progress=self._progress(len(asked)))
-        for one, found in zip(asked, poll(jobs, options, context, pace=self.pace).results):
+        failed_before = sum(one.error is not None for one in self.all)
+
+        def progress(done: int, total: int, failed: int) -> None:
+            self._done_by_bmc, self._failed_by_bmc = done, failed_before + failed
+            self._note_done()
+
+        polled = poll(
+            jobs,
+            options,
+            replace(self.context, progress=progress),
+            budget=_budget(self.goal),
+            pace=self.pace,
+        )
+        for one, found in zip(switches, polled.results):
             if isinstance(found, TargetError):
                 one.error = found
 
-    def _switcher(
-        self, one: Switch, machine: Machine
-    ) -> t.Callable[[Client, PollTarget], t.Awaitable[None]]:
+    def _switcher(self, one: Switch) -> t.Callable[[Client, PollTarget], t.Awaitable[None]]:
         async def work(client: Client, _target: PollTarget) -> None:
+            machine = one.machine
             hand = BmcHand(client, machine.system, machine.expected, self.pace)
             try:
                 await switch(one.plan, hand, self.pace)
@@ -318,6 +338,17 @@ class _Run:
                 one.system = hand.system or one.system
 
         return work
+
+
+def _budget(goal: Goal) -> Budget:
+    """A budget for all looks at one machine; a system has 20 kB on some BMCs."""
+    usual, looks = Budget(), round(min(goal.timeout, _MAX_BUDGET_SECONDS)) // 2 + 50
+    return replace(
+        usual,
+        requests=usual.requests + 4 * looks,
+        size=usual.size + _LOOK_BYTES * looks,
+        members=usual.members + _LOOK_MEMBERS * looks,
+    )
 
 
 def _reader(
