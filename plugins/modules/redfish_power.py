@@ -88,6 +88,8 @@ attributes:
     details:
       - O(state=cycle) switches in each run.
 notes:
+  - Machines of Metal3 need the permissions to get and patch BareMetalHosts, and Secrets of
+    NodeConfigs the permission to get them.
   - O(concurrency) is also the number of machines that start at the same time. Lower it where the
     supply of a rack does not bear many at once.
 """

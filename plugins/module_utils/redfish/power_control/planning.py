@@ -17,6 +17,7 @@ from .reset import PowerState, Purpose, ResetAction
 
 DesiredState = t.Literal["on", "off", "cycle"]
 Mode = t.Literal["graceful", "graceful_then_force", "force"]
+AnswerKind = t.Literal["accepted", "not_now", "refused", "lost"]
 
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 5.0
@@ -96,7 +97,7 @@ class Answer:
     be needless. ``refused``: for good. ``lost``: nobody knows, because the connection broke.
     """
 
-    kind: t.Literal["accepted", "not_now", "refused", "lost"]
+    kind: AnswerKind
     text: str
     retry_after: float | None = None
 
