@@ -108,7 +108,13 @@ def limit_power(
             assert one.before is not None
             one.after, one.changed = replace(one.before, watts=one.desired), True
     else:
-        _change(asked, options, context, pace)
+        settled = len(all_of_them) - len(asked)
+        failed_before = sum(one.error is not None for one in all_of_them)
+
+        def progress(done: int, total: int, failed: int) -> None:
+            context.progress(settled + done, len(all_of_them), failed_before + failed)
+
+        _change(asked, options, replace(context, progress=progress), pace)
     results = [one.as_result() for one in all_of_them if one.before is not None]
     changes = [
         (one["name"], one["previous_limit_watts"], one["limit_watts"])
@@ -144,7 +150,13 @@ def _look(all_of_them: t.Sequence[_Capped], options: Parameters, context: Contex
     """Read all limits, and refuse impossible ones."""
     jobs = [Job(one.machine.target, REDFISH, _reader(one), None) for one in all_of_them]
     options = {**options, "timeout": min(options["timeout"], READ_SECONDS)}
-    polled = poll(jobs, options, context)
+
+    def progress(done: int, total: int, failed: int) -> None:
+        """Looks before a change do not count as done, unless they failed."""
+        is_all = not any(one.is_to_set for one in all_of_them)
+        context.progress(done if is_all else failed, len(all_of_them), failed)
+
+    polled = poll(jobs, options, replace(context, progress=progress))
     for one, found in zip(all_of_them, polled.results):
         if isinstance(found, TargetError):
             one.error = found
@@ -180,7 +192,7 @@ def _reader(
         one.machine.expected.require(system)
         body = await tree.read(system.uri) or {}
         managers = links(member(body, "Links", "ManagedBy"))
-        return system, await find_limit(tree, await survey(tree), managers)
+        return system, await find_limit(tree, await survey(tree), system.uri, managers)
 
     return work
 

@@ -25,8 +25,6 @@ from ..walk import require_one_server
 Place = t.Literal["dell_attributes", "control", "environment_metrics", "power_control"]
 
 _MAX_CONTROLS = 32
-# Dell's LimitInWatts without a limit.
-_DELL_NONE = 32767
 _DELL_SETTING, _DELL_VALUE = "ServerPwr.1.PowerCapSetting", "ServerPwr.1.PowerCapValue"
 _DELL_BOUNDS = ("ServerPwr.1.PowerCapMinThres", "ServerPwr.1.PowerCapMaxThres")
 _DELL_ATTRIBUTES = (
@@ -106,20 +104,26 @@ class PowerLimit:
         return [both] if is_lenovo else [{"ControlMode": "Disabled"}, both, {"SetPoint": None}]
 
 
-async def find_limit(tree: Tree, found: Survey, managers: t.Sequence[str]) -> PowerLimit:
+async def find_limit(
+    tree: Tree, found: Survey, system: str, managers: t.Sequence[str]
+) -> PowerLimit:
     """The limit of the server at the place that its BMC obeys. Raises TargetFailure.
 
-    ``managers`` are the URIs of the managers of the system.
+    ``system`` is the URI of its system, and ``managers`` are those of the managers.
     """
     vendor = found.vendor or ""
-    require_one_server(found.whole)
+    whole = [one for one in found.whole if identity(system) in one.systems] or found.whole
+    require_one_server(whole)
+    readers = [_of_controls, _of_environment, _of_power]
     if vendor.lower().startswith("dell"):
         for uri in [*await _dell_attributes(tree, managers), *_DELL_ATTRIBUTES]:
             limit = of_dell_attributes(uri, await tree.read(uri) or {})
             if limit is not None:
                 return limit
-    for chassis in found.whole:
-        for read in (_of_controls, _of_environment, _of_power):
+        # Its PowerLimit shows a limit though none is in force.
+        readers = readers[:2]
+    for chassis in whole:
+        for read in readers:
             limit = await read(tree, chassis, vendor)
             if limit is not None:
                 return limit
@@ -246,7 +250,7 @@ def of_power(uri: str, body: Object, vendor: str) -> PowerLimit | None:
         "power_control",
         uri,
         vendor,
-        None if watts == _DELL_NONE else watts,
+        watts,
         position=position,
         problem=problem,
         # Gigabyte's; it has the values Activate and Deactivate.
