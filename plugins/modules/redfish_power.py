@@ -59,6 +59,7 @@ options:
     description:
       - Seconds in which each machine must have the state, from the first look at it. With V(cycle)
         both directions count.
+      - A group default of this name for the reading modules is too short for a shutdown.
     type: float
     default: 300.0
   wait:

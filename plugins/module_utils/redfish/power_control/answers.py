@@ -17,6 +17,8 @@ from ...fleet.failures import REDIRECTS, failure_of_status, retry_after_seconds
 from ...fleet.visits import Client, Received
 from .planning import Answer
 
+# Limits of one look at a machine, and of one change.
+READ_SECONDS = 30.0
 WRITE_SECONDS = 30.0
 # Messages of a refusal that may end: the machine has the state already, or the BMC is busy.
 _NOT_NOW = (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import typing as t
 import urllib.parse
 
@@ -12,7 +13,7 @@ from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, objects, text
 from ...fleet.visits import Client, Pace
 from ..tree import Tree
-from .answers import answer_of, messages_of, send_change
+from .answers import READ_SECONDS, answer_of, messages_of, send_change
 from .planning import Answer, Failed, Finished, Look, Observation, Send, SwitchPlan
 from .reset import ResetAction
 from .system import ExpectedMachine, System, read_system, with_allowed_values
@@ -21,6 +22,8 @@ from .system import ExpectedMachine, System, read_system, with_allowed_values
 _PASSING = frozenset(
     {"unreachable", "timeout", "server_error", "throttled", "malformed", "not_found"}
 )
+# The task is gone, or the account may not read it.
+_SAYS_NOTHING = frozenset({401, 403, 404, 405, 410})
 _TASK_FAILED = frozenset({"exception", "killed", "cancelled", "interrupted"})
 
 
@@ -53,11 +56,19 @@ class BmcHand:
     Later looks cannot check it, because some BMCs know no serial number of a machine that is off.
     """
 
-    def __init__(self, client: Client, path: str, expected: ExpectedMachine, pace: Pace) -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        expected: ExpectedMachine,
+        pace: Pace,
+        look_seconds: float = READ_SECONDS,
+    ) -> None:
         self._client = client
         self._path = path
         self._expected = expected
         self._pace = pace
+        self._look_seconds = look_seconds
         self._has_sent = False
         self._monitor = ""
         self._task_failed = ""
@@ -67,17 +78,27 @@ class BmcHand:
     async def look(self) -> Observation:
         """The machine's state. Failures of later looks are unknown states, if they may end."""
         try:
-            tree = Tree(self._client)
-            system = await read_system(tree, self._path)
-            if not self._has_sent:
-                self._expected.require(system)
-            action = await self._action(tree, system)
-            task_failure = await self._task_failure()
-        except TargetFailure as failure:
+            # A BMC that hangs must not take the time of the whole switch.
+            return await asyncio.wait_for(self._look(), self._look_seconds)
+        except asyncio.TimeoutError as error:
+            detail = f"no answer within {self._look_seconds:g} s; check the BMC's load"
+            failure = TargetFailure("timeout", detail)
+            if self.system is None:
+                raise failure from error
+        except TargetFailure as error:
+            failure = error
             may_end = failure.reason in _PASSING and not failure.fields.get("exhausted")
             if self.system is None or not may_end:
                 raise
-            return Observation(None, problem=failure.detail)
+        return Observation(None, problem=failure.detail)
+
+    async def _look(self) -> Observation:
+        tree = Tree(self._client)
+        system = await read_system(tree, self._path)
+        if not self._has_sent:
+            self._expected.require(system)
+        action = await self._action(tree, system)
+        task_failure = await self._task_failure()
         self.system, self._path = system, system.uri
         problem = "" if system.power_state else "the system has no usable PowerState"
         return Observation(system.power_state, action, problem, task_failure)
@@ -121,7 +142,7 @@ class BmcHand:
         if received.status == 202 or received.status >= 500:
             return ""
         self._monitor = ""
-        if received.status in (404, 410) or not received.content:
+        if received.status in _SAYS_NOTHING or not received.content:
             return ""
         if not 200 <= received.status < 300:
             # A task monitor ends with the answer that the request would have had (DSP0266, 12.2).

@@ -19,17 +19,9 @@ from ..discovery import survey
 from ..links import links
 from ..power import MAX_WATTS
 from ..tree import Tree
-from .answers import WRITE_SECONDS, messages_of, require_permission, send_change
+from .answers import READ_SECONDS, WRITE_SECONDS, messages_of, require_permission, send_change
 from .limits import PowerLimit, find_limit, read_limit
-from .machines import (
-    IDENTITY_OPTIONS,
-    READ_SECONDS,
-    REDFISH,
-    Machine,
-    keys_of,
-    machines_of,
-    repeated_machines,
-)
+from .machines import IDENTITY_OPTIONS, REDFISH, Machine, keys_of, machines_of, repeated_machines
 from .system import System, read_system
 
 _OWN_OPTIONS = {**IDENTITY_OPTIONS, "limit_watts": {"type": "float"}}
@@ -100,22 +92,18 @@ def limit_power(
     Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    all_of_them = [_capped(one, options) for one in machines_of(options, list(_OWN_OPTIONS))]
-    authentication = _look(all_of_them, options, context)
-    asked = [one for one in all_of_them if one.error is None and _needs_change(one)]
+    if options["state"] == "absent" and options["limit_watts"] is not None:
+        raise InvalidInput("limit_watts: state absent removes limits; leave one of the two out")
+    capped = [_capped(one, options) for one in machines_of(options, list(_OWN_OPTIONS))]
+    authentication = _look(capped, options, context)
+    asked = [one for one in capped if one.error is None and _needs_change(one)]
     if context.check_mode:
         for one in asked:
             assert one.before is not None
             one.after, one.changed = replace(one.before, watts=one.desired), True
     else:
-        settled = len(all_of_them) - len(asked)
-        failed_before = sum(one.error is not None for one in all_of_them)
-
-        def progress(done: int, total: int, failed: int) -> None:
-            context.progress(settled + done, len(all_of_them), failed_before + failed)
-
-        _change(asked, options, replace(context, progress=progress), pace)
-    results = [one.as_result() for one in all_of_them if one.before is not None]
+        _change(asked, capped, options, context, pace)
+    results = [one.as_result() for one in capped if one.before is not None]
     changes = [
         (one["name"], one["previous_limit_watts"], one["limit_watts"])
         for one in results
@@ -123,14 +111,14 @@ def limit_power(
     ]
     return conclude(
         options,
-        len(all_of_them),
-        [one.error for one in all_of_them if one.error is not None],
+        len(capped),
+        [one.error for one in capped if one.error is not None],
         {
             "limits": results,
             "authentication": authentication,
             "diff": difference("power limits (W)", changes),
         },
-        changed=any(one.changed for one in all_of_them),
+        changed=any(one.changed for one in capped),
     )
 
 
@@ -146,18 +134,18 @@ def _capped(machine: Machine, options: Parameters) -> _Capped:
     return _Capped(machine, watts, is_to_set=watts is not None)
 
 
-def _look(all_of_them: t.Sequence[_Capped], options: Parameters, context: Context) -> list[Result]:
+def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) -> list[Result]:
     """Read all limits, and refuse impossible ones."""
-    jobs = [Job(one.machine.target, REDFISH, _reader(one), None) for one in all_of_them]
+    jobs = [Job(one.machine.target, REDFISH, _reader(one), None) for one in capped]
     options = {**options, "timeout": min(options["timeout"], READ_SECONDS)}
 
     def progress(done: int, total: int, failed: int) -> None:
         """Looks before a change do not count as done, unless they failed."""
-        is_all = not any(one.is_to_set for one in all_of_them)
-        context.progress(done if is_all else failed, len(all_of_them), failed)
+        is_all = not any(one.is_to_set for one in capped)
+        context.progress(done if is_all else failed, len(capped), failed)
 
     polled = poll(jobs, options, replace(context, progress=progress))
-    for one, found in zip(all_of_them, polled.results):
+    for one, found in zip(capped, polled.results):
         if isinstance(found, TargetError):
             one.error = found
         elif found is None:
@@ -166,7 +154,7 @@ def _look(all_of_them: t.Sequence[_Capped], options: Parameters, context: Contex
             )
         else:
             one.system, one.before = found
-    usable = [one for one in all_of_them if one.error is None and one.is_to_set]
+    usable = [one for one in capped if one.error is None and one.is_to_set]
     keys = [(one.machine, keys_of(one.machine, one.system)) for one in usable]
     for one, failure in zip(usable, repeated_machines(keys)):
         try:
@@ -197,7 +185,13 @@ def _reader(
     return work
 
 
-def _change(asked: t.Sequence[_Capped], options: Parameters, context: Context, pace: Pace) -> None:
+def _change(
+    asked: t.Sequence[_Capped],
+    capped: t.Sequence[_Capped],
+    options: Parameters,
+    context: Context,
+    pace: Pace,
+) -> None:
     jobs: list[Job[None]] = []
     changed: list[_Capped] = []
     for one in asked:
@@ -209,9 +203,16 @@ def _change(asked: t.Sequence[_Capped], options: Parameters, context: Context, p
             continue
         changed.append(one)
         jobs.append(Job(machine.target, REDFISH, _changer(one, options["timeout"], pace), None))
+    settled = len(capped) - len(changed)
+    failed_before = sum(one.error is not None for one in capped)
+
+    def progress(done: int, total: int, failed: int) -> None:
+        context.progress(settled + done, len(capped), failed_before + failed)
+
     options = {**options, "timeout": options["timeout"] + WRITE_SECONDS}
     options.pop("authentication")
-    for one, found in zip(changed, poll(jobs, options, context, pace=pace).results):
+    polled = poll(jobs, options, replace(context, progress=progress), pace=pace)
+    for one, found in zip(changed, polled.results):
         if isinstance(found, TargetError):
             one.error = found
 

@@ -26,9 +26,6 @@ from .system import ExpectedMachine, System, is_uuid
 
 REDFISH = "Redfish"
 POWER_KEY = "power"
-# Seconds for the looks before the first change.
-READ_SECONDS = 30.0
-
 _HOST_MISSING = (
     "its Node is a machine of Metal3, but the snapshot has no BareMetalHost of it; take the snapshot "
     "with bare_metal_hosts in include"

@@ -22,6 +22,7 @@ Purpose = t.Literal["on", "graceful_off", "force_off"]
 
 _POWER_STATES: dict[str, PowerState] = {state.lower(): state for state in t.get_args(PowerState)}
 _MAX_VALUES = 64
+_OF_FUJITSU = "#FTSComputerSystem.Reset"
 
 # The only value of each purpose by the action's parameter; no other one replaces it.
 _VALUES: dict[str, dict[Purpose, str]] = {
@@ -89,8 +90,14 @@ def reset_action_of(system: Object) -> ResetAction | None:
     standard = _action(member(actions, "#ComputerSystem.Reset"), "ResetType", usual)
     if standard is not None and standard.values is not None:
         return standard
-    own = _action(member(actions, "Oem", "#FTSComputerSystem.Reset"), "FTSResetType", "")
-    return own or standard
+    return _fujitsu(member(actions, "Oem"), identity(link(system))) or standard
+
+
+def _fujitsu(actions: t.Any, system: str) -> ResetAction | None:
+    """Fujitsu's own action; its name may begin with the URL of a schema."""
+    named = actions.items() if isinstance(actions, dict) else ()
+    own = next((one for name, one in named if text(name).endswith(_OF_FUJITSU)), None)
+    return _action(own, "FTSResetType", f"{system}/Actions/Oem/FTSComputerSystem.Reset")
 
 
 def _action(given: t.Any, parameter: str, usual_target: str) -> ResetAction | None:

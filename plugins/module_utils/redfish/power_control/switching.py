@@ -21,11 +21,10 @@ from ...fleet.visits import Budget, Client, Pace
 from ...kube.client import Kube
 from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, reading_spec
 from ..tree import Tree
-from .answers import WRITE_SECONDS
+from .answers import READ_SECONDS, WRITE_SECONDS
 from .bmc import BmcHand, switch
 from .machines import (
     IDENTITY_OPTIONS,
-    READ_SECONDS,
     REDFISH,
     Machine,
     keys_of,

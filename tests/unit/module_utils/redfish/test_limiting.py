@@ -107,6 +107,11 @@ def test_the_account_for_reading_may_not_set_a_limit(lab: SwitchedLab) -> None:
     assert lab.power(machine)["cap_watts"] is None
 
 
+def test_a_limit_beside_absent_is_refused(lab: SwitchedLab) -> None:
+    with pytest.raises(InvalidInput, match="leave one of the two out"):
+        lab.limit(lab.machine("hpe"), state="absent", limit_watts=400)
+
+
 @pytest.mark.parametrize("watts", [0, -5, float("nan"), float("inf"), 1e9])
 def test_a_limit_that_is_no_power_is_refused(lab: SwitchedLab, watts: float) -> None:
     with pytest.raises(InvalidInput, match="limit_watts"):

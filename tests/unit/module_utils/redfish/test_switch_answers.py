@@ -10,14 +10,27 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
+    Client,
+    Target,
+    Trust,
+    visit,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.bmc import BmcHand
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.info import (
     read_power,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
     limit_power,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.planning import (
+    Observation,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.switching import (
     switch_power,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.system import (
+    ExpectedMachine,
 )
 from support.fake_pace import FakeTime
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Received, Reply
@@ -171,6 +184,31 @@ def test_a_bmc_that_restarts_meanwhile_is_waited_for() -> None:
         targets = [{"name": "n1", "endpoint": server.endpoint}]
         given = {"targets": targets, "tls_fingerprint": PIN, "state": "off"}
         assert only(switch_power(given, Context(), FakeTime().pace))["power_state"] == "Off"
+
+
+def test_a_bmc_that_hangs_does_not_take_the_time_of_the_switch() -> None:
+    bmc, seen = Bmc(), []
+
+    def answer(received: Received) -> Reply | None:
+        return Reply(delay_seconds=30.0) if seen else Bmc.answer(bmc, received)
+
+    async def look_twice(client: Client, _target: Target) -> list[Observation]:
+        hand = BmcHand(client, SYSTEM, ExpectedMachine(), FakeTime().pace, look_seconds=0.2)
+        seen.append(await hand.look())
+        return [*seen, await hand.look()]
+
+    with HttpsServer(bmc.tree, answer=answer) as server:
+        trust = Trust(fingerprints=tuple(PIN))
+        [looks] = visit([Target("n1", server.endpoint, trust=trust)], look_twice)
+    assert isinstance(looks, list)
+    assert [look.power_state for look in looks] == ["On", None]
+    assert looks[1].problem == "no answer within 0.2 s; check the BMC's load"
+
+
+def test_a_task_monitor_that_the_account_may_not_read_says_nothing() -> None:
+    monitor = f"{ROOT}/TaskService/TaskMonitors/7"
+    bmc = Bmc(replies=[Reply(202, {}, {"Location": monitor})], documents={monitor: Reply(403, {})})
+    assert only(switch(bmc)[0])["power_state"] == "Off"
 
 
 class TestAllowedValues:

@@ -244,14 +244,15 @@ class TestResetAction:
         assert found.values is None
         assert found.reset_type("on") is None
 
-    def test_fujitsus_action_has_words_of_its_own(self) -> None:
+    @pytest.mark.parametrize("schema", ["", "http://ts.fujitsu.com/redfish-schemas/v1/FTSSchema"])
+    def test_fujitsus_action_has_words_of_its_own(self, schema: str) -> None:
         target = f"{PATH}/Actions/Oem/FTSComputerSystem.Reset"
         own = {
             "target": target,
             "FTSResetType@Redfish.AllowableValues": ["PowerOff", "GracefulPowerOff", "PowerCycle"],
         }
         found = reset_action_of(
-            {"@odata.id": PATH, "Actions": {"Oem": {"#FTSComputerSystem.Reset": own}}}
+            {"@odata.id": PATH, "Actions": {"Oem": {f"{schema}#FTSComputerSystem.Reset": own}}}
         )
         assert found is not None
         assert (found.target, found.parameter) == (target, "FTSResetType")
