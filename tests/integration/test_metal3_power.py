@@ -29,6 +29,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_contro
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.switching import (
     switch_power,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.system import (
+    ExpectedMachine,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab import bare_metal
 from lab.api import Api
@@ -197,7 +200,7 @@ class TestHostThatChanges:
 
     async def send(self, operator: Operator, change: Json) -> Answer:
         name = operator.names[5]
-        hand = HostHand(operator.kube, (bare_metal.NAMESPACE, name), "off", None)
+        hand = HostHand(operator.kube, (bare_metal.NAMESPACE, name), "off", ExpectedMachine())
         seen = await hand.look()
         assert seen.action is not None
         operator.patch(name, change)
@@ -216,13 +219,19 @@ class TestHostThatChanges:
         assert operator.host(operator.names[5])["spec"]["online"] is True
 
 
-def test_another_serial_number_gets_no_change(kubeconfig: str, operator: Operator) -> None:
+@pytest.mark.parametrize(
+    "identity",
+    [{"serial_number": "ANOTHER"}, {"system_uuid": "11111111-2222-3333-4444-555555555555"}],
+)
+def test_a_host_without_the_given_identity_gets_no_change(
+    kubeconfig: str, operator: Operator, identity: Json
+) -> None:
     name = operator.names[0]
     target = {
         "name": name,
         "endpoint": "https://127.0.0.1:9",
         "bare_metal_host": f"{bare_metal.NAMESPACE}/{name}",
-        "serial_number": "ANOTHER",
+        **identity,
     }
     result = operator.switch(kubeconfig, state="off", targets=[target])
     assert result["errors"][0]["reason"] == "conflict"

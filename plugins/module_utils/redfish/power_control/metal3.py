@@ -21,7 +21,7 @@ from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...nodeconfig.machine_of_node import Machines
 from .planning import Answer, DesiredState, Observation, Send
 from .reset import PowerState, ResetAction
-from .system import require_serial_number
+from .system import ExpectedMachine
 
 API_VERSION, KIND = "metal3.io/v1alpha1", "BareMetalHost"
 _PAUSED = "baremetalhost.metal3.io/paused"
@@ -72,13 +72,13 @@ class HostHand:
     """A machine behind its BareMetalHost; a hand of ``bmc.switch``."""
 
     def __init__(
-        self, kube: Kube, name: HostName, state: DesiredState, serial_number: str | None
+        self, kube: Kube, name: HostName, state: DesiredState, expected: ExpectedMachine
     ) -> None:
         self._kube = kube
         self._path = kube.resource(API_VERSION, KIND).path(name[1], name[0])
         self._name = "/".join(name)
         self._state = state
-        self._serial_number = serial_number
+        self._expected = expected
         self._seen: Object = {}
 
     def read(self) -> Object:
@@ -94,12 +94,22 @@ class HostHand:
             )
         hardware = member(found, "status", "hardware", "systemVendor")
         serial = text(member(hardware, "serialNumber"))
-        require_serial_number(self._serial_number, [serial] if serial else [])
+        self._expected.require_serial_number([serial] if serial else [])
+        if self._expected.serial_number is None and self._expected.system_uuid is not None:
+            raise TargetFailure(
+                "conflict",
+                f"the {KIND} {self._name} has no UUID to compare; give serial_number instead",
+            )
         return found
 
     async def look(self) -> Observation:
         """The state by ``status.poweredOn``, and a transition while ``spec.online`` differs."""
-        self._seen = await asyncio.to_thread(self.read)
+        try:
+            self._seen = await asyncio.to_thread(self.read)
+        except TargetFailure as failure:
+            if not self._seen or failure.reason != "server_error":
+                raise
+            return Observation(None, problem=failure.detail)
         problem = unmanaged_because(self._seen)
         if problem:
             raise TargetFailure("conflict", f"the {KIND} {self._name} {problem} meanwhile")

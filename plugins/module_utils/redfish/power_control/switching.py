@@ -248,8 +248,7 @@ class _Run:
 
     def _host_hand(self, one: Switch) -> HostHand:
         assert self._kube is not None and one.machine.host is not None
-        expected = one.machine.expected.serial_number
-        return HostHand(self._kube, one.machine.host, self.goal.state, expected)
+        return HostHand(self._kube, one.machine.host, self.goal.state, one.machine.expected)
 
     def refuse_shared(self) -> None:
         """Let one machine be switched once, though several targets lead to it."""

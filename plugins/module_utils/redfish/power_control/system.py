@@ -59,19 +59,18 @@ class ExpectedMachine:
 
     def require(self, system: System) -> None:
         """Raise TargetFailure, conflict, if the BMC answers for another machine."""
-        require_serial_number(self.serial_number, system.serial_numbers)
+        self.require_serial_number(system.serial_numbers)
         if self.system_uuid is None:
             return
         if _normal_uuid(system.uuid) not in _forms(self.system_uuid):
             found = f"the UUID {shown(system.uuid)}" if system.uuid else "no UUID"
             raise _other_machine(found, self.system_uuid)
 
-
-def require_serial_number(expected: str | None, found: t.Sequence[str]) -> None:
-    """Raise TargetFailure, conflict, unless one of the serial numbers is the expected one."""
-    if expected is None:
-        return
-    if expected.strip().lower() not in {one.lower() for one in found}:
+    def require_serial_number(self, found: t.Sequence[str]) -> None:
+        """Raise TargetFailure, conflict, unless one of the serial numbers is the expected one."""
+        expected = self.serial_number
+        if expected is None or expected.strip().lower() in {one.lower() for one in found}:
+            return
         told = " or ".join(map(shown, found))
         raise _other_machine(f"the serial number {told}" if told else "no serial number", expected)
 
@@ -79,7 +78,7 @@ def require_serial_number(expected: str | None, found: t.Sequence[str]) -> None:
 def _other_machine(found: str, expected: str) -> TargetFailure:
     return TargetFailure(
         "conflict",
-        f"the BMC reports {found}, not {shown(expected)}, so that nothing was sent; correct the "
+        f"the machine has {found}, not {shown(expected)}, so that nothing was sent; correct the "
         "endpoint, or the identity of the target",
     )
 
