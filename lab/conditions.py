@@ -30,6 +30,11 @@ WRONG_CERTIFICATE = "wrong-certificate"
 CHANGED_CERTIFICATE = "changed-certificate"
 LOCKED_ACCOUNT = "locked-account"
 PRESSURE_EMPTY = "pressure-empty"
+SHUTDOWN_IGNORED = "shutdown-ignored"
+FORCE_OFF_REFUSED = "force-off-refused"
+POWER_STATE_STUCK = "power-state-stuck"
+RESET_MISSING = "reset-missing"
+RESET_BUSY = "reset-busy"
 RMD_DEAD = "rmd-dead"
 RMD_SLOW = "rmd-slow"
 RMD_GARBAGE = "rmd-garbage"
@@ -49,6 +54,11 @@ MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
         CHANGED_CERTIFICATE: "TLS with a new self-signed certificate",
         LOCKED_ACCOUNT: "HTTP 401 as after too many wrong passwords, until cleared",
         PRESSURE_EMPTY: "the pressure API knows no sensor of the node",
+        SHUTDOWN_IGNORED: "the operating system ignores a graceful shutdown",
+        FORCE_OFF_REFUSED: "HTTP 400 to a forced power-off",
+        POWER_STATE_STUCK: "PowerState is On, whatever the machine does",
+        RESET_MISSING: "the system has no Reset action",
+        RESET_BUSY: "the BMC is not ready for resets for --seconds (30)",
     }
 )
 # Faults of the RMD daemons, kept by their own admin API.
@@ -62,7 +72,7 @@ RMD_FAULTS: Mapping[str, str] = MappingProxyType(
     }
 )
 DEFAULT_SECONDS: Mapping[str, float] = MappingProxyType(
-    {SLOW_BMC: 10.0, UNAVAILABLE: 30.0, RMD_SLOW: 10.0}
+    {SLOW_BMC: 10.0, UNAVAILABLE: 30.0, RESET_BUSY: 30.0, RMD_SLOW: 10.0}
 )
 
 

@@ -48,7 +48,8 @@ class Machine:
     """A server in its rack, with the facts known to its owner.
 
     `position` is the rack unit, counted from the floor. The BMC has the address of the node's
-    InternalIP with 127 in place of 10, so that a NodeConfigTemplate can compute it.
+    InternalIP with 127 in place of 10, so that a NodeConfigTemplate can compute it. The account
+    `bmc_username` may read, `power_username` may also switch and cap.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Machine:
     hardware: Hardware
     bmc_username: str
     bmc_password: str = field(repr=False)
+    power_username: str
+    power_password: str = field(repr=False)
     certificate: Certificate = "lab-ca"
 
 
@@ -179,6 +182,8 @@ def _machine(kind: ServerType, place: _Place, seed: int, certificate: Certificat
         hardware=build_hardware(name, kind.processor, kind.cores, seed),
         bmc_username=f"monitor-{rack}",
         bmc_password="".join(secret.choices(alphabet, k=PASSWORD_LENGTH)),
+        power_username=f"power-{rack}",
+        power_password="".join(secret.choices(alphabet, k=PASSWORD_LENGTH)),
         certificate=certificate,
     )
 

@@ -6,9 +6,11 @@
 GET    /truth      node → the physical state, and the values that its BMC shows GET    /loads
 cores in use by node, and whether all pods of the cluster are counted PUT    /loads      set them
 {node: cores}, if no cluster determines them PUT    /hardware   change hardware {node: {memory_gib,
-has_qat, gpus, sriov_enabled}}, any of them GET    /requests   node → requests, answers by status,
-most requests at once; in all DELETE /requests   start counting again GET    /accounts   node →
-locked, failed attempts, open sessions GET    /faults     POST /faults [{kind, node, seconds,
+has_qat, gpus, sriov_enabled}}, any of them
+GET    /power      node → on, up, accepted resets, limit, seconds PUT    /power set seconds {node:
+{boot, power_on, shutdown, force_off}}, any of them GET    /requests   node → requests, answers by
+status, most requests at once; in all DELETE /requests   start counting again GET    /accounts
+node → locked, failed attempts, open sessions GET    /faults     POST /faults [{kind, node, seconds,
 silent}] DELETE /faults     back to normal: no faults, the clock right, no account locked POST
 /clock      {offset_seconds, frozen} POST   /latency    {seconds: [least, most]}
 """
@@ -26,6 +28,7 @@ from aiohttp.typedefs import Handler
 
 from lab.bmc.fleet import Fleet
 from lab.bmc.pods import PodLoads
+from lab.bmc.power import Times
 from lab.conditions import Conditions, Fault
 from lab.errors import LabError
 from lab.serving import serving_on_loopback
@@ -50,6 +53,8 @@ class Admin:
                 web.get("/loads", self._get_loads),
                 web.put("/loads", self._put_loads),
                 web.put("/hardware", self._put_hardware),
+                web.get("/power", self._get_power),
+                web.put("/power", self._put_power),
                 web.get("/requests", self._requests),
                 web.delete("/requests", self._forget_requests),
                 web.get("/accounts", self._accounts),
@@ -66,10 +71,12 @@ class Admin:
     async def _truth(self, _request: web.Request) -> web.Response:
         room = self._fleet.room
         answer = {}
+        conditions = self._file.read()
         for node, board in self._fleet.boards.items():
             truth = room.truth(node)
-            shown = board.tree.answers.shown(board.live(truth))
-            answer[node] = {**dataclasses.asdict(truth), "shown": shown}
+            live = board.live(truth, conditions)
+            shown = board.tree.answers.shown(live)
+            answer[node] = {**dataclasses.asdict(live.truth), "shown": shown}
         return web.json_response(answer)
 
     async def _get_loads(self, _request: web.Request) -> web.Response:
@@ -109,6 +116,32 @@ class Admin:
                 hardware=dataclasses.replace(board.machine.hardware, **parts),
             )
         return web.json_response({})
+
+    async def _get_power(self, _request: web.Request) -> web.Response:
+        now = self._fleet.room.now()
+        return web.json_response(
+            {
+                node: {
+                    "is_on": board.power.is_on(now),
+                    "is_up": board.power.is_up(now),
+                    "resets": board.power.resets,
+                    "cap_watts": board.cap.effective,
+                    **dataclasses.asdict(board.power.times),
+                }
+                for node, board in self._fleet.boards.items()
+            }
+        )
+
+    async def _put_power(self, request: web.Request) -> web.Response:
+        body = await _json_object(request)
+        for node, given in body.items():
+            board = self._fleet.boards.get(node)
+            names = {field.name for field in dataclasses.fields(Times)}
+            if board is None or not isinstance(given, dict) or given.keys() - names:
+                raise LabError(f"{node!r} is not a machine, or its power has no such time.")
+            seconds = {name: number(value, name) for name, value in given.items()}
+            board.power.times = dataclasses.replace(board.power.times, **seconds)
+        return await self._get_power(request)
 
     async def _requests(self, _request: web.Request) -> web.Response:
         by_node = {
@@ -158,6 +191,7 @@ class Admin:
         await self._change(Conditions())
         for board in self._fleet.boards.values():
             board.account.unlock()
+            board.power_account.unlock()
         return await self._faults(request)
 
     async def _clock(self, request: web.Request) -> web.Response:

@@ -5,22 +5,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from lab.bmc.errors import Refusal
 from lab.machines import Machine
 from lab.physics import Truth
 
 MODEL_VERSION = "v0.1.0"
+# Range of power limits.
+MIN_WATTS, MAX_WATTS = 200, 1200
+
+
+@dataclass
+class PowerCap:
+    """The limit of one machine in W, and whether it is in force."""
+
+    watts: int = MAX_WATTS
+    enabled: bool = False
+
+    @property
+    def effective(self) -> float | None:
+        return float(self.watts) if self.enabled else None
+
+    def set(self, watts: Any) -> None:
+        """Bring a limit into force. Raises Refusal."""
+        if isinstance(watts, bool) or not isinstance(watts, int):
+            raise Refusal(400, "PropertyValueTypeError", (repr(watts), "SetPoint"))
+        if not MIN_WATTS <= watts <= MAX_WATTS:
+            raise Refusal(400, "PropertyValueNotInList", (str(watts), "SetPoint"))
+        self.watts, self.enabled = watts, True
 
 
 @dataclass(frozen=True)
 class Live:
-    """One machine at one moment; `blank` means that no sensor of it gives a value."""
+    """One machine at one moment; `blank` means that no sensor of it gives a value.
+
+    `power_state` is as the BMC tells it; without `has_reset` the system has no action.
+    """
 
     machine: Machine
     truth: Truth
     predictor_url: str
     blank: bool = False
+    power_state: str = "On"
+    has_reset: bool = True
+    cap: PowerCap = field(default_factory=PowerCap)
 
     @property
     def utilisation(self) -> float:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,17 @@ from lab.bmc.odata import (
     links,
     resource,
 )
+from lab.bmc.power import ResetStyle, action_info, actions
 from lab.machines import SERVER_TYPES
 
 SESSION_SERVICE = f"{ROOT}/SessionService"
 SESSIONS = f"{SESSION_SERVICE}/Sessions"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
 ROLES = f"{ROOT}/AccountService/Roles"
+PRIVILEGES = {
+    "ReadOnly": ("Login",),
+    "Administrator": ("Login", "ConfigureManager", "ConfigureComponents"),
+}
 PROCESSORS = 2
 DIMMS = 8
 
@@ -53,6 +59,8 @@ class Identity:
     dimm: str = "DIMM{}"
     root_properties: Mapping[str, Any] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
+    reset: ResetStyle = field(default_factory=ResetStyle)
+    has_attributes: bool = False
 
     @property
     def system_path(self) -> str:
@@ -67,6 +75,15 @@ class Identity:
         return f"{ROOT}/Chassis/{self.main}"
 
     @property
+    def attributes_path(self) -> str:
+        """Dell's attributes of the server."""
+        return f"{self.manager_path}/Oem/Dell/DellAttributes/System.Embedded.1"
+
+    @property
+    def reset_path(self) -> str:
+        return f"{self.system_path}/Actions/ComputerSystem.Reset"
+
+    @property
     def parts(self) -> Parts:
         return Parts(self.system_path, self.chassis_path, self.layout)
 
@@ -78,6 +95,7 @@ def service(identity: Identity) -> dict[str, Builder]:
         **_service_root(identity),
         **collection(f"{ROOT}/Systems", "ComputerSystem", [identity.system_path]),
         identity.system_path: lambda live: _system(identity, live),
+        **_reset_info(identity),
         **_processors(identity),
         **_memory(identity),
         **identity.parts.resources(),
@@ -102,7 +120,7 @@ def main_chassis(
             ChassisType="RackMount",
             Manufacturer=identity.manufacturer,
             Model=live.machine.model,
-            PowerState="On",
+            PowerState=live.power_state,
             Status=dict(HEALTHY),
             Links={
                 "ComputerSystems": [link(identity.system_path)],
@@ -143,7 +161,10 @@ def _system(identity: Identity, live: Live) -> Json:
         Manufacturer=identity.manufacturer,
         Model=live.machine.model,
         HostName=live.machine.name,
-        PowerState="On",
+        UUID=str(uuid.uuid5(uuid.NAMESPACE_OID, live.machine.hardware.serial_number)),
+        PowerState=live.power_state,
+        PowerRestorePolicy="LastState",
+        **({"Actions": actions(identity.reset, path)} if live.has_reset else {}),
         ProcessorSummary={
             "Count": kind.sockets,
             "CoreCount": kind.cores,
@@ -164,6 +185,13 @@ def _system(identity: Identity, live: Live) -> Json:
             "ManagedBy": [link(identity.manager_path)],
         },
     )
+
+
+def _reset_info(identity: Identity) -> dict[str, Builder]:
+    if not identity.reset.in_action_info:
+        return {}
+    path = f"{identity.system_path}/ResetActionInfo"
+    return {path: lambda live: action_info(path, identity.reset.types)}
 
 
 def _processors(identity: Identity) -> dict[str, Builder]:
@@ -227,6 +255,7 @@ def _model(identity: Identity, live: Live) -> Json:
 
 def _manager(identity: Identity) -> dict[str, Builder]:
     path = identity.manager_path
+    attributes = [link(identity.attributes_path)] if identity.has_attributes else []
     port = f"{path}/EthernetInterfaces/1"
 
     def interface(live: Live) -> Json:
@@ -252,6 +281,7 @@ def _manager(identity: Identity) -> dict[str, Builder]:
             Links={
                 "ManagerForServers": [link(identity.system_path)],
                 "ManagerForChassis": [link(identity.chassis_path)],
+                **({"Oem": {"Dell": {"DellAttributes": attributes}}} if attributes else {}),
             },
         ),
         **collection(f"{path}/EthernetInterfaces", "EthernetInterface", [port]),
@@ -260,20 +290,12 @@ def _manager(identity: Identity) -> dict[str, Builder]:
 
 
 def _accounts() -> dict[str, Builder]:
-    account, role = f"{ACCOUNTS}/1", f"{ROLES}/ReadOnly"
-
-    def build_account(live: Live) -> Json:
-        return resource(
-            account,
-            "ManagerAccount.v1_8_0.ManagerAccount",
-            "User Account",
-            UserName=live.machine.bmc_username,
-            Password=None,
-            RoleId="ReadOnly",
-            Enabled=True,
-            Links={"Role": link(role)},
-        )
-
+    """An account that reads, and one that may also switch and cap."""
+    accounts = {f"{ACCOUNTS}/{number}": role for number, role in enumerate(PRIVILEGES, 1)}
+    roles: dict[str, Builder] = {}
+    for role, privileges in PRIVILEGES.items():
+        path = f"{ROLES}/{role}"
+        roles |= fixed(path, "Role.v1_3_0.Role", role, AssignedPrivileges=list(privileges))
     return {
         **fixed(
             SESSION_SERVICE,
@@ -294,11 +316,28 @@ def _accounts() -> dict[str, Builder]:
             Accounts=link(ACCOUNTS),
             Roles=link(ROLES),
         ),
-        **collection(ACCOUNTS, "ManagerAccount", [account]),
-        account: build_account,
-        **collection(ROLES, "Role", [role]),
-        **fixed(role, "Role.v1_3_0.Role", "Read Only", AssignedPrivileges=["Login"]),
+        **collection(ACCOUNTS, "ManagerAccount", list(accounts)),
+        **{path: _account(path, role) for path, role in accounts.items()},
+        **collection(ROLES, "Role", list(roles)),
+        **roles,
     }
+
+
+def _account(path: str, role: str) -> Builder:
+    def build(live: Live) -> Json:
+        machine = live.machine
+        return resource(
+            path,
+            "ManagerAccount.v1_8_0.ManagerAccount",
+            "User Account",
+            UserName=machine.bmc_username if role == "ReadOnly" else machine.power_username,
+            Password=None,
+            RoleId=role,
+            Enabled=True,
+            Links={"Role": link(f"{ROLES}/{role}")},
+        )
+
+    return build
 
 
 def storage_enclosure(

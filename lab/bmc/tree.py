@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from lab.bmc.caps import CapStyle
 from lab.bmc.errors import Refusal, missing, unavailable
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import Builder, Json, link
+from lab.bmc.power import ResetStyle
 
 RETRY_SECONDS = 5.0
 
@@ -41,7 +43,8 @@ class Tree:
     `missing` are linked paths that answer 404, `busy` paths that answer 503. `expand` is the
     reaction to `$expand`: members are embedded, it is ignored, or every query is refused.
     Collections longer than `page_size` (0: no limit) are paged. With `has_slashes`, a path without
-    a slash at the end is redirected. `finish` makes the final changes to each answer.
+    a slash at the end is redirected. A POST to `reset_path` resets in the manner of `reset`, and a
+    PATCH of the resource of `cap` sets a power limit. `finish` makes the final changes to each answer.
     """
 
     registry: str
@@ -52,6 +55,9 @@ class Tree:
     expand: Literal["members", "ignored", "refused"] = "ignored"
     page_size: int = 0
     has_slashes: bool = False
+    reset_path: str = ""
+    reset: ResetStyle = field(default_factory=ResetStyle)
+    cap: CapStyle | None = None
     finish: Callable[[Json], Json] = lambda body: body
 
     def get(self, path: str, query: Mapping[str, str], live: Live) -> Json:

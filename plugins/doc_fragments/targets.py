@@ -24,7 +24,7 @@ _FORM = r"""
         required: true
 """
 _BMC_START = r"""
-      - BMCs to read. Either this option or O(snapshot) is required.
+      - The BMCs. Either this option or O(snapshot) is required.
 """
 _BMC_ENDPOINT = r"""
       endpoint:
@@ -41,6 +41,45 @@ _SENSORS = r"""
             module searches again.
           - With O(snapshot) the C(status.sensors) of the NodeConfigs are used instead.
         type: dict
+"""
+_SYSTEM = r"""
+      system:
+        description:
+          - Path of the computer system, such as V(/redfish/v1/Systems/1), as an earlier result has
+            it. The module then needs no search. A BMC of several servers requires it.
+        type: str
+"""
+_POWER = r"""
+      power_credential:
+        description:
+          - Key of an entry in O(credentials), or C(<namespace>/<name>) of a Secret, with the account
+            for changes. O(targets[].credential) is the account that reads.
+          - Without it, O(targets[].username) or O(targets[].credential) also changes. A target that
+            names no account at all is changed with the entry C(power) of O(credentials), else with
+            the entry C(default).
+        type: str
+      serial_number:
+        description:
+          - Serial number of the machine; for Dell also its service tag. A BMC that reports another
+            one, or none, gets no change.
+        type: str
+      system_uuid:
+        description:
+          - UUID of the machine, in either byte order. A BMC that reports another one, or none, gets
+            no change.
+        type: str
+"""
+_HOST = r"""
+      bare_metal_host:
+        description:
+          - C(<namespace>/<name>) of the BareMetalHost of the machine. If Metal3 manages it, the
+            machine is switched by C(spec.online). With O(snapshot) its C(bare_metal_hosts) count.
+        type: str
+"""
+_LIMIT = r"""
+      limit_watts:
+        description: Power limit of this machine, in W. O(limit_watts) by default.
+        type: float
 """
 _PRESSURE_START = r"""
       - Nodes to read. Either this option or O(snapshot) is required.
@@ -104,6 +143,21 @@ class ModuleDocFragment:
     BMC: str = _START + _BMC_START + _FORM + _BMC_ENDPOINT + _ACCESS
 
     BMC_WITH_SENSORS: str = BMC + _SENSORS
+
+    BMC_WITH_SYSTEM: str = BMC + _SYSTEM
+
+    BMC_TO_SWITCH: str = BMC + _SYSTEM + _POWER + _HOST
+
+    BMC_TO_LIMIT: str = BMC + _SYSTEM + _POWER + _LIMIT
+
+    POWER_ACCOUNT = r"""
+options: {}
+notes:
+  - The account that reads a machine is not the account that changes it. With O(snapshot) the
+    annotation C(wattwise.github.io/power-secret) of the NodeConfig names a Secret of its namespace
+    with the account for changes, else the entry C(power) of O(credentials) is used, for the
+    namespaces in O(default_credential_namespaces). A NodeConfig with neither is an error.
+"""
 
     PRESSURE: str = _START + _PRESSURE_START + _FORM + _PRESSURE_ENDPOINT + _ACCESS
 

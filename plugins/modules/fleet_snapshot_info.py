@@ -31,6 +31,7 @@ options:
         CSIDrivers, CSIStorageCapacities and VolumeAttachments, for
         M(wattwise.kube.power_placement). With V(pods) they are read only if a pod without a node
         has a claim of a volume, or a disk of a driver; else the part is empty.
+      - V(bare_metal_hosts) are the BareMetalHosts of Metal3, for M(wattwise.kube.redfish_power).
       - V(namespaces) and V(replica_sets) are read as metadata only. ReplicaSets are kept if they
         have WAO's annotation C(podspread-rate).
     type: list
@@ -48,6 +49,7 @@ options:
       - rmd_pods
       - device_objects
       - volume_objects
+      - bare_metal_hosts
       - controllers
       - namespaces
       - replica_sets

@@ -26,6 +26,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.published.curves imp
     System,
     match,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.info import (
+    read_power,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
+    limit_power,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.switching import (
+    switch_power,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer
 
@@ -132,3 +141,39 @@ def test_names_of_processors_and_servers(
     assert isinstance(found, Published)
     assert re.fullmatch(expected[0], found.match)
     assert all(re.fullmatch(expected[1], row.processor) for row in found.rows), found.rows
+
+
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [
+        ("01-irmc-oem-power", "tree.json"),
+        ("02-huawei-inspur-oem-power", "huawei.json"),
+        ("02-huawei-inspur-oem-power", "inspur.json"),
+        ("04-subsystem-named-controls", "tree.json"),
+        ("14-bmc-address-of-service-root", "tree.json"),
+        ("18-ilo4-redirect-to-own-address", "tree.json"),
+    ],
+)
+def test_a_machine_without_a_reset_is_read_and_not_switched(folder: str, file: str) -> None:
+    with HttpsServer(case(folder, file), own_address="https://10.0.0.1") as server:
+        target = {"name": "node-1", "endpoint": f"{server.endpoint}/redfish/v1", **ACCOUNT}
+        [state] = read_power({"targets": [target], **PINNED})["states"]
+        assert (state["power_state"], state["reset_types"]) == ("On", None)
+        server.forget()
+        target["system"] = state["system"]
+        result = switch_power({"targets": [target], "state": "off", **PINNED})
+        assert not server.seen.contents
+    [error] = result["errors"]
+    assert (error["reason"], "offers no Reset action" in error["detail"]) == ("refused", True)
+
+
+def test_a_limit_of_the_processors_is_not_the_servers() -> None:
+    tree = case("04-subsystem-named-controls", "tree.json")
+    power = t.cast("dict[str, t.Any]", tree["/redfish/v1/Chassis/1/Power"])
+    for entry in power["PowerControl"][1:]:
+        entry["PowerLimit"] = {"LimitInWatts": 100}
+    with HttpsServer(tree) as server:
+        target = {"name": "node-1", "endpoint": server.endpoint, **ACCOUNT}
+        result = limit_power({"targets": [target], "limit_watts": 90, **PINNED})
+        assert not server.seen.contents
+    assert result["errors"][0]["reason"] == "not_found"

@@ -97,7 +97,9 @@ def links(value: Any) -> Iterator[str]:
             yield from links(item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            if key in ("@odata.id", "DataSourceUri") or key.endswith("@odata.nextLink"):
+            if key in ("@odata.id", "DataSourceUri", "@Redfish.ActionInfo") or key.endswith(
+                "@odata.nextLink"
+            ):
                 yield item.partition("#")[0].rstrip("/")
             else:
                 yield from links(item)

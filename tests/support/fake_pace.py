@@ -1,9 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that moves only by sleeping."""
+"""Clocks that move only by sleeping."""
 
 from __future__ import annotations
+
+import asyncio
+import contextvars
 
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import Pace
 
@@ -25,3 +28,15 @@ class FakeTime:
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
+
+
+class TaskTime:
+    """A clock of its own for each target, so that the pauses of one are no time for another."""
+
+    def __init__(self) -> None:
+        self._seconds = contextvars.ContextVar("seconds", default=0.0)
+        self.pace = Pace(clock=self._seconds.get, sleep=self._sleep, jitter=lambda: 0.5)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._seconds.set(self._seconds.get() + seconds)
+        await asyncio.sleep(0)

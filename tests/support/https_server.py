@@ -16,7 +16,7 @@ import json
 import threading
 import typing as t
 import urllib.parse
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,21 @@ class Reply:
     drop: bool = False
 
 
+@dataclass(frozen=True)
+class Received:
+    """One request; ``path`` is without query and slash at the end."""
+
+    method: str
+    path: str
+    content: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def body(self) -> t.Any:
+        return json.loads(self.content) if self.content else None
+
+
+Answer = Callable[[Received], Reply | None]
 Document = Reply | Mapping[str, t.Any] | Sequence[Reply]
 
 
@@ -62,7 +77,8 @@ class HttpsServer:
     A document is a JSON object, a Reply, or a list of Replies that are given in turn (the last one
     again and again). With ``account``, everything except the service root requires it. With
     ``expand``, the query ``$expand`` works on collections, one level deep. With ``own_address``, a
-    path without a slash at the end is redirected there, as by iLO.
+    path without a slash at the end is redirected there, as by iLO. ``answer`` gets each request before
+    the documents and may answer it, in the server's thread.
     """
 
     def __init__(
@@ -75,6 +91,7 @@ class HttpsServer:
         expand: bool = False,
         delay_seconds: float = 0.0,
         own_address: str | None = None,
+        answer: Answer | None = None,
     ) -> None:
         self.documents: dict[str, Document] = dict(documents or {})
         self.certificate = certificate
@@ -82,6 +99,7 @@ class HttpsServer:
         self.delay_seconds = delay_seconds
         self._expand = expand
         self._own_address = own_address
+        self._answer_first = answer
         self._host = host
         self._seen = _Seen()
         self._loop = asyncio.new_event_loop()
@@ -153,19 +171,22 @@ class HttpsServer:
         seen.in_flight += 1
         seen.most_in_flight = max(seen.most_in_flight, seen.in_flight)
         try:
-            if request.can_read_body:
-                seen.contents.append(await request.read())
-            return await self._answer(request)
+            content = await request.read() if request.can_read_body else b""
+            if content:
+                seen.contents.append(content)
+            return await self._answer(request, content)
         finally:
             seen.in_flight -= 1
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, content: bytes) -> web.StreamResponse:
         path = _identity(request.rel_url.raw_path)
         raw, question, query = request.path_qs.partition("?")
         if self._own_address is not None and not raw.endswith("/"):
             location = f"{self._own_address}{raw}/{question}{query}"
             return web.Response(status=308, headers={"Location": location})
-        reply = self._next_reply(path)
+        received = Received(request.method, path, content, request.headers)
+        reply = self._answer_first(received) if self._answer_first else None
+        reply = reply or self._next_reply(path)
         await asyncio.sleep(self.delay_seconds + reply.delay_seconds)
         if reply.drop:
             assert request.transport is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 
+from lab.bmc.caps import CapStyle, dell_attributes, patch_dell
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
@@ -29,6 +30,7 @@ from lab.bmc.odata import (
     steady,
     thermal_subsystem,
 )
+from lab.bmc.power import COMMON, ResetStyle
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree
 
@@ -57,9 +59,18 @@ IDENTITY = Identity(
         tells_rack=True,
         sku=True,
     ),
+    reset=ResetStyle(
+        (*COMMON, "GracefulRestart", "PushPowerButton", "PowerCycle"),
+        transitions=True,
+        already=(409, "IDRAC.4.2", "PSU501"),
+        rest_seconds=60.0,
+        busy=(503, "IDRAC.4.2", "SYS518"),
+    ),
+    has_attributes=True,
 )
 PAGE_SIZE = 50
 CHASSIS = IDENTITY.chassis_path
+ATTRIBUTES = IDENTITY.attributes_path
 SENSORS, SUBSYSTEM = f"{CHASSIS}/Sensors", f"{CHASSIS}/ThermalSubsystem"
 METRICS, ENVIRONMENT = f"{SUBSYSTEM}/ThermalMetrics", f"{CHASSIS}/EnvironmentMetrics"
 VANISHED = f"{SENSORS}/PCIeSlot7Temp"
@@ -134,9 +145,13 @@ TREE = Tree(
         **thermal_subsystem(SUBSYSTEM, "v1_3_0", "Thermal Subsystem"),
         METRICS: _metrics,
         ENVIRONMENT: _environment,
+        ATTRIBUTES: lambda live: dell_attributes(ATTRIBUTES, live.cap),
         **_sensors(),
     },
     missing=frozenset({VANISHED}),
     expand="members",
     page_size=PAGE_SIZE,
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(ATTRIBUTES, patch_dell),
 )

@@ -10,6 +10,7 @@ sensor differs from PowerControl; ids hold dots and colons.
 
 from __future__ import annotations
 
+from lab.bmc.caps import CapStyle, dell_attributes, dell_power_limit, patch_dell
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
@@ -29,6 +30,7 @@ from lab.bmc.odata import (
     steady,
     thermal,
 )
+from lab.bmc.power import COMMON, ResetStyle
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree, with_context
 
@@ -56,8 +58,16 @@ IDENTITY = Identity(
         tells_rack=True,
         sku=True,
     ),
+    reset=ResetStyle(
+        (*COMMON, "GracefulRestart", "PushPowerButton", "PowerCycle"),
+        transitions=True,
+        already=(409, "IDRAC.2.5", "PSU501"),
+        busy=(503, "IDRAC.2.5", "SYS518"),
+    ),
+    has_attributes=True,
 )
 CHASSIS = IDENTITY.chassis_path
+ATTRIBUTES = IDENTITY.attributes_path
 THERMAL, POWER, SENSORS = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power", f"{CHASSIS}/Sensors"
 
 FANS = tuple(
@@ -108,6 +118,7 @@ def _power(live: Live) -> Json:
                 Name="System Power Control",
                 PowerCapacityWatts=1512,
                 RelatedItem=links([CHASSIS, IDENTITY.system_path]),
+                PowerLimit=dell_power_limit(live.cap),
             )
         ],
         PowerSupplies=power_supplies(POWER, live, ("PS1 Status", "PS2 Status")),
@@ -135,10 +146,14 @@ TREE = Tree(
         ),
         THERMAL: thermal(THERMAL, "v1_6_2", (*PROCESSORS, EXHAUST, INLET), FANS),
         POWER: _power,
+        ATTRIBUTES: lambda live: dell_attributes(ATTRIBUTES, live.cap),
         **sensors(SENSORS, "Sensor.v1_1_1.Sensor", TABLE, digits=0),
     },
     missing=frozenset({f"{ROOT}/Chassis/{VANISHED}"}),
     busy=frozenset({f"{ROOT}/Chassis/{ENCLOSURE}/Thermal"}),
     expand="members",
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(ATTRIBUTES, patch_dell),
     finish=with_context,
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import zlib
 
+from lab.bmc.caps import CapStyle, patch_power_limit, power_limit
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
@@ -33,6 +34,7 @@ from lab.bmc.odata import (
     thermal,
     thermal_subsystem,
 )
+from lab.bmc.power import COMMON, ResetStyle
 from lab.bmc.service import Identity, main_chassis, service, storage_enclosure
 from lab.bmc.tree import Answers, Tree, with_context, with_slashes
 
@@ -56,6 +58,12 @@ IDENTITY = Identity(
         switch=("Sriov", "Enabled", "Disabled"),
         smart_storage=True,
         tells_rack=True,
+    ),
+    reset=ResetStyle(
+        (*COMMON, "PushPowerButton", "GracefulRestart"),
+        status=200,
+        already=(400, "iLO.2.26", "InvalidOperationForSystemState"),
+        busy=(400, "iLO.2.26", "InvalidOperationForSystemState"),
     ),
 )
 CHASSIS = IDENTITY.chassis_path
@@ -134,7 +142,9 @@ def _power(live: Live) -> Json:
         POWER,
         "Power.v1_7_1.Power",
         "PowerMetrics",
-        PowerControl=[power_control(POWER, live, PowerCapacityWatts=1600)],
+        PowerControl=[
+            power_control(POWER, live, PowerCapacityWatts=1600, PowerLimit=power_limit(live.cap))
+        ],
         PowerSupplies=power_supplies(POWER, live, ("HpeServerPowerSupply",) * 2),
     )
 
@@ -168,5 +178,8 @@ TREE = Tree(
     missing=frozenset({f"{ROOT}/Chassis/{VANISHED}"}),
     expand="members",
     has_slashes=True,
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(POWER, patch_power_limit),
     finish=_finish,
 )

@@ -10,6 +10,7 @@ follow the main chassis; processors and memory have power controls beside the se
 
 from __future__ import annotations
 
+from lab.bmc.caps import CapStyle, lenovo_control, patch_lenovo
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
@@ -18,6 +19,7 @@ from lab.bmc.odata import (
     Json,
     Sensor,
     air,
+    collection,
     expand_query,
     fan,
     fixed,
@@ -29,6 +31,7 @@ from lab.bmc.odata import (
     steady,
     thermal,
 )
+from lab.bmc.power import COMMON, ResetStyle
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
 
@@ -55,8 +58,11 @@ IDENTITY = Identity(
         switch=("DevicesandIOPorts_SRIOV", "Enable", "Disable"),
         tells_rack=True,
     ),
+    reset=ResetStyle((*COMMON, "GracefulRestart", "ForceOn")),
 )
 CHASSIS = IDENTITY.chassis_path
+CONTROLS = f"{CHASSIS}/Controls"
+CONTROL = f"{CONTROLS}/PowerLimit"
 THERMAL, POWER, SENSORS = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power", f"{CHASSIS}/Sensors"
 
 INLET = Sensor("49L0", "Ambient Temp", air())
@@ -111,7 +117,10 @@ TREE = Tree(
             Thermal=link(THERMAL),
             Power=link(POWER),
             Sensors=link(SENSORS),
+            Controls=link(CONTROLS),
         ),
+        **collection(CONTROLS, "Control", [CONTROL]),
+        CONTROL: lambda live: lenovo_control(CONTROL, CHASSIS, live.cap),
         **fixed(
             f"{ROOT}/Chassis/{BACKPLANE}",
             "Chassis.v1_11_0.Chassis",
@@ -126,5 +135,8 @@ TREE = Tree(
     },
     missing=frozenset({f"{ROOT}/Chassis/{VANISHED}"}),
     expand="members",
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(CONTROL, patch_lenovo, needs_tag=True),
     finish=with_context,
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.bmc.caps import CapStyle, openbmc_limit, patch_openbmc
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live, rounded
 from lab.bmc.odata import (
@@ -33,6 +34,7 @@ from lab.bmc.odata import (
     steady,
     thermal_subsystem,
 )
+from lab.bmc.power import COMMON, ResetStyle
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree
 
@@ -50,6 +52,10 @@ IDENTITY = Identity(
     processor="CPU_{}",
     dimm="dimm{}",
     layout=Layout(port="eth{}", adapters="function", interfaces=False),
+    reset=ResetStyle(
+        (*COMMON, "ForceOn", "GracefulRestart", "PowerCycle"),
+        in_action_info=True,
+    ),
 )
 CHASSIS = IDENTITY.chassis_path
 SENSORS, SUBSYSTEM = f"{CHASSIS}/Sensors", f"{CHASSIS}/ThermalSubsystem"
@@ -134,6 +140,7 @@ def _environment(live: Live) -> Json:
             "DataSourceUri": f"{SENSORS}/{TOTAL_POWER.id}",
             "Reading": rounded(live.watts(), DIGITS),
         },
+        PowerLimitWatts=openbmc_limit(live.cap),
         TemperatureCelsius={
             "DataSourceUri": f"{SENSORS}/{PROCESSOR.id}",
             "Reading": PROCESSOR.reading(live, DIGITS),
@@ -167,4 +174,7 @@ TREE = Tree(
         **sensors(SENSORS, "Sensor.v1_2_0.Sensor", (*TEMPERATURES, *OTHERS), DIGITS),
     },
     expand="refused",
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(ENVIRONMENT, patch_openbmc),
 )

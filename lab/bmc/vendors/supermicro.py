@@ -10,6 +10,7 @@ controller is up; the service root offers no queries and `$expand` is ignored.
 
 from __future__ import annotations
 
+from lab.bmc.caps import CapStyle, power_limit, refuse_patch
 from lab.bmc.hardware import Layout
 from lab.bmc.live import Live
 from lab.bmc.odata import (
@@ -26,6 +27,7 @@ from lab.bmc.odata import (
     steady,
     thermal,
 )
+from lab.bmc.power import ResetStyle
 from lab.bmc.service import Identity, main_chassis, service
 from lab.bmc.tree import Answers, Tree, with_context
 
@@ -39,6 +41,10 @@ IDENTITY = Identity(
     main="1",
     chassis=(RAID, "1"),
     layout=Layout(bus="chassis", switch=("SR_IOVSupport_002B", "Enabled", "Disabled")),
+    reset=ResetStyle(
+        ("On", "ForceOff", "GracefulShutdownGracefulRestart", "ForceRestart", "Nmi", "ForceOn"),
+        status=200,
+    ),
 )
 CHASSIS = IDENTITY.chassis_path
 THERMAL, POWER = f"{CHASSIS}/Thermal", f"{CHASSIS}/Power"
@@ -74,6 +80,7 @@ def _power(live: Live) -> Json:
                 Name="System Power Control",
                 PhysicalContext="Chassis",
                 RelatedItem=links([IDENTITY.system_path]),
+                PowerLimit=power_limit(live.cap),
             )
         ],
         PowerSupplies=power_supplies(POWER, live, ("Power Supply Bay 1", "Power Supply Bay 2")),
@@ -96,5 +103,8 @@ TREE = Tree(
         POWER: _power,
     },
     busy=frozenset({f"{ROOT}/Chassis/{RAID}"}),
+    reset_path=IDENTITY.reset_path,
+    reset=IDENTITY.reset,
+    cap=CapStyle(POWER, refuse_patch),
     finish=with_context,
 )

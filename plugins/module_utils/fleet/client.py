@@ -81,17 +81,51 @@ class Client:
         """
         return await self._send("POST", link, _encoded(body), None, repeatable=repeatable)
 
-    async def exchange(self, method: str, link: str, body: t.Any = None) -> Received:
+    async def exchange(
+        self,
+        method: str,
+        link: str,
+        body: t.Any = None,
+        headers: t.Mapping[str, str] | None = None,
+        *,
+        limit: float | None = None,
+    ) -> Received:
         """One request whose status the caller evaluates; ``body`` is sent as JSON.
 
-        Only a GET is repeated, after a broken connection.
+        Only a GET is repeated, after a broken connection. ``limit`` are the seconds of the request.
         """
         url, what = self._addressed(method, link)
         content = None if body is None else _encoded(body)
         return await self._repeated(
-            lambda: self._exchange.send(method, url, content, None, what),
+            lambda: self._exchange.send(method, url, content, limit, what, headers),
             repeatable=method == "GET",
         )
+
+    async def write(
+        self,
+        method: str,
+        link: str,
+        body: t.Any,
+        headers: t.Mapping[str, str] | None = None,
+        *,
+        limit: float | None = None,
+    ) -> Received:
+        """One change whose status the caller evaluates, like ``exchange``; it is never repeated.
+
+        HTTP 307 and 308 keep the method and say that nothing was done, so that their path is
+        followed, at this endpoint.
+        """
+        seen: set[str] = set()
+        while True:
+            received = await self.exchange(method, link, body, headers, limit=limit)
+            location = received.headers.get("location")
+            if received.status not in (307, 308) or not location:
+                return received
+            url, what = self._addressed(method, link)
+            seen.add(url)
+            link = self._address.redirected(url, location)
+            if link in seen or len(seen) > _MAX_REDIRECTS:
+                raise self._failure_of_redirects(location, what)
 
     async def put(self, link: str, content: bytes, headers: t.Mapping[str, str]) -> Received:
         """PUT bytes; the caller evaluates the status.

@@ -18,7 +18,7 @@ from ..base.errors import InvalidInput, TargetError, TargetFailure, WattwiseErro
 from ..fleet.authentication import Attempts, Memory
 from ..fleet.credentials import Access, CredentialReference, Credentials, SecretSource
 from ..fleet.tls import client_context
-from ..fleet.visits import Budget, Client, FleetOptions, Target, Trust, error_of, visit
+from ..fleet.visits import Budget, Client, FleetOptions, Pace, Target, Trust, error_of, visit
 from ..kube.client import Kube
 from .nodeconfig import EndpointKind
 from .targets import Targets, of_snapshot
@@ -83,7 +83,7 @@ class PollTarget:
 
     ``allow_plain_http`` None means the option for all targets. ``interval`` are the seconds for
     which a reading is fresh; None means that it is always read. ``extra`` has additional options of
-    the target, or ``{"status": …}`` of its NodeConfig.
+    the target, or ``status`` and ``power_secret`` of its NodeConfig.
     """
 
     name: str
@@ -113,7 +113,7 @@ def poll_targets(targets: Targets, endpoint_kind: EndpointKind) -> list[PollTarg
             ),
             tls={"tls_fingerprint": list(endpoint.tls_fingerprints)},
             attempts=node.attempts,
-            extra={"status": node.status},
+            extra={"status": node.status, "power_secret": node.power_secret},
             problem=endpoint.problem,
             interval=endpoint.fetch_interval_seconds,
         )
@@ -206,6 +206,7 @@ def poll(
     secrets: SecretSource | None = None,
     per_host: int = 1,
     budget: Budget = Budget(),  # noqa: B008 - frozen
+    pace: Pace = Pace(),  # noqa: B008 - frozen
 ) -> Polled[T]:
     """Run all jobs; those of one node at one server run in sequence on one connection.
 
@@ -230,7 +231,7 @@ def poll(
     targets = [item.target for item in asked]
     _warn_of_unverified(targets, context)
     warn_of_plain_http(targets, context)
-    answers = visit(targets, _work, fleet, context.progress, in_turn=True)
+    answers = visit(targets, _work, fleet, context.progress, pace, in_turn=True)
     for item, answer in zip(asked, answers):
         results[item.position] = _with_withheld(item, answer)
     _note(memory, list(zip(asked, answers)), context)

@@ -38,6 +38,8 @@ from .nodeconfig import (
 FORMAT_ANNOTATION = "wattwise.github.io/cpu-usage-format"
 SYSTEM_ANNOTATION = "wattwise.github.io/system"
 CURVE_ANNOTATION = "wattwise.github.io/power-curve"
+# Name of a Secret, in the namespace of the NodeConfig, with the account that may switch the machine.
+POWER_SECRET_ANNOTATION = "wattwise.github.io/power-secret"
 FALLBACK_ANNOTATIONS = {
     "inlet_celsius": "wattwise.github.io/fallback-inlet-celsius",
     "delta_p_pascal": "wattwise.github.io/fallback-delta-p-pascal",
@@ -80,6 +82,7 @@ class NodeTarget:
     cpu_usage_format: str | None = None
     power_curve: str | None = None
     system: str | None = None
+    power_secret: str | None = None
     endpoints: t.Mapping[EndpointKind, Endpoint] = field(default_factory=dict)
     fallbacks: t.Mapping[str, float] = field(default_factory=dict)
     status: Object = field(default_factory=dict)
@@ -144,7 +147,7 @@ class NodeTarget:
 
 _TEXTS = (
     *("name", "node_config", "namespace", "api_version", "uid"),
-    *("cpu_capacity", "cpu_usage_format", "power_curve", "system"),
+    *("cpu_capacity", "cpu_usage_format", "power_curve", "system", "power_secret"),
 )
 
 
@@ -257,6 +260,7 @@ def _target(name: str, node: Object, config: Object, findings: list[Finding]) ->
         cpu_usage_format=annotations.get(FORMAT_ANNOTATION),
         power_curve=annotations.get(CURVE_ANNOTATION),
         system=annotations.get(SYSTEM_ANNOTATION),
+        power_secret=annotations.get(POWER_SECRET_ANNOTATION),
         endpoints=_endpoints(config, annotations),
         fallbacks=_fallbacks(config, annotations, findings),
         status=config.get("status") or {},

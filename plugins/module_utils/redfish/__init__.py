@@ -4,5 +4,5 @@
 """Redfish: inlet temperature, power and machine learning models, from any vendor's tree.
 
 Entry points are ``thermal.read_thermal``, ``models.read_models``, and ``bmc.read`` for both at
-once.
+once. ``power_control`` switches and limits machines.
 """

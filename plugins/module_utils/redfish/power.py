@@ -75,7 +75,7 @@ def of_power(uri: str, body: Object) -> Power | None:
     The control of the server comes first, then the vendor's own total, the sum of the supplies, and
     other controls of the server.
     """
-    controls = _controls(body)
+    controls = server_controls(body)
     consumed = [_power(uri, control.get("PowerConsumedWatts")) for control in controls]
     total = _vendors_total(body, controls)
     readings = [
@@ -95,7 +95,7 @@ def of_metrics(body: Object) -> Object:
     return {name: reading for name, reading in readings.items() if reading is not None}
 
 
-def _controls(body: Object) -> list[Object]:
+def server_controls(body: Object) -> list[Object]:
     """The controls that may measure the whole server, the likeliest first.
 
     Controls whose names differ only by a number belong to several nodes. Of controls without a

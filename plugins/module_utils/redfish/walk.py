@@ -177,7 +177,7 @@ class Walk:
 
     async def _search_power(self, found: Survey) -> power.Power:
         unbelieved: power.Power | None = None
-        _require_one_server(found.whole)
+        require_one_server(found.whole)
         for chassis in found.whole:
             for reading in (self._environment_power, self._control_power, self._supplied_power):
                 watts = await reading(chassis)
@@ -221,7 +221,7 @@ class Walk:
         return await self._tree.read(link(body.get("Metrics"))) or {}
 
 
-def _require_one_server(whole: t.Sequence[Chassis]) -> None:
+def require_one_server(whole: t.Sequence[Chassis]) -> None:
     """Raise TargetFailure if the chassis hold different systems, as in a manager of several nodes."""
     holders = [chassis for chassis in whole if chassis.systems]
     if any(not (one.systems & other.systems) for one in holders for other in holders):

@@ -70,6 +70,16 @@ def trim_replica_set(replica_set: MutableObject) -> MutableObject:
     return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": kept}
 
 
+def trim_bare_metal_host(host: MutableObject) -> MutableObject:
+    """The part of a BareMetalHost that says whether Metal3 switches the machine."""
+    status = host.get("status") or {}
+    return identified(
+        host,
+        spec=selected_fields(host.get("spec") or {}, "online"),
+        status=selected_fields(status, "poweredOn", "operationalStatus", "provisioning"),
+    )
+
+
 SOURCES: t.Mapping[str, Source] = {
     "nodes": NODES,
     "pods": Source(("/api/v1/pods",), trim_pod, _FINISHED_PODS_EXCLUDED, optional=False),
@@ -96,6 +106,9 @@ SOURCES: t.Mapping[str, Source] = {
         optional=True,
     ),
     "volume_objects": Source(volumes.PATHS, volumes.trim_volume_object, {}, optional=True),
+    "bare_metal_hosts": Source(
+        ("/apis/metal3.io/v1alpha1/baremetalhosts",), trim_bare_metal_host, {}, optional=True
+    ),
     "controllers": CONTROLLERS,
     "namespaces": Source(
         ("/api/v1/namespaces",), trim_namespace, {}, optional=False, metadata_only=True

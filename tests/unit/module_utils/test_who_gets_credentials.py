@@ -36,17 +36,23 @@ from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.trust imp
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.pressure import read_pressure
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.models import read_models
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.switching import (
+    switch_power,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import SPEC as THERMAL
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.thermal import read_thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.cluster import reconcile_objects
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon import info as rmd_info
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.reconciliation import SPEC as RMD
+from support.bmc_client import basic
 from support.certificates import Certificate, self_signed
+from support.fake_pace import FakeTime
 from support.https_server import SHARED_CERTIFICATE, Document, HttpsServer, Reply
 from support.predictions import predict_nodes, predict_queries
 from support.redfish_trees import ROOT, collection, one_server, temperature, thermal
 from support.scripted_api import Asked, ScriptedApi, status_reply
 from support.scripted_api import Reply as ApiReply
+from support.scripted_bmc import Bmc
 from support.snapshots import with_targets
 from support.wao import node, node_config
 
@@ -83,6 +89,48 @@ def bmc_config(
     term = {"type": "Redfish", "endpoint": endpoint, "basicAuthSecret": {"name": secret}}
     config["spec"]["metricsCollector"]["inletTemp"] = term
     return config
+
+
+class TestPowerAccounts:
+    """The account that reads a machine of a NodeConfig never switches it."""
+
+    def switch(self, folder: Path, **options: t.Any) -> tuple[Result, list[str | None]]:
+        """The result, and the credentials that came with a reset."""
+        bmc = Bmc()
+        with HttpsServer(bmc.tree, answer=bmc.answer) as server:
+            annotations = options.pop("annotations", {})
+            config = bmc_config("own", server.endpoint, "tenant", "reader", annotations=annotations)
+            entries = {"tenant/reader": ADMIN, **options.pop("credentials", {})}
+            given = {"snapshot": snapshot_of(folder, config), "state": "off", **PINNED, **options}
+            result = switch_power({"credentials": entries, **given}, Context(), FakeTime().pace)
+        return result, [post.headers.get("Authorization") for post in bmc.posts]
+
+    def test_without_an_account_for_changes_nothing_is_sent(self, tmp_path: Path) -> None:
+        result, sent = self.switch(tmp_path)
+        [error] = result["errors"]
+        assert (error["reason"], sent) == ("credential", [])
+        assert "wattwise.github.io/power-secret" in error["detail"]
+
+    def test_the_annotation_names_a_secret_of_its_own_namespace(self, tmp_path: Path) -> None:
+        account = {"username": "operator", "password": "0ther"}
+        named = {"wattwise.github.io/power-secret": "switcher"}
+        result, sent = self.switch(
+            tmp_path, annotations=named, credentials={"tenant/switcher": account}
+        )
+        assert result["errors"] == []
+        assert sent == [basic(**account)["Authorization"]]
+        assert account["password"] not in str(result)
+
+    def test_the_entry_power_is_for_namespaces_that_the_user_names(self, tmp_path: Path) -> None:
+        account = {"username": "operator", "password": "0ther"}
+        result, sent = self.switch(tmp_path, credentials={"power": account})
+        assert (result["errors"][0]["reason"], sent) == ("credential", [])
+        result, sent = self.switch(
+            tmp_path,
+            credentials={"power": account},
+            default_credential_namespaces=["tenant"],
+        )
+        assert (result["errors"], sent) == ([], [basic(**account)["Authorization"]])
 
 
 class TestDefault:

@@ -18,19 +18,14 @@ from ...base.context import Result
 from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, number, objects, whole
 from ...base.json_types import Object
-from ...base.texts import shown_text
-from ..discovery import ROOT, SYSTEMS, nothing_found
 from ..links import identity, last_segment, link, links, name_of, natural_order
+from ..systems import Member, find_systems
 from ..tree import Tree
 from . import facts, pci
 from .facts import Facts
 
 # A finding about processors whose cores count as threads.
 CORES_COUNTED = "processors: the BMC reports no threads, so cores are counted"
-_MAX_SYSTEMS = 16
-_MAX_NAMED = 4
-# Systems within a server: boards of accelerators, and network adapters with processors.
-_BASEBOARDS = ("HGX", "DPU", "BLUEFIELD")
 _MAX_CHASSIS = 8
 _MAX_READ = 256  # members of one collection
 _CLASSES = {
@@ -52,7 +47,6 @@ _ON, _OFF = (
 )
 _MAX_ATTRIBUTES = 5000
 _MAX_ATTRIBUTE_LENGTH = 128
-Member = tuple[str, Object]
 
 
 @dataclass(frozen=True)
@@ -291,17 +285,8 @@ class Walk:
         return self._systems[0][1]
 
     async def _read_system(self) -> None:
-        root = await self._tree.require(ROOT) or {}
-        features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
-        self._tree.can_expand = member(features, "NoLinks") is True
-        uri = link(root.get("Systems")) or SYSTEMS
-        uris = await self._tree.members(uri, required=True) or []
-        uris = sorted(uris, key=lambda uri: identity(uri) != self._wanted)[:_MAX_SYSTEMS]
-        bodies = [(identity(uri), await self._tree.read(uri)) for uri in uris]
-        systems = [(uri, body) for uri, body in bodies if body is not None]
-        if not systems:
-            raise nothing_found(self._tree, "computer system", "not_found")
-        self._systems = _chosen(sorted(systems, key=_whole_servers_first), self._wanted)
+        root, systems = await find_systems(self._tree, self._wanted)
+        self._systems = [(identity(uri), body) for uri, body in systems]
         uri, body = self._systems[0]
         maker = name_of(body.get("Manufacturer")) or name_of(root.get("Vendor"))
         # The serial number belongs to the board; the service tag is the SKU.
@@ -469,40 +454,6 @@ _NOT_READ: t.Mapping[str, t.Any] = {
     "gpus": None,
     "sriov_enabled": None,
 }
-
-
-def _chosen(systems: list[Member], wanted: str) -> list[Member]:
-    """The wanted system, with systems that may be parts of it because they are no servers.
-
-    If none is wanted, the only server counts, or the first system where none is a server. Raises
-    TargetFailure.
-    """
-    servers = [item for item in systems if not any(_whole_servers_first(item)[:2])]
-    if wanted:
-        own = [item for item in systems if item[0] == wanted]
-    else:
-        own = servers or systems[:1]
-    if not own:
-        raise TargetFailure(
-            "not_found",
-            f"the BMC has no computer system {shown_text(wanted, 200)}; correct its address",
-        )
-    if len(own) > 1:
-        paths = ", ".join(shown_text(uri, 200) for uri, _body in own[:_MAX_NAMED])
-        raise TargetFailure(
-            "malformed",
-            f"the BMC has {len(own)} computer systems ({paths}), and its address names none of "
-            "them; append the path of one to it",
-        )
-    return own + [item for item in systems if item not in own and item not in servers]
-
-
-def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:
-    """Sort key of systems, which may be baseboards of accelerators or virtual systems."""
-    uri, body = item
-    is_physical = name_of(body.get("SystemType")).lower() in ("", "physical")
-    is_baseboard = last_segment(uri).upper().startswith(_BASEBOARDS)
-    return not is_physical, is_baseboard, natural_order(last_segment(uri))
 
 
 def _add_disk(disks: dict[str, Result], uri: str, body: Object) -> None:

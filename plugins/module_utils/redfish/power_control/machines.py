@@ -1,0 +1,175 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Machines to switch or to cap: their BMCs, identities, and accounts by purpose.
+
+The account that reads a machine is not the account that changes it. A NodeConfig names the latter in
+an annotation, a target as ``power_credential``, and ``credentials`` in the entry ``power``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, replace
+
+from ...base import documents
+from ...base.context import Context, Parameters
+from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.texts import shown
+from ...fleet.credentials import DEFAULT_KEY, CredentialReference
+from ...fleet.urls import parse_endpoint
+from ...fleet.visits import error_of
+from ...nodeconfig.poll import PollTarget, given_targets, poll_targets, snapshot_targets
+from ..links import identity, is_uri
+from .metal3 import HostName, host_name, hosts_of_nodes, nodes_of_metal3
+from .system import ExpectedMachine, System, is_uuid
+
+REDFISH = "Redfish"
+POWER_KEY = "power"
+_HOST_MISSING = (
+    "its Node is a machine of Metal3, but the snapshot has no BareMetalHost of it; take the snapshot "
+    "with bare_metal_hosts in include"
+)
+
+SYSTEM_OPTIONS: dict[str, t.Any] = {"system": {"type": "str"}}
+IDENTITY_OPTIONS: dict[str, t.Any] = {
+    **SYSTEM_OPTIONS,
+    "power_credential": {"type": "str", "no_log": False},
+    "serial_number": {"type": "str"},
+    "system_uuid": {"type": "str"},
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine to change. ``power_account`` is None if no account for changes is named."""
+
+    target: PollTarget
+    system: str
+    expected: ExpectedMachine
+    power_account: CredentialReference | None
+    host: HostName | None = None
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def error(self, failure: Exception) -> TargetError:
+        return error_of(self.target.name, self.target.endpoint, failure)
+
+    def for_changes(self, system: System) -> Machine:
+        """The same machine, asked by the account for changes. Raises TargetFailure without one."""
+        if self.power_account is None:
+            raise TargetFailure(
+                "credential",
+                f"{self.target.where} names no account for changes; name its Secret in the "
+                f"annotation wattwise.github.io/power-secret, or add the entry {POWER_KEY} to "
+                "credentials and the namespace to default_credential_namespaces",
+            )
+        target = replace(self.target, named=self.power_account)
+        return replace(self, target=target, system=system.uri)
+
+
+def machines_of(options: Parameters, own_options: t.Sequence[str]) -> list[Machine]:
+    """The machines of the option ``targets``, else of the snapshot. Raises InvalidInput."""
+    if options["targets"] is not None:
+        found = given_targets(options, REDFISH, "inlet_temp", own_options)
+        return [_given(target, options) for target in found]
+    targets = snapshot_targets(options)
+    return [_configured(target, options) for target in poll_targets(targets, "inlet_temp")]
+
+
+def with_hosts(
+    machines: t.Sequence[Machine], options: Parameters, context: Context
+) -> list[Machine]:
+    """The machines with their BareMetalHosts by the snapshot, if that is where they are from.
+
+    Without BareMetalHosts in the snapshot, a Node with a provider ID of Metal3 is an error.
+    """
+    if options["targets"] is not None:
+        return list(machines)
+    snapshot = documents.load(options["snapshot"], "snapshot")
+    if "bare_metal_hosts" not in snapshot:
+        context.warn(
+            "The snapshot has no bare_metal_hosts, so that machines of Metal3 are known only by the "
+            "provider IDs of their Nodes; take it with bare_metal_hosts in include"
+        )
+    hosts, of_metal3 = hosts_of_nodes(snapshot), nodes_of_metal3(snapshot)
+    return [
+        replace(one, target=replace(one.target, problem=_HOST_MISSING))
+        if one.name in of_metal3 and one.name not in hosts
+        else replace(one, host=hosts.get(one.name))
+        for one in machines
+    ]
+
+
+def keys_of(machine: Machine, system: System | None) -> list[t.Hashable]:
+    """What two targets of one machine have in common."""
+    keys: list[t.Hashable] = [machine.host] if machine.host is not None else []
+    if system is None:
+        return keys
+    keys.append((parse_endpoint(machine.target.endpoint).origin, identity(system.uri)))
+    return keys if system.machine is None else [*keys, system.machine]
+
+
+def repeated_machines(
+    machines: t.Sequence[tuple[Machine, t.Sequence[t.Hashable]]],
+) -> list[TargetFailure | None]:
+    """The failure of each target that leads to a machine of an earlier one, by their keys."""
+    first: dict[t.Hashable, str] = {}
+    failures: list[TargetFailure | None] = []
+    for machine, keys in machines:
+        known = next((first[key] for key in keys if key in first), None)
+        failures.append(None if known is None else _of_repeated(known))
+        for key in keys:
+            first.setdefault(key, machine.name)
+    return failures
+
+
+def _of_repeated(first: str) -> TargetFailure:
+    return TargetFailure(
+        "conflict",
+        f"this is the machine of {first} too, and is changed only as {first}; correct one of the "
+        "endpoints",
+    )
+
+
+def _given(target: PollTarget, options: Parameters) -> Machine:
+    extra = target.extra
+    power_key, uuid = extra["power_credential"], extra["system_uuid"]
+    system, host = extra["system"], extra.get("bare_metal_host")
+    if uuid is not None and not is_uuid(uuid):
+        raise InvalidInput(f"{target.where}.system_uuid: {shown(uuid)} is not a UUID")
+    if system is not None and not (is_uri(system) and system.startswith("/")):
+        raise InvalidInput(
+            f"{target.where}.system: {shown(system)} is not a path such as /redfish/v1/Systems/1"
+        )
+    entries = options["credentials"] or {}
+    account = target.named
+    if power_key is not None:
+        account = CredentialReference(key=power_key)
+        if target.named.is_silent and DEFAULT_KEY not in entries:
+            target = replace(target, named=account)
+    elif target.named.is_silent and POWER_KEY in entries:
+        account = CredentialReference(key=POWER_KEY)
+    return Machine(
+        target,
+        system or "",
+        ExpectedMachine(extra["serial_number"], uuid),
+        account,
+        host_name(host) if host is not None else None,
+    )
+
+
+def _configured(target: PollTarget, options: Parameters) -> Machine:
+    """The machine of a NodeConfig. Its account for reading is never used for changes."""
+    namespace = target.named.namespace
+    secret = target.extra["power_secret"]
+    account: CredentialReference | None = None
+    if secret and namespace:
+        account = CredentialReference(secret=(namespace, secret), namespace=namespace)
+    elif POWER_KEY in (options["credentials"] or {}) and (
+        namespace in options["default_credential_namespaces"]
+    ):
+        account = CredentialReference(key=POWER_KEY)
+    return Machine(target, "", ExpectedMachine(), account)
