@@ -39,8 +39,8 @@ def configured(whole_lab: RunningLab, tmp_path: Path) -> Iterator[RunningLab]:
 def chosen(lab: RunningLab) -> list[Machine]:
     """One machine of each vendor, in the order of their names."""
     machines = build_machines(lab.settings.nodes, lab.settings.racks, lab.settings.seed)
-    firsts = {machine.vendor: machine for machine in reversed(machines)}
-    return sorted((firsts[vendor] for vendor in VENDORS), key=lambda machine: machine.name)
+    firsts = [next(one for one in machines if one.vendor == vendor) for vendor in VENDORS]
+    return sorted(firsts, key=lambda machine: machine.name)
 
 
 def test_nodes_are_switched_by_the_secret_of_their_annotation(
