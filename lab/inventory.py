@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -67,9 +67,7 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
         racks = {machine.rack: machine for machine in machines}
         variables |= {
             "node_configs_namespace": NAMESPACE,
-            "node_configs_secrets": [
-                secret for machine in racks.values() for secret in _secrets(machine)
-            ],
+            "node_configs_secrets": _secrets(racks.values()),
             "node_configs_templates": [
                 _template(rack, settings, asks_machine=number == 0)
                 for number, rack in enumerate(racks)
@@ -101,19 +99,15 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
     return groups
 
 
-def _secrets(machine: Machine) -> list[JsonObject]:
-    """The account that reads the machines of a rack, and the one that switches them."""
+def _secrets(machines: Iterable[Machine]) -> list[JsonObject]:
+    """The account that reads the machines of each rack, and the one that switches them."""
     return [
-        {
-            "name": f"bmc-{machine.rack}",
-            "username": machine.bmc_username,
-            "password": _Unsafe(machine.bmc_password),
-        },
-        {
-            "name": f"bmc-{machine.rack}-power",
-            "username": machine.power_username,
-            "password": _Unsafe(machine.power_password),
-        },
+        {"name": f"bmc-{machine.rack}{suffix}", "username": username, "password": _Unsafe(password)}
+        for machine in machines
+        for suffix, username, password in (
+            ("", machine.bmc_username, machine.bmc_password),
+            ("-power", machine.power_username, machine.power_password),
+        )
     ]
 
 
