@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -23,6 +23,7 @@ JsonObject = dict[str, Any]
 CLUSTER = "lab"
 NAMESPACE = "wao-system"
 _TYPE_LABEL = 'index .Labels "node.kubernetes.io/instance-type"'
+_POWER_SECRET = "wattwise.github.io/power-secret"
 
 
 class _Unsafe(str):
@@ -66,7 +67,7 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
         racks = {machine.rack: machine for machine in machines}
         variables |= {
             "node_configs_namespace": NAMESPACE,
-            "node_configs_secrets": [_secret(machine) for machine in racks.values()],
+            "node_configs_secrets": _secrets(racks.values()),
             "node_configs_templates": [
                 _template(rack, settings, asks_machine=number == 0)
                 for number, rack in enumerate(racks)
@@ -98,12 +99,16 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
     return groups
 
 
-def _secret(machine: Machine) -> JsonObject:
-    return {
-        "name": f"bmc-{machine.rack}",
-        "username": machine.bmc_username,
-        "password": _Unsafe(machine.bmc_password),
-    }
+def _secrets(machines: Iterable[Machine]) -> list[JsonObject]:
+    """The account that reads the machines of each rack, and the one that switches them."""
+    return [
+        {"name": f"bmc-{machine.rack}{suffix}", "username": username, "password": _Unsafe(password)}
+        for machine in machines
+        for suffix, username, password in (
+            ("", machine.bmc_username, machine.bmc_password),
+            ("-power", machine.power_username, machine.power_password),
+        )
+    ]
 
 
 def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObject:
@@ -131,4 +136,5 @@ def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObjec
             "predictor": predictor,
         },
     }
-    return {"name": f"rack-{rack}", "spec": spec}
+    annotations = {_POWER_SECRET: f"bmc-{rack}-power"}
+    return {"name": f"rack-{rack}", "annotations": annotations, "spec": spec}

@@ -370,7 +370,12 @@ def test_no_password_is_in_any_output_document_or_status(
     machines = build_machines(settings.nodes, settings.racks, settings.seed)
     stored = json.dumps(kube.list("/apis/wao.bitmedia.co.jp/v1beta1/nodeconfigs"))
     written = "".join(path.read_text() for path in (tmp_path / CLUSTER).iterdir())
-    for password in {"d3fault-pa55", *(machine.bmc_password for machine in machines)}:
+    of_machines = {
+        password
+        for machine in machines
+        for password in (machine.bmc_password, machine.power_password)
+    }
+    for password in {"d3fault-pa55", *of_machines}:
         assert password not in run.output
         assert password not in stored
         assert password not in written

@@ -37,14 +37,14 @@ class Hand(t.Protocol):
 
 async def switch(plan: SwitchPlan, hand: Hand, pace: Pace) -> None:
     """Do what the plan commands until it ends. Raises TargetFailure if its goal is not reached."""
-    command = plan.saw(await hand.look(), pace.clock())
+    command = plan.observe(await hand.look(), pace.clock())
     while not isinstance(command, Finished):
         if isinstance(command, Failed):
             raise command.failure
         if isinstance(command, Look):
             if command.pause > 0:
                 await pace.sleep(command.pause)
-            command = plan.saw(await hand.look(), pace.clock())
+            command = plan.observe(await hand.look(), pace.clock())
         else:
             answer = await hand.send(command)
             command = plan.answered(command, answer, pace.clock())

@@ -96,13 +96,13 @@ def limit_power(
         raise InvalidInput("limit_watts: state absent removes limits; leave one of the two out")
     capped = [_capped(one, options) for one in machines_of(options, list(_OWN_OPTIONS))]
     authentication = _look(capped, options, context)
-    asked = [one for one in capped if one.error is None and _needs_change(one)]
+    pending = [one for one in capped if one.error is None and _needs_change(one)]
     if context.check_mode:
-        for one in asked:
+        for one in pending:
             assert one.before is not None
             one.after, one.changed = replace(one.before, watts=one.desired), True
     else:
-        _change(asked, capped, options, context, pace)
+        _change(pending, capped, options, context, pace)
     results = [one.as_result() for one in capped if one.before is not None]
     changes = [
         (one["name"], one["previous_limit_watts"], one["limit_watts"])
@@ -186,7 +186,7 @@ def _reader(
 
 
 def _change(
-    asked: t.Sequence[_Capped],
+    pending: t.Sequence[_Capped],
     capped: t.Sequence[_Capped],
     options: Parameters,
     context: Context,
@@ -194,7 +194,7 @@ def _change(
 ) -> None:
     jobs: list[Job[None]] = []
     changed: list[_Capped] = []
-    for one in asked:
+    for one in pending:
         try:
             assert one.system is not None
             machine = one.machine.for_changes(one.system)

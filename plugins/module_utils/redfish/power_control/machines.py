@@ -74,9 +74,9 @@ def machines_of(options: Parameters, own_options: t.Sequence[str]) -> list[Machi
     """The machines of the option ``targets``, else of the snapshot. Raises InvalidInput."""
     if options["targets"] is not None:
         found = given_targets(options, REDFISH, "inlet_temp", own_options)
-        return [_given(target, options) for target in found]
+        return [_of_target(target, options) for target in found]
     targets = snapshot_targets(options)
-    return [_configured(target, options) for target in poll_targets(targets, "inlet_temp")]
+    return [_of_node_config(target, options) for target in poll_targets(targets, "inlet_temp")]
 
 
 def with_hosts(
@@ -134,7 +134,7 @@ def _of_repeated(first: str) -> TargetFailure:
     )
 
 
-def _given(target: PollTarget, options: Parameters) -> Machine:
+def _of_target(target: PollTarget, options: Parameters) -> Machine:
     extra = target.extra
     power_key, uuid = extra["power_credential"], extra["system_uuid"]
     system, host = extra["system"], extra.get("bare_metal_host")
@@ -161,7 +161,7 @@ def _given(target: PollTarget, options: Parameters) -> Machine:
     )
 
 
-def _configured(target: PollTarget, options: Parameters) -> Machine:
+def _of_node_config(target: PollTarget, options: Parameters) -> Machine:
     """The machine of a NodeConfig. Its account for reading is never used for changes."""
     namespace = target.named.namespace
     secret = target.extra["power_secret"]

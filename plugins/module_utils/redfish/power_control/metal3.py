@@ -79,7 +79,7 @@ class HostHand:
         self._name = "/".join(name)
         self._state = state
         self._expected = expected
-        self._seen: Object = {}
+        self._host: Object = {}
 
     def read(self) -> Object:
         """The BareMetalHost. Raises TargetFailure if it cannot be read."""
@@ -105,24 +105,24 @@ class HostHand:
     async def look(self) -> Observation:
         """The state by ``status.poweredOn``, and a transition while ``spec.online`` differs."""
         try:
-            self._seen = await asyncio.to_thread(self.read)
+            self._host = await asyncio.to_thread(self.read)
         except TargetFailure as failure:
-            if not self._seen or failure.reason != "server_error":
+            if not self._host or failure.reason != "server_error":
                 raise
             return Observation(None, problem=failure.detail)
-        problem = unmanaged_because(self._seen)
+        problem = unmanaged_because(self._host)
         if problem:
             raise TargetFailure("conflict", f"the {KIND} {self._name} {problem} meanwhile")
         self._require_obedience()
-        return Observation(_state_of(self._seen), _ACTION)
+        return Observation(_state_of(self._host), _ACTION)
 
     def _require_obedience(self) -> None:
         """Raise TargetFailure if Metal3 would not do what spec.online says."""
-        if self._state != "on" and member(self._seen, "spec", "disablePowerOff") is True:
+        if self._state != "on" and member(self._host, "spec", "disablePowerOff") is True:
             raise TargetFailure(
                 "refused", f"spec.disablePowerOff of the {KIND} {self._name} is true; remove it"
             )
-        annotation = _held_off_by(self._seen)
+        annotation = _held_off_by(self._host)
         if self._state != "off" and annotation:
             raise TargetFailure(
                 "refused",
@@ -136,14 +136,14 @@ class HostHand:
 
     def _write(self, online: bool) -> Answer:
         for _attempt in range(_CONFLICTS):
-            version = text(member(self._seen, "metadata", "resourceVersion"))
+            version = text(member(self._host, "metadata", "resourceVersion"))
             body = {"metadata": {"resourceVersion": version}, "spec": {"online": online}}
             try:
                 self._kube.request("PATCH", self._path, body, MERGE_CONTENT_TYPE)
             except ApiError as error:
                 if error.status == 409:
-                    self._seen = self.read()
-                    if unmanaged_because(self._seen):
+                    self._host = self.read()
+                    if unmanaged_because(self._host):
                         break
                     continue
                 if error.status in (401, 403):

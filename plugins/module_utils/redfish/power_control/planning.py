@@ -61,9 +61,9 @@ class Send:
 
 @dataclass(frozen=True)
 class Finished:
-    """Command: stop. ``was_seen`` is false if only the acceptance of the request is known."""
+    """Command: stop. ``is_confirmed`` is false if only the acceptance of the request is known."""
 
-    was_seen: bool
+    is_confirmed: bool
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Request(t.NamedTuple):
 
 @dataclass
 class SwitchPlan:
-    """The state of one switch. Give it what is seen and answered; do what it commands.
+    """The state of one switch. Give it observations and answers, and carry out its commands.
 
     ``now`` are seconds of any clock that never goes back.
     """
@@ -136,9 +136,9 @@ class SwitchPlan:
         """Whether a request may have had an effect."""
         return any(request.answer.kind in ("accepted", "lost") for request in self.requests)
 
-    def saw(self, seen: Observation, now: float) -> Command:
+    def observe(self, observation: Observation, now: float) -> Command:
         """The command after a look at the machine."""
-        state = seen.power_state
+        state = observation.power_state
         self._note(str(state or "unknown"))
         if self._legs is None:
             self._begin = now
@@ -149,11 +149,11 @@ class SwitchPlan:
                 return Look(_FIRST_PAUSE_SECONDS)
             self._begin_leg()
         if not self._legs:
-            return Finished(was_seen=True)
+            return Finished(is_confirmed=True)
         self._confirmed = 0
         if now - self._begin >= self.goal.timeout:
-            return self._expired(seen)
-        return self._next(seen, self._legs[0], now)
+            return self._expired(observation)
+        return self._next(observation, self._legs[0], now)
 
     def answered(self, command: Send, answer: Answer, now: float) -> Command:
         """The command after an answer to a request."""
@@ -168,7 +168,7 @@ class SwitchPlan:
             self._in_flight, self._refused = request, None
             is_last = len(self._legs or ()) == 1
             if is_last and not self.goal.wait and answer.kind == "accepted":
-                return Finished(was_seen=False)
+                return Finished(is_confirmed=False)
             return self._look(now)
         self._refused = answer
         if answer.kind == "not_now":
@@ -176,25 +176,27 @@ class SwitchPlan:
             self._not_before = now + pause
         return Look(0.0)
 
-    def _next(self, seen: Observation, target: PowerState, now: float) -> Command:
+    def _next(self, observation: Observation, target: PowerState, now: float) -> Command:
         """The command for a machine that does not have the state of the leg."""
-        state = seen.power_state
+        state = observation.power_state
         if state == "PoweringOff" and self._graceful_since is None:
             self._graceful_since = now  # by another hand, perhaps
         if target == "Off" and self._is_to_force(now) and state is not None:
-            return self._sending(seen, "force_off", now)
+            return self._sending(observation, "force_off", now)
         if state == f"Powering{target}" and not self.goal.wait and len(self._legs or ()) == 1:
-            return Finished(was_seen=False)
+            return Finished(is_confirmed=False)
         if state not in ("On", "Off", "Paused"):
             return self._look(now)
         if self._in_flight is not None:
-            if seen.task_failure:
+            if observation.task_failure:
                 name = self._in_flight.reset_type
-                return self._failed("refused", f"the task of {name} failed: {seen.task_failure}")
+                return self._failed(
+                    "refused", f"the task of {name} failed: {observation.task_failure}"
+                )
             return self._look(now)
         if target == "On":
-            return self._sending(seen, "on", now)
-        return self._sending(seen, self._purpose_of_off(seen), now)
+            return self._sending(observation, "on", now)
+        return self._sending(observation, self._purpose_of_off(observation), now)
 
     def _is_to_force(self, now: float) -> bool:
         """Whether the time for a graceful shutdown is over, or the BMC refuses it for good."""
@@ -207,27 +209,29 @@ class SwitchPlan:
         since = self._graceful_since
         return since is not None and now - since >= self.goal.graceful_timeout
 
-    def _purpose_of_off(self, seen: Observation) -> Purpose:
+    def _purpose_of_off(self, observation: Observation) -> Purpose:
         """Graceful unless the mode forces; a BMC without a graceful type is forced only by mode."""
         if self.goal.mode == "force":
             return "force_off"
-        lacks = seen.action is not None and seen.action.reset_type("graceful_off") is None
+        lacks = (
+            observation.action is not None and observation.action.reset_type("graceful_off") is None
+        )
         return "force_off" if lacks and self.goal.mode != "graceful" else "graceful_off"
 
-    def _sending(self, seen: Observation, purpose: Purpose, now: float) -> Command:
+    def _sending(self, observation: Observation, purpose: Purpose, now: float) -> Command:
         if now < self._not_before:
             return self._look(now, self._not_before - now)
         if self._refused is not None and self._refused.kind == "refused":
             return self._failed("refused", self._refused.text)
-        if seen.power_state == "Paused" and purpose == "on":
+        if observation.power_state == "Paused" and purpose == "on":
             return self._failed("refused", "the machine is Paused; resume it first")
-        action = seen.action
+        action = observation.action
         if action is None:
-            detail = seen.problem or "the BMC offers no Reset action for the system"
+            detail = observation.problem or "the BMC offers no Reset action for the system"
             return self._failed("refused", f"{detail}; switch the machine in another way")
         reset_type = action.reset_type(purpose)
         if reset_type is None:
-            return self._failed("refused", _missing(action, purpose, seen.power_state))
+            return self._failed("refused", _missing(action, purpose, observation.power_state))
         return Send(action, reset_type, purpose)
 
     def _begin_leg(self) -> None:
@@ -248,11 +252,11 @@ class SwitchPlan:
         if not self.states or self.states[-1] != state:
             self.states.append(state)
 
-    def _expired(self, seen: Observation) -> Failed:
+    def _expired(self, observation: Observation) -> Failed:
         assert self._legs
         detail = f"the machine is not {self._legs[0]} within {self.goal.timeout:g} s"
-        if seen.problem:
-            detail += f", and the last look failed ({seen.problem})"
+        if observation.problem:
+            detail += f", and the last look failed ({observation.problem})"
         remedy = "check the machine's console, or raise timeout"
         if self._in_flight is not None and self._in_flight.purpose == "graceful_off":
             remedy = (
@@ -263,10 +267,10 @@ class SwitchPlan:
         return self._failed("refused" if refused else "timeout", f"{detail}; {remedy}")
 
     def _failed(self, reason: t.Literal["refused", "timeout"], detail: str) -> Failed:
-        return Failed(TargetFailure(reason, f"{detail} ({self._told()})"))
+        return Failed(TargetFailure(reason, f"{detail} ({self._history()})"))
 
-    def _told(self) -> str:
-        """What was sent and what was seen, for the message of a failure."""
+    def _history(self) -> str:
+        """What was sent and what was observation, for the message of a failure."""
         sent = [
             f"{request.reset_type} after {request.seconds:.0f} s: {request.answer.text}"
             for request in self.requests[-3:]

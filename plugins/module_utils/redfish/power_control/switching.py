@@ -72,7 +72,7 @@ class Switch:
     system: System | None = None
     before: str | None = None
     error: TargetError | None = None
-    was_seen: bool = False
+    has_answered: bool = False
     needs_change: bool = False
 
     @property
@@ -83,14 +83,14 @@ class Switch:
         self.error = self.machine.error(failure)
         self.needs_change = False
 
-    def saw_first(self, seen: Observation, goal: Goal) -> None:
+    def observe_first(self, observation: Observation, goal: Goal) -> None:
         """Find out by a plan of its own whether the machine needs a request."""
-        self.before, self.was_seen = seen.power_state, True
-        command = SwitchPlan(goal).saw(seen, 0.0)
+        self.before, self.has_answered = observation.power_state, True
+        command = SwitchPlan(goal).observe(observation, 0.0)
         if isinstance(command, Failed):
             self.fail(command.failure)
         elif isinstance(command, Look):
-            heading = {"PoweringOn": "on", "PoweringOff": "off"}.get(str(seen.power_state))
+            heading = {"PoweringOn": "on", "PoweringOff": "off"}.get(str(observation.power_state))
             self.needs_change = heading is None or goal.state != heading
         else:
             self.needs_change = not isinstance(command, Finished)
@@ -145,7 +145,7 @@ def switch_power(
     if not context.check_mode:
         run.change()
     context.progress(len(machines), len(machines), sum(one.error is not None for one in run.all))
-    results = [one.as_result(goal, context.check_mode) for one in run.all if one.was_seen]
+    results = [one.as_result(goal, context.check_mode) for one in run.all if one.has_answered]
     changes = [
         (one["name"], one["previous_power_state"], one["power_state"])
         for one in results
@@ -189,7 +189,7 @@ class _Run:
     all: list[Switch]
     authentication: list[Result] = field(default_factory=list)
     _kube: Kube | None = None
-    _asked: list[Switch] = field(default_factory=list)
+    _pending: list[Switch] = field(default_factory=list)
     _done_by_host: int = 0
     _done_by_bmc: int = 0
     _failed_by_bmc: int = 0
@@ -212,8 +212,8 @@ class _Run:
                     )
                 )
             else:
-                one.system, seen = found
-                one.saw_first(seen, self.goal)
+                one.system, observation = found
+                one.observe_first(observation, self.goal)
 
     def _progress_of_looks(self, done: int, total: int, failed: int) -> None:
         """Looks do not count as done, unless they failed."""
@@ -234,7 +234,7 @@ class _Run:
                 one.by = "metal3"
                 goal = replace(self.goal, mode="graceful")
                 one.plan = SwitchPlan(goal)
-                one.saw_first(asyncio.run(hand.look()), goal)
+                one.observe_first(asyncio.run(hand.look()), goal)
             except Exception as error:  # noqa: BLE001 - the boundary around one machine
                 one.fail(error)
 
@@ -260,23 +260,23 @@ class _Run:
 
     def prepare(self) -> None:
         """Find the accounts for changes, of the machines that are to be changed or waited for."""
-        self._asked = [one for one in self.all if one.error is None and self._is_to_follow(one)]
-        for one in self._asked:
+        self._pending = [one for one in self.all if one.error is None and self._is_to_follow(one)]
+        for one in self._pending:
             if one.system is not None:
                 try:
                     one.machine = one.machine.for_changes(one.system)
                 except TargetFailure as failure:
                     one.fail(failure)
-        self._asked = [one for one in self._asked if one.error is None]
+        self._pending = [one for one in self._pending if one.error is None]
 
     def change(self) -> None:
         """Switch all machines that need it, and wait for those that are about to."""
-        for one in self._asked:
+        for one in self._pending:
             one.needs_change = False
-        by_host = [one for one in self._asked if one.by == "metal3"]
+        by_host = [one for one in self._pending if one.by == "metal3"]
         with concurrent.futures.ThreadPoolExecutor(1) as executor:
             changing = executor.submit(asyncio.run, self._change_by_hosts(by_host))
-            self._change_by_bmcs([one for one in self._asked if one.by == "redfish"])
+            self._change_by_bmcs([one for one in self._pending if one.by == "redfish"])
             changing.result()
 
     def _is_to_follow(self, one: Switch) -> bool:
@@ -287,7 +287,7 @@ class _Run:
         """Report progress; a machine that is not changed is done."""
         if one is not None:
             self._done_by_host += 1
-        done = len(self.all) - len(self._asked) + self._done_by_host + self._done_by_bmc
+        done = len(self.all) - len(self._pending) + self._done_by_host + self._done_by_bmc
         failed = sum(each.error is not None for each in self.all)
         self.context.progress(done, len(self.all), max(failed, self._failed_by_bmc))
 
@@ -306,7 +306,7 @@ class _Run:
 
     def _change_by_bmcs(self, switches: t.Sequence[Switch]) -> None:
         jobs = [Job(one.machine.target, REDFISH, self._switcher(one), None) for one in switches]
-        # The plan ends first, with what was seen.
+        # The plan ends first, with the states that were seen.
         options = {**self.options, "timeout": self.options["timeout"] + 2 * WRITE_SECONDS}
         options.pop("authentication")
         failed_before = sum(one.error is not None for one in self.all)

@@ -187,15 +187,16 @@ def test_a_bmc_that_restarts_meanwhile_is_waited_for() -> None:
 
 
 def test_a_bmc_that_hangs_does_not_take_the_time_of_the_switch() -> None:
-    bmc, seen = Bmc(), list[Observation]()
+    bmc = Bmc()
+    looks_so_far: list[Observation] = []
 
     def answer(received: Received) -> Reply | None:
-        return Reply(delay_seconds=30.0) if seen else Bmc.answer(bmc, received)
+        return Reply(delay_seconds=30.0) if looks_so_far else Bmc.answer(bmc, received)
 
     async def look_twice(client: Client, _target: Target) -> list[Observation]:
         hand = BmcHand(client, SYSTEM, ExpectedMachine(), FakeTime().pace, look_seconds=0.2)
-        seen.append(await hand.look())
-        return [*seen, await hand.look()]
+        looks_so_far.append(await hand.look())
+        return [*looks_so_far, await hand.look()]
 
     with HttpsServer(bmc.tree, answer=answer) as server:
         trust = Trust(fingerprints=tuple(PIN))

@@ -72,14 +72,14 @@ class OddMachine:
 def run(plan: SwitchPlan, machine: OddMachine) -> Finished | Failed:
     """The last command, after pauses that take no time."""
     seen = machine.seen()
-    command = plan.saw(seen, machine.now)
+    command = plan.observe(seen, machine.now)
     while not isinstance(command, (Finished, Failed)):
         assert machine.looks < 3000, "the plan does not end"
         if isinstance(command, Look):
             assert command.pause >= 0
             machine.now += max(command.pause, 1e-3)
             seen = machine.seen()
-            command = plan.saw(seen, machine.now)
+            command = plan.observe(seen, machine.now)
         else:
             machine.sent.append((command, seen))
             command = plan.answered(command, machine.answer(), machine.now)
@@ -123,7 +123,7 @@ def check_promises(seed: int) -> None:
     if isinstance(last, Failed):
         assert "PowerState was" in last.failure.detail
         assert len(last.failure.detail) <= 1000
-    elif last.was_seen:
+    elif last.is_confirmed:
         wanted = "Off" if goal.state == "off" else "On"
         assert machine.states[-1] == wanted
     else:
@@ -155,36 +155,36 @@ def check_actions_in_flight(seed: int) -> None:
 def test_a_machine_with_the_state_gets_no_request(state: t.Literal["on", "off"]) -> None:
     reached: PowerState = "On" if state == "on" else "Off"
     plan = SwitchPlan(Goal(state))
-    assert plan.saw(Observation(reached, None), 0.0) == Finished(was_seen=True)
+    assert plan.observe(Observation(reached, None), 0.0) == Finished(is_confirmed=True)
     assert not plan.changed
 
 
 def test_a_state_that_shows_only_for_a_moment_is_not_believed() -> None:
     plan = SwitchPlan(Goal("off", timeout=60))
     offer = action(*TYPES)
-    command = plan.saw(Observation("On", offer), 0)
+    command = plan.observe(Observation("On", offer), 0)
     assert isinstance(command, Send)
     plan.answered(command, Answer("accepted", "HTTP 204"), 0)
-    assert isinstance(plan.saw(Observation("Off", offer), 1), Look)
-    assert isinstance(plan.saw(Observation("On", offer), 2), Look)
-    failed = plan.saw(Observation("On", offer), 60)
+    assert isinstance(plan.observe(Observation("Off", offer), 1), Look)
+    assert isinstance(plan.observe(Observation("On", offer), 2), Look)
+    failed = plan.observe(Observation("On", offer), 60)
     assert isinstance(failed, Failed)
     assert "PowerState was On, then Off, then On" in failed.failure.detail
 
 
 def test_a_list_that_shrinks_with_the_state_is_read_again_before_each_request() -> None:
     plan = SwitchPlan(Goal("cycle"))
-    off = plan.saw(Observation("On", action("GracefulShutdown", "ForceOff")), 0)
+    off = plan.observe(Observation("On", action("GracefulShutdown", "ForceOff")), 0)
     assert isinstance(off, Send)
     plan.answered(off, Answer("accepted", "HTTP 204"), 0)
-    assert isinstance(plan.saw(Observation("Off", action("On")), 1), Look)
-    on = plan.saw(Observation("Off", action("On")), 2)
+    assert isinstance(plan.observe(Observation("Off", action("On")), 1), Look)
+    on = plan.observe(Observation("Off", action("On")), 2)
     assert isinstance(on, Send)
     assert on.reset_type == "On"
 
 
 def test_a_missing_type_is_an_error_that_names_what_there_is() -> None:
-    command = SwitchPlan(Goal("off")).saw(Observation("On", action("On", "ForceOff")), 0)
+    command = SwitchPlan(Goal("off")).observe(Observation("On", action("On", "ForceOff")), 0)
     assert isinstance(command, Failed)
     assert command.failure.reason == "refused"
     assert command.failure.detail == (
