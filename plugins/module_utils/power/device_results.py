@@ -64,7 +64,7 @@ def _given(
         alone -= coupled
         places = _only(units, coupled)
         counted = task.joint_feasibility.on_nodes(places, unpriced).allocations
-        # The allocator cannot ignore the watts of devices on some nodes.
+        # The allocator cannot ignore the power draw of devices on some nodes.
         priced = unpriced.isdisjoint(places)
         found.update(_refined(task, places, counted) if priced else counted)
     for node, its_units in sorted(_only(units, alone).items()):

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watts that power models predict of nodes at present, as metrics beside measured ones."""
+"""Power that power models predict of nodes at present, as metrics beside measured ones."""
 
 from __future__ import annotations
 

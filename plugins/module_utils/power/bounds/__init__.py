@@ -1,4 +1,4 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Lower bounds on the watts of a fleet: relaxation, Lagrangian subproblem, loads."""
+"""Lower bounds on the power draw of a fleet: relaxation, Lagrangian subproblem, loads."""

@@ -9,19 +9,15 @@ which are evaluated on the real nodes afterwards.
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Floats, Integers
 from ..model.node_functions import NodeFunctions, Points, nearly_convex_runs
 from ..model.problem import Problem
 
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
-
-# Watts of two nodes of a node class differ by at most this share of the watts at full use.
+# Power draws of two nodes of a node class differ by at most this share of the watts at full use.
 _UNLIKE_WATTS = 0.1
 _POINTS_COMPARED = 5
 # Bulges of a curve up to this share of its range count as straight.

@@ -17,17 +17,14 @@ from functools import cached_property
 from ...base.libraries import numpy
 from ...scheduling.feasibility import CLAIM_ELSEWHERE
 from ...scheduling.model import UNLIMITED
+from ...solving.arrays import Booleans, Floats, Integers
 from .topology_counts import Counts, TopologyCount
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 Pods = tuple[int, ...]
 
 
 class Draw(t.NamedTuple):
-    """Watts of pods beyond a node's curve, infinite if they cannot be there together.
+    """Power draw of pods beyond a node's curve, infinite if they cannot be there together.
 
     ``least_watts`` are at most ``watts``, and monotone in the pods, so infeasibility by them is
     final. ``watts`` may be infinite if unknown.
@@ -46,6 +43,18 @@ class Sum(t.NamedTuple):
 
     needed: t.Mapping[int, int]
     there: t.Sequence[int]
+
+
+def most_feasible(is_feasible: t.Callable[[int], bool], limit: int) -> int:
+    """The largest feasible number up to the limit, by bisection after doubling."""
+    low, high = 0, 1
+    while high <= limit and is_feasible(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_feasible(middle) else (low, middle)
+    return low
 
 
 class NodeFeasibilityCheck(t.Protocol):
@@ -146,7 +155,7 @@ class ContentRule:
         )
 
     def watts(self, counts: Counts) -> Floats:
-        """Watts of the pods on each node."""
+        """Power draw of the pods on each node."""
         pods = self.pods(counts)
         watts = numpy.zeros(self.nodes)
         for node in numpy.flatnonzero(pods.any(axis=0) & self.priced).tolist():
@@ -154,7 +163,7 @@ class ContentRule:
         return watts
 
     def excess(self, counts: Counts) -> float:
-        """The watts of all nodes beyond the floor."""
+        """The power draw of all nodes beyond the floor."""
         if not self.draws:
             return 0.0
         return float(self.watts(counts).sum() - (self.floor * self.pods(counts)).sum())
@@ -187,21 +196,12 @@ class ContentRule:
         return numpy.array(found, dtype=numpy.int64)
 
     def _most_alone(self, node: int, position: int) -> int:
-        """By bisection, after doubling a feasible number."""
-
         def does(number: int) -> bool:
             alone = [0] * len(self.count)
             alone[position] = number
             return self.fits(node, tuple(alone))
 
-        low, high = 0, 1
-        while high <= self.count[position] and does(high):
-            low, high = high, 2 * high
-        high = min(high, self.count[position] + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if does(middle) else (low, middle)
-        return low
+        return most_feasible(does, self.count[position])
 
     def pods(self, counts: Counts) -> Integers:
         """The pods of each group by node (K, N)."""
@@ -211,8 +211,7 @@ class ContentRule:
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
-        pods = self._note(counts)
-        changes = t.cast("Integers", self._changes)
+        pods, changes = self._note(counts)
         if group not in self._rooms:
             self._rooms[group] = _Room(
                 numpy.zeros(self.nodes, dtype=bool), numpy.full(self.nodes, -1)
@@ -225,15 +224,15 @@ class ContentRule:
         room.as_of = changes.copy()
         return room.is_open.astype(numpy.int64)
 
-    def _note(self, counts: Counts) -> Integers:
-        """The pods, after counting the changes of each node since the last time."""
+    def _note(self, counts: Counts) -> tuple[Integers, Integers]:
+        """The pods, and the number of changes of each node so far."""
         pods = self.pods(counts)
         if self._last is None or self._changes is None:
             self._changes = numpy.zeros(self.nodes, dtype=numpy.int64)
         else:
             self._changes = self._changes + (pods != self._last).any(axis=0)
         self._last = pods
-        return pods
+        return pods, self._changes
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         return numpy.ones(self.nodes, dtype=bool)

@@ -12,14 +12,12 @@ import math
 import typing as t
 from functools import partial
 
+from ...solving.arrays import Integers
 from ...solving.linear import LinearModel, Terms
 from ..constraints.fleet_contents import FleetRule
 from ..constraints.node_contents import Pods
 from ..model.problem import Problem
 from .no_good_cuts import TOLERANCE_WATTS, Reached, fewest_that_draw
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 class FleetNoGoodCuts:
@@ -33,7 +31,7 @@ class FleetNoGoodCuts:
         self._count = problem.count.tolist()
         self._reached = Reached(model)
         self._told: set[tuple[int, Pods]] = set()
-        # The watts of all pods of a rule, as a sum of columns.
+        # The power draw of all pods of a rule, as a sum of columns.
         self._watts: dict[int, Terms] = {}
         self._of_class = [self._by_class(rule) for rule in self._rules]
         for rule in self._rules:

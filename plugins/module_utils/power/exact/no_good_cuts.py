@@ -5,7 +5,7 @@
 
 The model has only sums of resources. If a feasibility check of node_contents.py refuses the
 contents of a node in a solution, an irreducible refused subset is forbidden on all nodes of that
-kind. If the contents draw more watts than in the model, a row adds the watts of an irreducible
+kind. If the contents draw more watts than in the model, a row adds the power draw of an irreducible
 subset that draws as much. Fewer pods never need more, so no feasible placement is cut off.
 """
 
@@ -16,14 +16,11 @@ import typing as t
 from functools import partial
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ...solving.linear import LinearModel
 from ..constraints.node_contents import ContentRule, OneNodeRule, Pods
 from ..constraints.relations import Relations
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 TOLERANCE_WATTS = 1e-4
 
@@ -40,7 +37,7 @@ class NoGoodCuts:
         self._model, self._columns = model, columns
         self._reached = Reached(model)
         self._told: set[tuple[int, t.Hashable, Pods]] = set()
-        # The watts of each node's contents, as a sum of columns, by rule and node.
+        # The power draw of each node's contents, as a sum of columns, by rule and node.
         self._watts: dict[tuple[int, int], list[tuple[int, float]]] = {}
         self._keep_on_one_node(relations)
 

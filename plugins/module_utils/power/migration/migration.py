@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...scheduling.model import Pod
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment, Change
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 class Move(t.NamedTuple):
@@ -44,7 +42,7 @@ class Cost(t.NamedTuple):
         return cls(assignment.watts(), assignment.preference_watts())
 
     def saving(self, later: Cost) -> float:
-        """Watts that are saved until later.
+        """Power that is saved until later.
 
         A preferred term that is no longer met counts against them, one that is newly met not in
         favour.

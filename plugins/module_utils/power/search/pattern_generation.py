@@ -13,18 +13,14 @@ pods.
 from __future__ import annotations
 
 import math
-import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ...solving.growing_model import GrowingModel, Optimum
 from ...solving.limits import Limits
 from ..model.assignment import Assignment
 from ..model.node_functions import NodeFunctions
 from .pattern_knapsack import Fleet, PatternKnapsack
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 _MAX_ROUNDS = 10
 # The first patterns are the best ones at the given prices, and at some prices around them.
@@ -40,7 +36,7 @@ _PART = 1e-9
 def deal_out_anew(
     start: Assignment, functions: NodeFunctions, pod_price: Floats, limits: Limits
 ) -> Integers | None:
-    """Counts (G, N) that place the pods of ``start``, or nearly all of them, for fewer watts.
+    """Counts (G, N) that place the pods of ``start``, or nearly all of them, for less power.
 
     ``pod_price`` are good prices of a pod of each group in watts: a relaxation's. None if no
     resource is scarce, or too few pods may move freely. Pods with rules keep their nodes.
