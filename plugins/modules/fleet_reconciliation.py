@@ -769,7 +769,7 @@ evict:
       V(left) if the run ended before. C(reason) is null for completed moves, and C(replacement) is
       the name of the new pod of a completed move, null in check mode.
     - C(gain_watts) is the sum of the planned savings of all completed moves, in W; negative if the
-      run ended within a step that saves power only at its end. Null if a move lacks its gain.
+      run ended within a step that saves power only at its end.
     - C(stopped) is the entry of C(moves) at which the run ended; null if all steps were tried.
   returned: when step V(evict) had moves to make
   type: dict

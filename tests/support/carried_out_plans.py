@@ -13,7 +13,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.bind import binding
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.power.steps import steps_of
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Plan
 
 Json = dict[str, t.Any]
 
@@ -21,15 +21,14 @@ Json = dict[str, t.Any]
 def bind(parameters: Json, context: Context = Context()) -> Json:
     """Bind ``placements`` and mark ``unplaced``, or those of the document ``plan``."""
     options = _of(binding.SPEC, parameters)
-    planned = binding.planned_bindings(_plan(parameters), options["mark_unplaced"])
-    kube = Kube.connect(options)
-    return binding.bind(kube, planned, options, context, lambda _result: None)
+    plan, kube = plan_of(parameters), Kube.connect(options)
+    return binding.bind(kube, plan, options, context, lambda _result: None)
 
 
 def move_pods(parameters: Json, context: Context = Context()) -> Json:
     """Make the moves of ``steps``, or those of the document ``plan``."""
     options = _of(eviction.SPEC, parameters)
-    steps = steps_of(_plan(parameters))
+    steps = plan_of(parameters).steps or ()
     return eviction.move_pods(Kube.connect(options), steps, options, context)
 
 
@@ -37,6 +36,14 @@ def _of(spec: ArgumentSpec, parameters: Json) -> Json:
     return spec.complete({key: value for key, value in parameters.items() if key in spec.options})
 
 
-def _plan(parameters: Json) -> t.Mapping[str, t.Any]:
-    path = parameters.get("plan")
-    return documents.load(path, "plan") if path else parameters
+def plan_of(parameters: Json) -> Plan:
+    """The plan of these parts in short form, or of the document ``plan``."""
+    if parameters.get("plan"):
+        return Plan.from_document(documents.load(parameters["plan"], "plan"))
+    steps = [_step(one) for one in parameters.get("steps") or ()]
+    return Plan.from_document({"placements": [], **parameters, "steps": steps})
+
+
+def _step(short: Json) -> Json:
+    moves = [{"namespace": "default", "gain_watts": 0.0, **move} for move in short.get("moves", ())]
+    return {"gain_watts": 0.0, "cost_if_stopped_watts": 0.0, "asleep": [], **short, "moves": moves}

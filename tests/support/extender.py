@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_sta
     ClusterState,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
+from support.carried_out_plans import plan_of
 
 Json = dict[str, t.Any]
 
@@ -49,9 +50,8 @@ def published(
     curves: Json, plan: Json | None = None, now: datetime.datetime = NOW, **options: t.Any
 ) -> Json:
     """The published document of a run with the placement's defaults."""
-    whole = {"placements": [], **(plan or {})}
     return publication.publication_of(
-        curves, whole, {**SPEC.complete({"nodes": []}), **options}, now
+        curves, plan_of(plan or {}), {**SPEC.complete({"nodes": []}), **options}, now
     )
 
 

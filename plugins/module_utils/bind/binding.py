@@ -20,6 +20,7 @@ from ..kube.client import Guard, Kube
 from ..kube.lease import alone
 from ..kube.unschedulable import Unplaced, mark
 from ..scheduling.nominated_pods import NominatedPod
+from ..scheduling.plan import Placement, Plan
 from ..scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION
 from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
@@ -48,31 +49,6 @@ NEEDS_DEVICES = (
 )
 
 
-@dataclass(frozen=True)
-class Placement:
-    """One placement of the plan. ``uid`` None means the present pod of this name."""
-
-    namespace: str
-    pod: str
-    node: str
-    uid: str | None = None
-
-    @property
-    def path(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
-
-    def as_dict(self) -> dict[str, t.Any]:
-        return {"namespace": self.namespace, "pod": self.pod, "node": self.node}
-
-
-@dataclass(frozen=True)
-class PlannedBindings:
-    """The placements of a plan, and its unplaced pods."""
-
-    placements: t.Sequence[Placement]
-    unplaced: t.Sequence[Unplaced]
-
-
 # Records the bindings of a result; raises InvalidInput.
 Record = t.Callable[[Result], None]
 Fate = t.Literal["bound", "unchanged", "skipped", "failed", "waiting"]
@@ -93,9 +69,7 @@ class Outcome:
     waits: bool = True
 
 
-def bind(
-    kube: Kube, planned: PlannedBindings, options: Parameters, context: Context, record: Record
-) -> Result:
+def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: Record) -> Result:
     """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
 
     ``options`` follow SPEC. The Lease excludes other runs, so no other run invalidates the
@@ -105,9 +79,10 @@ def bind(
 
     def work(guard: Guard | None) -> Result:
         guarded = kube.guarded(guard)
-        outcomes = bind_all(guarded, context, planned.placements, volume_timeout=volume_timeout)
-        unplaced = [*planned.unplaced]
+        outcomes = bind_all(guarded, context, plan.placements, volume_timeout=volume_timeout)
+        unplaced: list[Unplaced] = []
         if options["mark_unplaced"]:
+            unplaced += plan.unplaced
             unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
         result = _result(outcomes, *_mark_all(guarded, context, unplaced))
         if not context.check_mode:
@@ -180,31 +155,6 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Mutable
 def _path_of(pod: MutableObject) -> str:
     metadata = pod["metadata"]
     return Placement(metadata["namespace"], metadata["name"], "").path
-
-
-def planned_bindings(plan: t.Mapping[str, t.Any], mark_unplaced: bool) -> PlannedBindings:
-    """Parse ``placements`` and ``unplaced`` of a plan. Raises InvalidInput."""
-    placements = [
-        Placement(item.get("namespace") or "default", item["pod"], item["node"], item.get("uid"))
-        for item in plan["placements"]
-    ]
-    seen: set[tuple[str, str]] = set()
-    for placement in placements:
-        key = (placement.namespace, placement.pod)
-        if key in seen:
-            raise InvalidInput(f"placements: the pod {'/'.join(key)} is listed twice")
-        seen.add(key)
-    unplaced = plan.get("unplaced") or [] if mark_unplaced else []
-    return PlannedBindings(placements, [_read_unplaced(item) for item in unplaced])
-
-
-def _read_unplaced(item: t.Mapping[str, t.Any]) -> Unplaced:
-    for key in ("pod", "message"):
-        if not isinstance(item.get(key), str):
-            raise InvalidInput(f"unplaced: {key} is missing; give what power_placement returns")
-    return Unplaced(
-        item.get("namespace") or "default", item["pod"], item["message"], item.get("uid")
-    )
 
 
 def _without_volumes(outcome: Outcome) -> Unplaced:
@@ -353,18 +303,17 @@ class _Binder:
                 pod = self.listed.get(placement.path) if attempt == 0 else None
                 pod = pod or self.kube.find(placement.path)
                 outcome = judge(placement, pod)
-                if outcome is None:
-                    problem = self._try(placement, t.cast(MutableObject, pod), node)
-                elif outcome.fate == "unchanged" and attempt > 0:
-                    # The answer to the earlier, successful attempt was lost.
-                    problem = ""
-                else:
+                # The answer to an earlier, successful attempt was lost.
+                is_bound = attempt > 0 and outcome is not None and outcome.fate == "unchanged"
+                if outcome is not None and not is_bound:
                     return outcome
-                if not problem and node is not None:
-                    node.take(t.cast(MutableObject, pod))
+                if pod is None or node is None:
+                    return Outcome(placement, "skipped", f"node {placement.node} is gone")
+                problem = "" if is_bound else self._try(placement, pod, node)
+                if not problem:
+                    node.take(pod)
                     return Outcome(placement, "bound")
         except _NeedsVolumes:
-            t.cast(OpenNode, node).take(t.cast(MutableObject, pod))
             return Outcome(placement, "waiting")
         except (_Refused, Unready) as refused:
             return Outcome(placement, "skipped", str(refused))
@@ -376,10 +325,8 @@ class _Binder:
                 return Outcome(placement, "skipped", problem)
         return Outcome(placement, "failed", problem)
 
-    def _try(self, placement: Placement, pod: MutableObject, node: OpenNode | None) -> str:
+    def _try(self, placement: Placement, pod: MutableObject, node: OpenNode) -> str:
         """Send one Binding; returns an error that a new reading of the pod may explain."""
-        if node is None:
-            raise _Refused(f"node {placement.node} is gone")
         if needs_devices(pod) and not self.have_devices:
             raise _Refused(NEEDS_DEVICES)
         reason = node.refusal(pod)
@@ -408,6 +355,7 @@ class _Binder:
         requests = self._volumes.ask(pod, placement.node)
         if requests:
             self._requests[placement] = requests
+            node.take(pod)
             raise _NeedsVolumes
 
 
@@ -421,9 +369,8 @@ def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Findi
     They are no defects of the object, and the next run may succeed. An object that is too large to
     be read is one.
     """
-    failed: list[WattwiseError] = []
 
-    def attempt() -> T | None:
+    def attempt() -> T | WattwiseError:
         try:
             return work()
         except InvalidInput:
@@ -431,11 +378,9 @@ def guarded_but_failures(subject: Subject, work: t.Callable[[], T]) -> T | Findi
         except WattwiseError as error:
             if error.fields.get("is_of_object"):
                 raise InvalidInput(str(error)) from error
-            failed.append(error)
-            return None
+            return error
 
-    result = guarded(subject, attempt)
-    return failed[0] if failed else t.cast("T | Finding", result)
+    return guarded(subject, attempt)
 
 
 class _Refused(Exception):
@@ -482,14 +427,12 @@ def _mark_all(
 
 
 def _result(
-    outcomes: t.Sequence[Outcome],
-    marked: list[dict[str, t.Any]],
-    errors: list[dict[str, t.Any]],
+    outcomes: t.Sequence[Outcome], marked: list[dict[str, t.Any]], errors: list[dict[str, t.Any]]
 ) -> Result:
     of_fate: dict[str, list[Outcome]] = {"bound": [], "unchanged": [], "skipped": [], "failed": []}
     for outcome in outcomes:
         of_fate[outcome.fate].append(outcome)
-    failed = [{**each.placement.as_dict(), "detail": each.reason} for each in of_fate["failed"]]
+    failed = [{**each.placement.names, "detail": each.reason} for each in of_fate["failed"]]
     after = {
         f"{each.placement.namespace}/{each.placement.pod}": each.placement.node
         for each in of_fate["bound"]
@@ -497,10 +440,10 @@ def _result(
     after.update({f"{each['namespace']}/{each['pod']}": each["message"] for each in marked})
     result: Result = {
         "changed": bool(of_fate["bound"]) or any(each["transition"] for each in marked),
-        "bound": [each.placement.as_dict() for each in of_fate["bound"]],
-        "unchanged": [each.placement.as_dict() for each in of_fate["unchanged"]],
+        "bound": [each.placement.names for each in of_fate["bound"]],
+        "unchanged": [each.placement.names for each in of_fate["unchanged"]],
         "skipped": [
-            {**each.placement.as_dict(), "reason": each.reason, "waits": each.waits}
+            {**each.placement.names, "reason": each.reason, "waits": each.waits}
             for each in of_fate["skipped"]
         ],
         "marked": marked,

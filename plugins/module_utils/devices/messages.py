@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ..scheduling.reasons import availability_message
+from ..scheduling.feasibility import availability_message
 from .model.findings import Key
 from .model.task import Task
 

@@ -15,11 +15,11 @@ from ..base import documents
 from ..base.argspec import KUBERNETES, LEASE, PROGRESS, ArgumentSpec
 from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result, difference
-from ..base.json_types import MutableObject
 from ..bind.binding import VOLUME_TIMEOUT_SPEC, volume_timeout_of
 from ..kube.client import Guard, Kube
 from ..kube.common_sources import trim_node
 from ..kube.lease import alone
+from ..scheduling.plan import Placement, Plan, UnplacedPod
 from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
@@ -68,6 +68,8 @@ SPEC = KUBERNETES.merge(
     ),
 )
 
+Planned = t.TypeVar("Planned", Placement, UnplacedPod)
+
 _OPTIONS = Options(report=True, only_for_pods=True)
 
 # An attempt is repeated only if another client wrote first, so some client always progresses.
@@ -81,20 +83,21 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     The result is that of the module. Raises InvalidInput, ApiError and MissingLibrary.
     """
     options = SPEC.complete(parameters)
-    plan = documents.load(options["plan"], "plan") if options["plan"] else {}
+    body = documents.load(options["plan"], "plan") if options["plan"] else None
+    plan = None if body is None else Plan.from_document(body)
     return give_devices(Kube.connect(options), plan, options, context)
 
 
 def give_devices(
     kube: Kube,
-    plan: MutableObject,
+    plan: Plan | None,
     options: Parameters,
     context: Context,
     scope: Scope | None = None,
     *,
     is_approved: bool = False,
 ) -> Result:
-    """Like ``reconcile``, with the plan as a value; an empty plan restricts no node.
+    """Like ``reconcile``, with the plan as a value; without one no node is restricted.
 
     Pods and nodes outside of ``scope`` are not touched. If the plan ``is_approved``, only its pods
     get devices, each on its planned node.
@@ -104,7 +107,9 @@ def give_devices(
 
     def work(guard: Guard | None) -> Result:
         guarded_kube = kube.guarded(guard)
-        return _Reconciliation(guarded_kube, plan, options, context, scope, is_approved).run()
+        return _Reconciliation(
+            guarded_kube, plan or Plan(()), options, context, scope, is_approved
+        ).run()
 
     return alone(kube, options, context, work)
 
@@ -132,7 +137,7 @@ def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) ->
 @dataclass
 class _Reconciliation:
     kube: Kube
-    plan: MutableObject
+    plan: Plan
     options: Parameters
     context: Context
     scope: Scope | None = None
@@ -214,19 +219,6 @@ class _Reconciliation:
         others.pop(planned[key], None)
         return {**others, **reasons}
 
-    def _of_plan(self, part: str, pods: Pods) -> dict[Key, MutableObject]:
-        """A part of the plan by pods, without pods that were replaced meanwhile.
-
-        Its reasons for ``unplaced`` pods are used here too, because the reasons of two modules
-        would alternate.
-        """
-        entries = {(one["namespace"], one["pod"]): one for one in self.plan.get(part) or ()}
-        return {
-            key: entries[key]
-            for key, pod in pods.by_key.items()
-            if key in entries and entries[key].get("uid") in (None, "", pod["metadata"]["uid"])
-        }
-
     def _reasons_without_devices(self, task: Task, answer: Result, pods: Pods) -> dict[Key, str]:
         """Reasons of refused pods, and of pods that the answer leaves without devices."""
         reasons = {
@@ -237,9 +229,9 @@ class _Reconciliation:
             for pod in answer["pods"]
             if pod["node"] is None
         }
-        planned = self._of_plan("unplaced", pods)
+        planned = _by_present_pod(self.plan.unplaced, pods)
         return {
-            key: planned[key]["message"] if key in planned else reason
+            key: planned[key].message if key in planned else reason
             for key, reason in reasons.items()
         }
 
@@ -253,8 +245,8 @@ class _Reconciliation:
         by_key = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
         options = self.options
         pods = Pods(by_key, options["scheduler_name"], options["gate"], self.scope)
-        placed = self._of_plan("placements", pods)
-        planned = {key: entry["node"] for key, entry in placed.items()}
+        placed = _by_present_pod(self.plan.placements, pods)
+        planned = {key: entry.node for key, entry in placed.items()}
         scope = self.scope
         if self.is_approved:
             scope = Scope(frozenset(planned.values()), frozenset(planned))
@@ -326,3 +318,17 @@ def allocations_of(task: Task, allocation: Allocation) -> list[UnitAllocation]:
         results = tuple(ClaimResult(one.namespace, one.name, one.uid, got) for one, got in claims)
         units.append(UnitAllocation(pods, found[0][1].node, results))
     return units
+
+
+def _by_present_pod(entries: t.Iterable[Planned], pods: Pods) -> dict[Key, Planned]:
+    """A part of the plan by pods, without pods that were replaced meanwhile.
+
+    Its reasons for ``unplaced`` pods are used here too, because the reasons of two modules would
+    alternate.
+    """
+    by_key = {(one.namespace, one.pod): one for one in entries}
+    return {
+        key: by_key[key]
+        for key, pod in pods.by_key.items()
+        if key in by_key and by_key[key].uid in (None, "", pod["metadata"]["uid"])
+    }

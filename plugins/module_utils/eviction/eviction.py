@@ -15,7 +15,7 @@ from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ..base.context import Context, Parameters, Result, difference
 from ..kube.client import Guard, Kube
 from ..kube.lease import alone
-from ..power.steps import Step
+from ..scheduling.plan import Step
 from .runner import Mover, Outcome, not_made
 
 SPEC = KUBERNETES.merge(
@@ -65,12 +65,11 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
 
 def _result(outcomes: t.Sequence[Outcome]) -> Result:
     moved = [outcome.move for outcome in outcomes if outcome.fate == "moved"]
-    gains = [move.gain_watts for move in moved]
     last = next((outcome for outcome in outcomes if outcome.ends_the_run), None)
     return {
         "changed": any(outcome.fate in ("moved", "evicted") for outcome in outcomes),
         "moves": [outcome.as_dict() for outcome in outcomes],
-        "gain_watts": None if None in gains else round(sum(filter(None, gains)), 6),
+        "gain_watts": round(sum(move.gain_watts for move in moved), 6),
         "stopped": None if last is None else last.as_dict(),
         "diff": difference(
             "moves", ((f"{move.namespace}/{move.pod}", move.source, move.target) for move in moved)

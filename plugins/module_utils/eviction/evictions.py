@@ -10,7 +10,7 @@ import typing as t
 from ..base.errors import ApiError
 from ..base.json_types import MutableObject
 from ..kube.client import Kube
-from ..power.steps import PodMove
+from ..scheduling.plan import PlannedMove
 
 _TOO_MANY_REQUESTS = 429
 
@@ -50,7 +50,7 @@ class Evictions:
         found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
         return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
 
-    def evict(self, move: PodMove, pod: MutableObject, dry_run: bool = False) -> None:
+    def evict(self, move: PlannedMove, pod: MutableObject, dry_run: bool = False) -> None:
         """Raises NotMade if the API refuses."""
         options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
         if dry_run:
@@ -74,10 +74,10 @@ class Evictions:
         if not dry_run:
             self._note_leaving(move, pod)
 
-    def _note_leaving(self, move: PodMove, pod: MutableObject) -> None:
+    def _note_leaving(self, move: PlannedMove, pod: MutableObject) -> None:
         self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
 
-    def _has_gone(self, move: PodMove, pod: MutableObject, error: ApiError) -> bool:
+    def _has_gone(self, move: PlannedMove, pod: MutableObject, error: ApiError) -> bool:
         """Whether the eviction took effect despite its lost answer. Raises ApiError."""
         if error.status and error.status < 500:
             return False

@@ -15,15 +15,15 @@ from ..base.context import Context, Parameters
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.json_types import MutableObject
 from ..bind.bind_time_check import OpenNode, nominated_pods
-from ..bind.binding import Placement, bind_all, guarded_but_failures
+from ..bind.binding import bind_all, guarded_but_failures
 from ..kube.client import Kube
 from ..kube.lease import LeaseLost
 from ..kube.pod_bulk import without_bulk
 from ..power.rebalance import surely_movable
-from ..power.steps import PodMove, Step
 from ..scheduling.budgets import Budgets
 from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
+from ..scheduling.plan import Placement, PlannedMove, Step
 from ..scheduling.pod_reader import is_pending
 from .evictions import Evictions, Fate, NotMade, forbidden
 
@@ -35,7 +35,7 @@ class Outcome:
     """Outcome of one move, with the reason of a failure; ``replacement`` is the new pod's name."""
 
     step: int
-    move: PodMove
+    move: PlannedMove
     fate: Fate
     reason: str = ""
     replacement: str | None = None
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def not_made(
-    step: Step, fate: Fate, reason: str, known: t.Mapping[PodMove, Outcome] | None = None
+    step: Step, fate: Fate, reason: str, known: t.Mapping[PlannedMove, Outcome] | None = None
 ) -> list[Outcome]:
     """The outcomes of a step: known ones, and a common one for all other moves."""
     return [
@@ -81,7 +81,7 @@ class Mover:
 
     def carry_out(self, step: Step) -> list[Outcome]:
         """Outcome of each move of a step, in their order."""
-        known: dict[PodMove, Outcome] = {}
+        known: dict[PlannedMove, Outcome] = {}
         if len(step.moves) > 1 or self._context.check_mode:
             known = self._rehearse(step)
         if not known and self._context.check_mode:
@@ -92,14 +92,14 @@ class Mover:
                 break
         return self._with_the_rest(step, known)
 
-    def _with_the_rest(self, step: Step, known: t.Mapping[PodMove, Outcome]) -> list[Outcome]:
+    def _with_the_rest(self, step: Step, known: t.Mapping[PlannedMove, Outcome]) -> list[Outcome]:
         """Untried moves get the outcome of the step."""
         last = list(known.values())[-1]
         if last.fate == "skipped":
             return not_made(step, "skipped", f"pod {last.move.pod}: {last.reason}", known)
         return not_made(step, "left", "the run ended before", known)
 
-    def _rehearse(self, step: Step) -> dict[PodMove, Outcome]:
+    def _rehearse(self, step: Step) -> dict[PlannedMove, Outcome]:
         """The first infeasible move, if any; all are checked, none is begun.
 
         The API checks each eviction alone, so budgets are counted here for all of them together.
@@ -118,7 +118,9 @@ class Mover:
                 return {move: self._failed(step, move, error)}
         return {}
 
-    def _failed(self, step: Step, move: PodMove, error: NotMade | ApiError | LeaseLost) -> Outcome:
+    def _failed(
+        self, step: Step, move: PlannedMove, error: NotMade | ApiError | LeaseLost
+    ) -> Outcome:
         """Outcome of a move after an error; raised again if no pod was evicted yet."""
         if isinstance(error, NotMade):
             return Outcome(step.number, move, error.fate, str(error))
@@ -139,8 +141,8 @@ class Mover:
         if reason is not None:
             raise NotMade("refused", forbidden(reason))
 
-    def _make(self, step: Step, move: PodMove, begun: bool) -> Outcome:
-        """PodMove one pod. An infeasible move ends a begun step and the run."""
+    def _make(self, step: Step, move: PlannedMove, begun: bool) -> Outcome:
+        """Move one pod. An infeasible move ends a begun step and the run."""
         try:
             pod = self._look(move)
             self._wait_for_room(move, pod)
@@ -155,7 +157,7 @@ class Mover:
         name = str(replacement["metadata"]["name"])
         return Outcome(step.number, move, "moved", replacement=name)
 
-    def _look(self, move: PodMove) -> MutableObject:
+    def _look(self, move: PlannedMove) -> MutableObject:
         """The pod, if it is still the planned one."""
         pod = self._kube.find(move.path)
         if pod is None:
@@ -169,7 +171,7 @@ class Mover:
             raise NotMade("skipped", reason)
         return pod
 
-    def _wait_for_room(self, move: PodMove, pod: MutableObject) -> None:
+    def _wait_for_room(self, move: PlannedMove, pod: MutableObject) -> None:
         """Wait until the target accepts the pod, as long as evicted pods there are stopping."""
         deadline = time.monotonic() + self._options["timeout"]
         while (reason := _Prospect(self._kube).refusal(move, pod)) is not None:
@@ -177,7 +179,7 @@ class Mover:
                 raise NotMade("skipped", reason)
             time.sleep(_PAUSE_SECONDS)
 
-    def _waiting(self, move: PodMove, pod: MutableObject) -> list[MutableObject]:
+    def _waiting(self, move: PlannedMove, pod: MutableObject) -> list[MutableObject]:
         """Pods of the same controller that wait for this scheduler."""
         controller = pod_facts(pod).controller
         listed = self._kube.list(
@@ -199,7 +201,9 @@ class Mover:
             if guarded(subject_of(item, "Pod"), functools.partial(is_wanted, item)) is True
         ]
 
-    def _replacement(self, move: PodMove, pod: MutableObject, before: set[str]) -> MutableObject:
+    def _replacement(
+        self, move: PlannedMove, pod: MutableObject, before: set[str]
+    ) -> MutableObject:
         deadline = time.monotonic() + self._options["timeout"]
         while True:
             try:
@@ -215,7 +219,7 @@ class Mover:
                 raise NotMade("evicted", reason)
             time.sleep(_PAUSE_SECONDS)
 
-    def _bind(self, move: PodMove, replacement: MutableObject) -> None:
+    def _bind(self, move: PlannedMove, replacement: MutableObject) -> None:
         """Bind the new pod; if that fails, the pod waits for the next plan."""
         metadata = replacement["metadata"]
         name, uid = metadata["name"], metadata["uid"]
@@ -237,7 +241,7 @@ class _Prospect:
         self._arrived: dict[str, list[MutableObject]] = {}
         self._nominated: list[NominatedPod] | None = None
 
-    def refusal(self, move: PodMove, pod: MutableObject) -> str | None:
+    def refusal(self, move: PlannedMove, pod: MutableObject) -> str | None:
         """Why the target does not accept the pod; None if it does. Raises ApiError."""
         subject = Subject("Pod", move.pod, move.namespace)
         read = guarded_but_failures(subject, functools.partial(self._refusal, move, pod))
@@ -245,7 +249,7 @@ class _Prospect:
             raise read
         return str(read) if isinstance(read, Finding) else read
 
-    def _refusal(self, move: PodMove, pod: MutableObject) -> str | None:
+    def _refusal(self, move: PlannedMove, pod: MutableObject) -> str | None:
         if self._nominated is None:
             self._nominated = nominated_pods(self._kube)
         node = OpenNode.read(self._kube, move.target, self._nominated, without=self._gone)
@@ -255,7 +259,7 @@ class _Prospect:
             node.take(arrived)
         return node.refusal(pod)
 
-    def move(self, move: PodMove, pod: MutableObject) -> None:
+    def move(self, move: PlannedMove, pod: MutableObject) -> None:
         """Simulate the move if the target accepts the pod."""
         reason = self.refusal(move, pod)
         if reason is not None:

@@ -29,30 +29,152 @@ class _Assumed(t.NamedTuple):
     until: float
 
 
+class _Measurements:
+    """The measured use of nodes, until it is too old."""
+
+    def __init__(self, clock: t.Callable[[], float], seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self.of_node: dict[str, Measured] = {}
+        self._until = float("inf")
+
+    def put(self, name: str, measured: Measured) -> None:
+        self.of_node[name] = measured
+        self._until = min(self._until, self._end_of(measured))
+
+    def ended(self) -> list[str]:
+        """Drop measurements that are too old, and return the names of their nodes."""
+        now = self._clock()
+        if now < self._until:
+            return []
+        ended = [name for name, one in self.of_node.items() if self._end_of(one) <= now]
+        for name in ended:
+            del self.of_node[name]
+        self._until = min(map(self._end_of, self.of_node.values()), default=float("inf"))
+        return ended
+
+    def age(self) -> float | None:
+        """Seconds since the end of the oldest measurement; None without one."""
+        oldest = min((one.until for one in self.of_node.values()), default=None)
+        return None if oldest is None else max(0.0, self._clock() - oldest)
+
+    def _end_of(self, measured: Measured) -> float:
+        return measured.until + self._seconds
+
+
+class _PodsByNode:
+    """Pods on their nodes; a node without pods takes no memory."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[PodKey, PodLoad]] = {}
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._pods
+
+    def on(self, node: str) -> t.Mapping[PodKey, PodLoad]:
+        return self._pods.get(node, {})
+
+    def put(self, node: str, key: PodKey, load: PodLoad) -> None:
+        self._pods.setdefault(node, {})[key] = load
+
+    def take(self, node: str, key: PodKey) -> None:
+        self._pods[node].pop(key, None)
+        if not self._pods[node]:
+            del self._pods[node]
+
+
+class _Pods:
+    """Pods by key, running ones by node, and waiting ones by the node that kube-scheduler wants."""
+
+    def __init__(self) -> None:
+        self.of_key: dict[PodKey, PodLoad] = {}
+        self.running, self.nominated = _PodsByNode(), _PodsByNode()
+
+    def put(self, key: PodKey, load: PodLoad | None) -> PodLoad | None:
+        """Set a pod, or remove it; returns the former one."""
+        before = self.of_key.pop(key, None)
+        if before is not None and before.node:
+            self.running.take(before.node, key)
+        if before is not None and before.nominated_for:
+            self.nominated.take(before.nominated_for, key)
+        if load is not None:
+            self.of_key[key] = load
+            if load.node:
+                self.running.put(load.node, key, load)
+            if load.nominated_for:
+                self.nominated.put(load.nominated_for, key, load)
+        return before
+
+
+class _Publications:
+    """The publications of runs by their key, and of each node the first that names it."""
+
+    def __init__(self, clock: t.Callable[[], float]) -> None:
+        self._clock = clock
+        self.of_run: dict[PodKey, PricedNodes] = {}
+        self.of_node: dict[str, PricedNodes] = {}
+
+    def divide_nodes(self) -> None:
+        """Decide which publication counts for each node."""
+        self.of_node = {
+            name: self.of_run[key]
+            for key in sorted(self.of_run, reverse=True)
+            for name in self.of_run[key].names
+        }
+
+    def planned_pods(self) -> set[PodKey]:
+        return {key for one in self.of_run.values() for key in one.publication.planned}
+
+    def any_intentions_ended(self) -> bool:
+        now = self._clock()
+        return any(now >= one.publication.intends_until for one in self.of_run.values())
+
+    def planned_node(self, key: PodKey, load: PodLoad | None) -> str:
+        """The planned node of a waiting pod, if it is still valid."""
+        now = self._clock()
+        for priced in self.of_run.values():
+            publication = priced.publication
+            planned = publication.planned.get(key)
+            if planned is None or load is None or load.node or now >= publication.intends_until:
+                continue
+            if not planned.uid or planned.uid == load.uid:
+                return planned.node
+        return ""
+
+    def prices(self, pod: AskingPod, names: t.Sequence[str]) -> Prices:
+        positions: dict[int, list[int]] = defaultdict(list)
+        fleets = [self.of_node.get(name) for name in names]
+        # Nearly always; splitting a thousand names takes as long as pricing them.
+        if fleets and fleets[0] is not None and fleets.count(fleets[0]) == len(fleets):
+            return fleets[0].prices(pod, names, self._clock())
+        for position, fleet in enumerate(fleets):
+            positions[id(fleet)].append(position)
+        found = Prices.unknown(len(names))
+        for own in positions.values():
+            fleet = fleets[own[0]]
+            if fleet is not None:
+                prices = fleet.prices(pod, [names[at] for at in own], self._clock())
+                found.put(own, prices)
+        return found
+
+
 class ClusterState:
     """Thread-safe. ``clock`` gives Unix time; measurements count for ``measured_seconds``."""
 
     def __init__(
-        self,
-        clock: t.Callable[[], float] = time.time,
-        measured_seconds: float = MEASURED_SECONDS,
+        self, clock: t.Callable[[], float] = time.time, measured_seconds: float = MEASURED_SECONDS
     ) -> None:
         self._clock = clock
-        self._measured_seconds = measured_seconds
         # Held for one node or one request at a time, never for the whole fleet.
         self._lock = threading.RLock()
         self._nodes: dict[str, Allocatable] = {}
-        self._measured: dict[str, Measured] = {}
-        self._measured_until = float("inf")
-        self._pods: dict[PodKey, PodLoad] = {}
-        # By node: its pods, and waiting pods that kube-scheduler or the plan wants there.
-        self._running: dict[str, dict[PodKey, PodLoad]] = {}
-        self._nominated: dict[str, dict[PodKey, PodLoad]] = {}
-        self._reserved: dict[str, dict[PodKey, PodLoad]] = {}
+        self._measured = _Measurements(clock, measured_seconds)
+        self._pods = _Pods()
+        # Waiting pods on the nodes where the plan wants them.
+        self._reserved = _PodsByNode()
         self._reserved_on: dict[PodKey, str] = {}
         self._assumed: dict[PodKey, _Assumed] = {}
-        self._priced: dict[PodKey, PricedNodes] = {}
-        self._priced_of: dict[str, PricedNodes] = {}
+        self._published = _Publications(clock)
         self._arriving: PricedNodes | None = None
         # One at a time: two concurrent publications would miss each other's nodes.
         self._publishing = threading.Lock()
@@ -69,17 +191,7 @@ class ClusterState:
     def set_pod(self, key: PodKey, load: PodLoad | None) -> None:
         """A waiting or running pod; None if it is gone or finished."""
         with self._lock:
-            before = self._pods.pop(key, None)
-            if before is not None and before.node:
-                _take(self._running, before.node, key)
-            if before is not None and before.nominated_for:
-                _take(self._nominated, before.nominated_for, key)
-            if load is not None:
-                self._pods[key] = load
-                if load.node:
-                    self._running.setdefault(load.node, {})[key] = load
-                if load.nominated_for:
-                    self._nominated.setdefault(load.nominated_for, {})[key] = load
+            before = self._pods.put(key, load)
             if load is None or load.node:
                 self._forget(key)
             self._reserve(key)
@@ -90,33 +202,21 @@ class ClusterState:
         """The use of newly measured nodes; others keep theirs until it is too old."""
         for name, measured in found.items():
             with self._lock:
-                self._measured[name] = measured
-                self._measured_until = min(self._measured_until, self._end_of(measured))
+                self._measured.put(name, measured)
                 self._refresh(name)
         with self._lock:
             self._end_measurements()
 
-    def _end_of(self, measured: Measured) -> float:
-        return measured.until + self._measured_seconds
-
     def _end_measurements(self) -> None:
-        """Drop measurements that are too old."""
-        now = self._clock()
-        if now < self._measured_until:
-            return
-        ended = [name for name, one in self._measured.items() if self._end_of(one) <= now]
-        for name in ended:
-            del self._measured[name]
+        for name in self._measured.ended():
             self._refresh(name)
-        ends = map(self._end_of, self._measured.values())
-        self._measured_until = min(ends, default=float("inf"))
 
     def set_publication(self, key: PodKey, publication: Publication | None) -> None:
         """Set a run's publication; None withdraws it. The first of two that name a node counts."""
         with self._publishing:
             if publication is None:
                 with self._lock:
-                    self._priced.pop(key, None)
+                    self._published.of_run.pop(key, None)
             else:
                 arriving = PricedNodes(publication)
                 with self._lock:
@@ -125,44 +225,39 @@ class ClusterState:
                     with self._lock:
                         self._refresh(name)
                 with self._lock:
-                    self._priced[key], self._arriving = arriving, None
+                    self._published.of_run[key], self._arriving = arriving, None
             self._take_over()
 
     def _take_over(self) -> None:
         with self._lock:
-            self._priced_of = {
-                name: self._priced[key]
-                for key in sorted(self._priced, reverse=True)
-                for name in self._priced[key].names
-            }
-            planned = {key for one in self._priced.values() for key in one.publication.planned}
-            for key in self._reserved_on.keys() | planned:
+            self._published.divide_nodes()
+            for key in self._reserved_on.keys() | self._published.planned_pods():
                 self._reserve(key)
 
     @property
     def needs_measurements(self) -> bool:
         """Whether any run takes the use of nodes from metrics.k8s.io."""
         with self._lock:
-            return any(one.publication.usage_source != "requests" for one in self._priced.values())
+            runs = self._published.of_run.values()
+            return any(one.publication.usage_source != "requests" for one in runs)
 
     def measured_age(self) -> float | None:
         """Seconds since the end of the oldest measurement that counts; None without one."""
         with self._lock:
             self._end_measurements()
-            oldest = min((one.until for one in self._measured.values()), default=None)
-            return None if oldest is None else max(0.0, self._clock() - oldest)
+            return self._measured.age()
 
     def counts(self) -> dict[str, int]:
         """Numbers of objects, for metrics."""
         with self._lock:
             return {
                 "nodes": len(self._nodes),
-                "priced_nodes": sum(name in self._nodes for name in self._priced_of),
-                "pods": len(self._pods),
-                "measured_nodes": len(self._measured),
+                "priced_nodes": sum(name in self._nodes for name in self._published.of_node),
+                "pods": len(self._pods.of_key),
+                "measured_nodes": len(self._measured.of_node),
                 "assumed_pods": len(self._assumed),
                 "reserved_pods": len(self._reserved_on),
-                "publications": len(self._priced),
+                "publications": len(self._published.of_run),
             }
 
     def scores(self, pod: AskingPod, names: t.Sequence[str]) -> list[int]:
@@ -172,7 +267,7 @@ class ClusterState:
             self._forget(pod.key)
             node = self._planned_node(pod.key)
             planned = names.index(node) if node in names else None
-            found = scores_of(self._prices(pod, names), planned)
+            found = scores_of(self._published.prices(pod, names), planned)
             if found.count(HIGHEST) == 1:
                 self._assume(pod, names[found.index(HIGHEST)])
             return found
@@ -181,7 +276,7 @@ class ClusterState:
         """Cost of the pod on each node."""
         with self._lock:
             self._expire()
-            return self._prices(pod, names)
+            return self._published.prices(pod, names)
 
     def crowded(self, pod: AskingPod, names: t.Iterable[str]) -> set[str]:
         """Nodes without room beside planned pods of the same or a higher priority."""
@@ -194,66 +289,34 @@ class ClusterState:
                 if name != own and name in self._reserved and not self._has_room(pod, name)
             }
 
-    def _prices(self, pod: AskingPod, names: t.Sequence[str]) -> Prices:
-        positions: dict[int, list[int]] = defaultdict(list)
-        fleets = [self._priced_of.get(name) for name in names]
-        # Nearly always; splitting a thousand names takes as long as pricing them.
-        if fleets and fleets[0] is not None and fleets.count(fleets[0]) == len(fleets):
-            return fleets[0].prices(pod, names, self._clock())
-        for position, fleet in enumerate(fleets):
-            positions[id(fleet)].append(position)
-        found = Prices.unknown(len(names))
-        for own in positions.values():
-            fleet = fleets[own[0]]
-            if fleet is not None:
-                prices = fleet.prices(pod, [names[at] for at in own], self._clock())
-                found.put(own, prices)
-        return found
-
     def _has_room(self, pod: AskingPod, name: str) -> bool:
+        """Whether a node has room beside the pods that are planned or nominated for it."""
         allocatable = self._nodes.get(name)
-        if allocatable is None:
-            return True
         reserved, nominated = (
-            {
-                key: load
-                for key, load in waiting.get(name, {}).items()
-                if load.priority >= pod.load.priority and key != pod.key
-            }
-            for waiting in (self._reserved, self._nominated)
+            _before(pod, waiting.on(name)) for waiting in (self._reserved, self._pods.nominated)
         )
-        if not reserved:
+        if allocatable is None or not reserved:
             return True
-        running = self._running.get(name, {}).values()
         promised = {**nominated, **reserved}.values()
-        taken = occupancy_of([*running, *promised], 0.0).requests
+        taken = occupancy_of([*self._pods.running.on(name).values(), *promised], 0.0).requests
         return all(
             taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
             for resource, amount in pod.load.requests
         )
 
     def _planned_node(self, key: PodKey) -> str:
-        """The planned node of a waiting pod, if it is still valid."""
-        load, now = self._pods.get(key), self._clock()
-        for priced in self._priced.values():
-            publication = priced.publication
-            planned = publication.planned.get(key)
-            if planned is None or load is None or load.node or now >= publication.intends_until:
-                continue
-            if not planned.uid or planned.uid == load.uid:
-                return planned.node
-        return ""
+        return self._published.planned_node(key, self._pods.of_key.get(key))
 
     def _reserve(self, key: PodKey) -> None:
         """Count a waiting pod on its planned node, and nowhere else."""
         former = self._reserved_on.pop(key, None)
         if former is not None:
-            _take(self._reserved, former, key)
+            self._reserved.take(former, key)
             self._refresh(former)
         node = self._planned_node(key)
         if node:
             self._reserved_on[key] = node
-            self._reserved.setdefault(node, {})[key] = self._pods[key]
+            self._reserved.put(node, key, self._pods.of_key[key])
             self._refresh(node)
 
     def _assume(self, pod: AskingPod, node: str) -> None:
@@ -272,28 +335,30 @@ class ClusterState:
         now = self._clock()
         for key in [key for key, one in self._assumed.items() if one.until <= now]:
             self._forget(key)
-        if any(now >= one.publication.intends_until for one in self._priced.values()):
+        if self._published.any_intentions_ended():
             for key in [key for key in self._reserved_on if not self._planned_node(key)]:
                 self._reserve(key)
 
     def _refresh(self, name: str) -> None:
         """Update the price of a node."""
-        for priced in (self._priced_of.get(name), self._arriving):
+        for priced in (self._published.of_node.get(name), self._arriving):
             if priced is not None and name in priced.index:
-                measured = self._measured.get(name)
+                measured = self._measured.of_node.get(name)
                 priced.refresh(name, name in self._nodes, self._loads(name), measured)
 
     def _loads(self, name: str) -> t.Iterator[PodLoad]:
-        reserved = self._reserved.get(name, {})
-        yield from self._running.get(name, {}).values()
+        reserved = self._reserved.on(name)
+        yield from self._pods.running.on(name).values()
         yield from reserved.values()
         for key, assumed in self._assumed.items():
             if assumed.load.node == name and key not in reserved:
                 yield assumed.load
 
 
-def _take(pods: dict[str, dict[PodKey, PodLoad]], node: str, key: PodKey) -> None:
-    """Remove a pod from a node; a node without pods is dropped."""
-    pods[node].pop(key, None)
-    if not pods[node]:
-        del pods[node]
+def _before(pod: AskingPod, waiting: t.Mapping[PodKey, PodLoad]) -> dict[PodKey, PodLoad]:
+    """The other pods of the same or a higher priority."""
+    return {
+        key: load
+        for key, load in waiting.items()
+        if load.priority >= pod.load.priority and key != pod.key
+    }

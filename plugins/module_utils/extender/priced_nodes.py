@@ -43,11 +43,7 @@ class PricedNodes:
         )
 
     def refresh(
-        self,
-        name: str,
-        is_there: bool,
-        loads: t.Iterable[PodLoad],
-        measured: Measured | None,
+        self, name: str, is_there: bool, loads: t.Iterable[PodLoad], measured: Measured | None
     ) -> None:
         """Set the pods of a node."""
         index = self.index[name]

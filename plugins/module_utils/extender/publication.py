@@ -22,6 +22,7 @@ from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..power.constraints.instance import Rules
 from ..scheduling.curve import Curve, read_curve
+from ..scheduling.plan import Plan
 
 if t.TYPE_CHECKING:
     import datetime
@@ -64,7 +65,7 @@ class Publication:
 
 
 def publication_of(
-    curves: Object, plan: Object, options: Object, now: datetime.datetime
+    curves: Object, plan: Plan, options: Object, now: datetime.datetime
 ) -> dict[str, t.Any]:
     """The document of a run, from the ``curves`` of its document, its plan and its options."""
     return {
@@ -73,23 +74,13 @@ def publication_of(
         "curves": {
             name: {"cpu": curve["cpu"], "watts": curve["watts"]} for name, curve in curves.items()
         },
-        "placements": [
-            {
-                "namespace": one["namespace"],
-                "pod": one["pod"],
-                "uid": one.get("uid") or "",
-                "node": one["node"],
-            }
-            for one in plan["placements"]
-        ],
-        "emptied": _emptied(plan.get("steps") or ()),
-    }
-
-
-def _emptied(steps: t.Iterable[Object]) -> dict[str, float]:
-    """The gain of each step by the nodes that it empties, in equal shares."""
-    return {
-        node: step["gain_watts"] / len(step["asleep"]) for step in steps for node in step["asleep"]
+        "placements": [{**one.names, "uid": one.uid or ""} for one in plan.placements],
+        # The gain of each step by the nodes that it empties, in equal shares.
+        "emptied": {
+            node: step.gain_watts / len(step.asleep)
+            for step in plan.steps or ()
+            for node in step.asleep
+        },
     }
 
 

@@ -19,6 +19,7 @@ from ..nodeconfig.models import NodeModels, models_of
 from ..nodeconfig.readings import Readings, readings_of
 from ..observe.metering.metering import Metering
 from ..observe.observation import LastObservation, Observation, Polls
+from ..scheduling.plan import Plan
 from . import last_binding
 from .run import Run
 from .steps.bind import Unbound, bind_pods, evict_pods, give_devices
@@ -59,7 +60,7 @@ class FleetRun:
         self.known = known
         self.observation: Observation | None = None
         self.metered: Metering | None = None
-        self.plan: Object | None = None
+        self.plan: Plan | None = None
         self.unbound: Unbound | None = None
 
     def make(self) -> None:
@@ -156,9 +157,9 @@ class FleetRun:
     def _restore(self) -> None:
         self.plan = restore_plan(self.run)
 
-    def _planned(self) -> Object:
+    def _planned(self) -> Plan:
         if self.plan is None:
-            self.plan = self.run.folder.this("plan")
+            self.plan = Plan.from_document(self.run.folder.this("plan"))
         return self.plan
 
     def _bind(self) -> None:
@@ -170,12 +171,13 @@ class FleetRun:
         scope = None if self.run.scope_of is None else self.cluster.scope
         self.unbound = give_devices(self.run, self._plan_for_devices(), scope, self.unbound)
 
-    def _plan_for_devices(self) -> Object:
+    def _plan_for_devices(self) -> Plan | None:
         """The plan of this run, else of the option, else of the last run, if any."""
         path = self.run.options["devices"]["plan"]
         if self.plan is not None:
             return self.plan
-        return documents.load(path, "plan") if path else self.run.folder.last("plan") or {}
+        body = documents.load(path, "plan") if path else self.run.folder.last("plan")
+        return None if body is None else Plan.from_document(body)
 
     def _evict(self) -> None:
         evict_pods(self.run, self._planned())

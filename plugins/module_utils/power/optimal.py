@@ -10,9 +10,9 @@ search improves. Small tasks are then solved by HiGHS as a whole.
 from __future__ import annotations
 
 import math
-import typing as t
 from dataclasses import dataclass
 
+from ..solving.arrays import Floats, Integers
 from ..solving.limits import Limits
 from ..solving.linear import ABSOLUTE_GAP, Solution, Terms
 from .bounds.answer import (
@@ -40,10 +40,6 @@ from .search.large_neighbourhood_search import search_neighbourhoods
 from .search.load_search import search_by_loads
 from .search.pattern_generation import deal_out_anew
 from .search.warm_start import kept, previous_counts
-
-if t.TYPE_CHECKING:
-    from ..solving.arrays import Floats, Integers
-
 
 _SEARCH_ROUNDS = 2000
 # Largest fleets for HiGHS as a whole.
@@ -265,11 +261,7 @@ def _whole_model(bounds: LowerBounds, best: Assignment, limits: Limits) -> Place
 
 
 def _solve_whole(
-    bounds: LowerBounds,
-    model: PlacementModel,
-    best: Assignment,
-    lower_bound: float,
-    limits: Limits,
+    bounds: LowerBounds, model: PlacementModel, best: Assignment, lower_bound: float, limits: Limits
 ) -> Answer:
     """One model of everything: first the placed pods, if they are not proven, then the power."""
     problem = bounds.problem
@@ -332,11 +324,7 @@ def _optimum(model: PlacementModel, objective: Terms, limits: Limits) -> Solutio
 
 
 def _better(
-    problem: Problem,
-    best: Assignment,
-    model: PlacementModel,
-    solution: Solution,
-    limits: Limits,
+    problem: Problem, best: Assignment, model: PlacementModel, solution: Solution, limits: Limits
 ) -> Assignment:
     """The better of an assignment and of a solution after local search."""
     if not solution.values:

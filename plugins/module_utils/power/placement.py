@@ -15,6 +15,7 @@ from ..base.boundary import warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..scheduling.model import MICROCORES_PER_CORE
+from ..scheduling.plan import Plan
 from ..solving.limits import LIMITS, Limits
 from .bounds.answer import Answer, bound_with, is_proof
 from .bounds.lower_bound import LowerBounds
@@ -23,7 +24,7 @@ from .model.assignment import Assignment
 from .model.problem import build_problem
 from .model.repair import can_be_bound
 from .rebalance import propose
-from .results import describe_answer, describe_comparison
+from .results import describe_comparison, plan_of
 from .search import greedy
 from .sources import Source, instance_of, read_source
 from .strategies import STRATEGIES, assignments_of, solve
@@ -46,12 +47,7 @@ OPTIONS = ArgumentSpec(
         },
         "pod_usage_assumption": {"type": "float", "default": 0.8},
         "strategy": {"type": "str", "default": "optimal", "choices": list(STRATEGIES)},
-        "compare": {
-            "type": "list",
-            "elements": "str",
-            "default": [],
-            "choices": list(STRATEGIES),
-        },
+        "compare": {"type": "list", "elements": "str", "default": [], "choices": list(STRATEGIES)},
         "allow_power_off": {"type": "bool", "default": False},
         "standby_watts": {"type": "float", "default": 0.0},
         "preference_watts": {"type": "float", "default": 1.0},
@@ -109,14 +105,15 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     check_options(parameters)
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     limits = Limits.of(parameters)
-    result = place_pods(read_source(parameters), parameters, limits, context)
+    plan = place_pods(read_source(parameters), parameters, limits, context)
+    result = plan.as_document()
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result, made_from)
         result.update(path=parameters["path"], sha256=digest)
     return {"changed": False, **result}
 
 
-def place_pods(source: Source, parameters: Parameters, limits: Limits, context: Context) -> Result:
+def place_pods(source: Source, parameters: Parameters, limits: Limits, context: Context) -> Plan:
     """The plan for the readable parts of a cluster; ``parameters`` are completed and checked.
 
     ``limits`` come from the parameters, and began before the parts were read. With ``textfile`` the
@@ -131,21 +128,18 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     if is_late:
         answer = replace(answer, proven=False, stopped_by="wall_clock")
     _warn_of_short_curves(answer.assignment, context)
-    result: Result = {
-        **describe_answer(answer),
-        "findings": [finding.as_dict() for finding in findings],
-    }
+    plan = replace(plan_of(answer), findings=[finding.as_dict() for finding in findings])
     if parameters["rebalance"]:
-        steps = propose(source, parameters, answer.assignment)
-        result["steps"] = [step.as_document() for step in steps]
+        plan = replace(plan, steps=propose(source, parameters, answer.assignment))
     if parameters["compare"]:
-        result["comparison"] = describe_comparison(
-            assignments_of(parameters["compare"], answer, strategy, lambda: Limits.of(parameters))
+        found = assignments_of(
+            parameters["compare"], answer, strategy, lambda: Limits.of(parameters)
         )
+        plan = replace(plan, comparison=describe_comparison(found))
     if parameters["textfile"]:
         text = predicted_power(instance.nodes, parameters["textfile_labels"])
         metrics.write(parameters["textfile"], text)
-    return result
+    return plan
 
 
 def _feasible(answer: Answer) -> Answer:
@@ -162,11 +156,7 @@ def _feasible(answer: Answer) -> Answer:
     proven = is_proof(repaired, lower_bound)
     stopped_by = "completed" if answer.stopped_by == "proof" and not proven else answer.stopped_by
     return replace(
-        answer,
-        assignment=repaired,
-        lower_bound=lower_bound,
-        proven=proven,
-        stopped_by=stopped_by,
+        answer, assignment=repaired, lower_bound=lower_bound, proven=proven, stopped_by=stopped_by
     )
 
 

@@ -10,6 +10,7 @@ the plan.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from collections import Counter
 from dataclasses import replace
@@ -19,33 +20,29 @@ from ..scheduling.feasibility import (
     DISK_TAKEN,
     NO_CURVE,
     TOO_MANY_VOLUMES,
+    availability_message,
     obstacle,
     shortages,
     volume_obstacles,
 )
 from ..scheduling.model import Node, Pod, Shape
-from ..scheduling.reasons import availability_message
+from ..scheduling.plan import UnplacedPod
 from .constraints import cache_runs, device_feasibility
 from .constraints.instance import Instance
 from .constraints.relation_reader import OUT_OF_TIME
 from .model.assignment import Assignment
 
-Entry = dict[str, t.Any]
-
 INCOMPLETE_GANG = "node(s) could not take all pods of the pod group"
 
 
-def unplaced_pods(assignment: Assignment) -> list[Entry]:
+def unplaced_pods(assignment: Assignment) -> tuple[UnplacedPod, ...]:
     """Every pod without a node, in the order of the instance."""
-    explainer = _Explainer(assignment)
-    known: dict[Shape, Entry] = {}
-    unplaced = []
-    for pod in _without_node(assignment):
-        if pod.shape not in known:
-            known[pod.shape] = explainer.explain(pod.shape)
-        names = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.uid}
-        unplaced.append({**names, **known[pod.shape]})
-    return unplaced
+    explain = functools.lru_cache(maxsize=None)(_Explainer(assignment).explain)
+    return tuple(
+        UnplacedPod(pod.namespace, pod.name, message, pod.uid, reasons, fits_empty_fleet)
+        for pod in _without_node(assignment)
+        for message, reasons, fits_empty_fleet in [explain(pod.shape)]
+    )
 
 
 def _without_node(assignment: Assignment) -> list[Pod]:
@@ -68,18 +65,15 @@ class _Explainer:
             for node, left in zip(self._instance.nodes, assignment.free.tolist())
         ]
 
-    def explain(self, shape: Shape) -> Entry:
-        """``reasons`` and ``message``, and whether an empty fleet has a node."""
+    def explain(self, shape: Shape) -> tuple[str, t.Mapping[str, int], bool | None]:
+        """The message, the reasons, and whether an empty fleet has a node."""
         counted: Counter[str] = Counter()
         related = self._related_reasons(shape)
         for node, free, reason in zip(self._instance.nodes, self._free, related):
             counted.update(self._reasons_of_node(shape, node, free, reason))
         reasons = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
-        return {
-            "reasons": reasons,
-            "message": self._message(shape, reasons),
-            "fits_empty_fleet": None if shape.refusals else self._fits_empty_fleet(shape),
-        }
+        fits_empty_fleet = None if shape.refusals else self._fits_empty_fleet(shape)
+        return self._message(shape, reasons), reasons, fits_empty_fleet
 
     def _message(self, shape: Shape, reasons: t.Mapping[str, int]) -> str:
         """A reason of the pod itself appears once, without a number of nodes."""

@@ -23,9 +23,11 @@ from ..base.json_types import Object
 from ..base.libraries import numpy
 from ..rmd.pods import asks_for_ways
 from ..scheduling.budgets import Budgets
+from ..scheduling.plan import PlannedMove, Step
 from ..scheduling.pod_fields import POD_GROUP_LABEL
 from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
+from ..solving.arrays import Integers
 from .constraints.instance import Instance
 from .migration.migration import Migration, MovablePod, Move
 from .migration.search import search
@@ -34,11 +36,6 @@ from .model.assignment import Assignment
 from .model.problem import build_problem, hopeless
 from .results import bound_pods
 from .sources import Parameters, Source, instance_of
-from .steps import PodMove, Step
-
-if t.TYPE_CHECKING:
-    from ..solving.arrays import Integers
-
 
 # A Job's pod would begin its work anew.
 _REPLACING_CONTROLLERS = ("ReplicaSet", "ReplicationController", "StatefulSet")
@@ -77,7 +74,7 @@ def surely_movable(pod: Object, scheduler_name: str) -> bool:
     return guarded(subject_of(pod, "Pod"), read) is True
 
 
-def propose(source: Source, parameters: Parameters, planned: Assignment) -> list[Step]:
+def propose(source: Source, parameters: Parameters, planned: Assignment) -> tuple[Step, ...]:
     """The steps, in the order of execution. Raises InvalidInput."""
     priced = {node.name for node in planned.problem.instance.nodes if node.curve is not None}
     budgets = source.budgets
@@ -99,27 +96,21 @@ def propose(source: Source, parameters: Parameters, planned: Assignment) -> list
     return _best_steps(task)
 
 
-def _best_steps(task: Migration) -> list[Step]:
+def _best_steps(task: Migration) -> tuple[Step, ...]:
     """The steps to the best result of the search, or to the next best if it is not reachable."""
-    best: list[Step] = []
+    best: tuple[Step, ...] = ()
+    reached = 0.0
     for value, counts in search(task):
-        if round(value, _DECIMALS) <= _value(best, task.least_gain):
+        if round(value, _DECIMALS) <= reached:
             break
-        steps = _described(task, divided(task, counts))
-        best = max(best, steps, key=lambda each: _value(each, task.least_gain))
+        steps, gain = _described(task, divided(task, counts))
+        if gain > reached:
+            best, reached = steps, gain
     return best
 
 
-def _value(steps: t.Sequence[Step], least_gain: float) -> float:
-    watts = [move.gain_watts or 0.0 for step in steps for move in step.moves]
-    return round(sum(watts) - least_gain * len(watts), _DECIMALS)
-
-
 def _released(
-    source: Source,
-    parameters: Parameters,
-    planned: Assignment,
-    movable: t.Mapping[Key, Object],
+    source: Source, parameters: Parameters, planned: Assignment, movable: t.Mapping[Key, Object]
 ) -> Instance:
     """The task of placing the movable pods, with all others on their present or planned nodes."""
     nodes = planned.problem.instance.nodes
@@ -127,9 +118,7 @@ def _released(
     waiting = [_on(pod, target[identity(pod)]) for pod in source.pods if identity(pod) in target]
     staying = [pod for pod in source.running if identity(pod) not in movable]
     task = replace(
-        source,
-        pods=[_on(pod, "") for pod in movable.values()],
-        running=[*staying, *waiting],
+        source, pods=[_on(pod, "") for pod in movable.values()], running=[*staying, *waiting]
     )
     instance = instance_of(task, parameters)
     leaving: dict[str, int] = {}
@@ -156,10 +145,7 @@ def _on(pod: Object, node: str) -> Object:
 
 
 def _task(
-    instance: Instance,
-    movable: t.Mapping[Key, Object],
-    budgets: Budgets,
-    parameters: Parameters,
+    instance: Instance, movable: t.Mapping[Key, Object], budgets: Budgets, parameters: Parameters
 ) -> Migration:
     """The movable pods on their nodes, and the limits of their moves."""
     problem = build_problem(instance)
@@ -184,8 +170,10 @@ def _task(
     )
 
 
-def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Step]:
-    """The steps by name, with recomputed power."""
+def _described(
+    task: Migration, steps: t.Sequence[t.Sequence[Move]]
+) -> tuple[tuple[Step, ...], float]:
+    """The steps by name, with recomputed power, and their gain less the price of the moves."""
     nodes = task.problem.instance.nodes
     counts = task.home.copy()
     for group, source, target in itertools.chain.from_iterable(steps):
@@ -194,19 +182,32 @@ def _described(task: Migration, steps: t.Sequence[t.Sequence[Move]]) -> list[Ste
     leaving = task.leaving(counts) or {}
     now = Assignment(task.problem, task.home)
     found: list[Step] = []
+    total = 0.0
     for number, step in enumerate(steps, 1):
-        before, moves = now, list[PodMove]()
+        before, moves, gains = now, list[PlannedMove](), list[float]()
         for move in step:
             reached = now.counts.copy()
             reached[move.group, [move.source, move.target]] += [-1, 1]
             after = Assignment(task.problem, reached)
             pod = leaving[move.group, move.source].pop(0)
             ends = nodes[move.source].name, nodes[move.target].name
-            gain = now.watts() - after.watts()
-            moves.append(PodMove(pod.namespace, pod.name, *ends, pod.uid, gain))
+            gains.append(now.watts() - after.watts())
+            gain = round(gains[-1], _DECIMALS)
+            moves.append(PlannedMove(pod.namespace, pod.name, *ends, gain, pod.uid))
             now = after
-        found.append(Step(number, tuple(moves), _fallen_asleep(before, now)))
-    return found
+        saved = list(itertools.accumulate(gains))
+        cost = max(0.0, -min([0.0, *saved[:-1]]))
+        total += saved[-1] - task.least_gain * len(moves)
+        found.append(
+            Step(
+                number,
+                tuple(moves),
+                round(saved[-1], _DECIMALS),
+                round(cost, _DECIMALS),
+                _fallen_asleep(before, now),
+            )
+        )
+    return tuple(found), round(total, _DECIMALS)
 
 
 def _fallen_asleep(before: Assignment, after: Assignment) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The module's result from an answer: names, reasons, power."""
+"""The plan of an answer: names, reasons, power."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import math
 import typing as t
 
 from ..scheduling.model import MICROCORES_PER_CORE, Pod
+from ..scheduling.plan import Placement, Plan
 from .bounds.answer import Answer, watts_of
 from .device_results import allocations
 from .model.assignment import Assignment
@@ -25,8 +26,8 @@ _MIN_ADDED_WATTS = 1.0
 _ROUNDING = 1e-12
 
 
-def describe_answer(answer: Answer) -> Entry:
-    """The result of the module, as documented there."""
+def plan_of(answer: Answer) -> Plan:
+    """The plan of an answer, without findings, steps and comparison."""
     assignment = answer.assignment
     problem = assignment.problem
     before = watts_of(Assignment(problem))
@@ -36,24 +37,24 @@ def describe_answer(answer: Answer) -> Entry:
     added = max(lower_bound - before, _MIN_ADDED_WATTS)
     nodes = problem.instance.nodes
     asleep = problem.costs.sleeper & (assignment.workload == 0)
-    return {
-        "placements": _placements(assignment),
-        "watts": {
-            "before": round(before, _DECIMALS),
-            "after": after,
-            "lower_bound": lower_bound,
-        },
-        "gap": round((after - lower_bound) / added, 9),
-        "proven": answer.proven,
-        "method": answer.method,
-        "stopped_by": answer.stopped_by,
-        "asleep": [node.name for node, sleeps in zip(nodes, asleep.tolist()) if sleeps],
-        "unpriced": [node.name for node in nodes if node.curve is None],
-        "preference_watts": round(assignment.preference_watts(), _DECIMALS),
-        "unplaced": unplaced_pods(assignment),
-        "allocations": allocations(assignment, bound_pods(assignment)),
-        "nodes": _node_summaries(assignment),
-    }
+    placed = bound_pods(assignment)
+    return Plan(
+        tuple(
+            Placement(pod.namespace, pod.name, nodes[node].name, pod.uid, pod.resource_version)
+            for pod, node in placed
+        ),
+        {"before": round(before, _DECIMALS), "after": after, "lower_bound": lower_bound},
+        gap=round((after - lower_bound) / added, 9),
+        proven=answer.proven,
+        method=answer.method,
+        stopped_by=answer.stopped_by,
+        asleep=[node.name for node, sleeps in zip(nodes, asleep.tolist()) if sleeps],
+        unpriced=[node.name for node in nodes if node.curve is None],
+        preference_watts=round(assignment.preference_watts(), _DECIMALS),
+        unplaced=unplaced_pods(assignment),
+        allocations=allocations(assignment, placed),
+        nodes=_node_summaries(assignment),
+    )
 
 
 def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:
@@ -83,19 +84,6 @@ def _rounded_up(watts: float) -> float:
 def _rounded_down(watts: float) -> float:
     scaled = watts * _STEPS_PER_WATT
     return math.floor(scaled + abs(scaled) * _ROUNDING) / _STEPS_PER_WATT
-
-
-def _placements(assignment: Assignment) -> list[Entry]:
-    return [
-        {
-            "namespace": pod.namespace,
-            "pod": pod.name,
-            "uid": pod.uid,
-            "resource_version": pod.resource_version,
-            "node": assignment.problem.instance.nodes[node].name,
-        }
-        for pod, node in bound_pods(assignment)
-    ]
 
 
 def bound_pods(assignment: Assignment) -> list[tuple[Pod, int]]:

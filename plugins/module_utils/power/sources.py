@@ -276,7 +276,8 @@ def _divided(
 def _previous_placements(parameters: Parameters) -> t.Sequence[t.Any]:
     """The placements of the last plan, from its document or from literal ones."""
     if parameters["previous"]:
-        return t.cast("list[Object]", documents.load(parameters["previous"], "plan")["placements"])
+        placements: list[Object] = documents.load(parameters["previous"], "plan")["placements"]
+        return placements
     return sequence(parameters["previous_placements"], "previous_placements")
 
 
@@ -298,7 +299,7 @@ def _read_replica_set(given: Object) -> tuple[str, Object]:
 
 
 def _load_file(path: str) -> Parameters:
-    content = read_file_content(path)
+    content: Parameters = read_file_content(path)
     unknown = sorted(mapping(content, f"src {path}").keys() - set(_FILE_KEYS), key=str)
     if unknown or not content:
         raise InvalidInput(
@@ -306,4 +307,4 @@ def _load_file(path: str) -> Parameters:
             if unknown
             else f"src {path} is empty; write {', '.join(_FILE_KEYS)}"
         )
-    return t.cast(Parameters, content)
+    return content

@@ -13,7 +13,7 @@ from ..base import metrics as prometheus
 from ..base import whole_files
 from ..base.errors import InvalidInput
 from ..base.json_types import Object
-from ..power.plan_comparison import is_comparable
+from ..scheduling.plan import Plan, is_comparable
 from .resource import PowerFleet
 from .settings import METERING_FILE, metrics_folder
 from .status import Outcome
@@ -63,14 +63,15 @@ def render(
     return _rendered(fleet, families)
 
 
-def saved_watts(plan: Object | None) -> dict[str, float]:
+def saved_watts(plan: Plan | None) -> dict[str, float]:
     """Power that a plan saves against comparable plans, by their strategy."""
     if plan is None:
         return {}
+    nodes = [one.node for one in plan.placements]
     return {
-        one["strategy"]: one["watts_after"] - plan["watts"]["after"]
-        for one in plan.get("comparison") or ()
-        if is_comparable(one, plan)
+        one["strategy"]: one["watts_after"] - plan.watts["after"]
+        for one in plan.comparison or ()
+        if is_comparable(one, nodes, plan.unpriced)
     }
 
 

@@ -292,8 +292,8 @@ def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
     return {
         "summary": log.summary,
         "errors": None if observation is None else observation.errors,
-        "unplaced": None if plan is None else plan["unplaced"],
-        "waiting": 0 if plan is None else len(plan["unplaced"]) + len(plan["placements"]),
+        "unplaced": None if plan is None else plan.unplaced,
+        "waiting": 0 if plan is None else len(plan.unplaced) + len(plan.placements),
         "unbound": fleet_run.unbound,
         "saved_watts": metrics.saved_watts(plan),
         "metered": fleet_run.metered,

@@ -19,6 +19,7 @@ from ..base.fields.lenient import member, number
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import condition, kept, of_generation
+from ..kube.unschedulable import Unplaced
 from ..observe.metering.metering import Metering
 from .ownership import Ownership
 from .resource import PowerFleet
@@ -63,7 +64,7 @@ class Outcome:
     ownership: Ownership | None = None
     summary: Object = field(default_factory=dict)
     errors: t.Sequence[TargetError] | None = None
-    unplaced: t.Sequence[Object] | None = None
+    unplaced: t.Sequence[Unplaced] | None = None
     waiting: int = 0
     unbound: t.Mapping[tuple[str, str], str] | None = None
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
@@ -289,9 +290,9 @@ def _failing(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
 def _unplaced(fleet: PowerFleet, outcome: Outcome) -> list[Object]:
     if outcome.unplaced is None:
         return list(member(fleet.status, "unplaced") or [])
-    ordered = sorted(outcome.unplaced, key=lambda one: (one["namespace"], one["pod"]))
+    ordered = sorted(outcome.unplaced, key=lambda one: (one.namespace, one.pod))
     return [
-        {name: told_text(str(one[name])) for name in ("namespace", "pod", "message")}
+        {name: told_text(getattr(one, name)) for name in ("namespace", "pod", "message")}
         for one in ordered[:MAX_LISTED]
     ]
 

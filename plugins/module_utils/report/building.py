@@ -31,11 +31,7 @@ SPEC = ArgumentSpec(
         "title": {"type": "str", "default": _DEFAULTS.title},
         "settle_seconds": {"type": "float", "default": _DEFAULTS.settle_seconds},
         "type_label": {"type": "str", "default": _DEFAULTS.type_label},
-        "rack_labels": {
-            "type": "list",
-            "elements": "str",
-            "default": list(_DEFAULTS.rack_labels),
-        },
+        "rack_labels": {"type": "list", "elements": "str", "default": list(_DEFAULTS.rack_labels)},
         "position_label": {"type": "str", "default": _DEFAULTS.position_label},
         "price_per_kwh": {"type": "float"},
         "currency": {"type": "str", "default": _DEFAULTS.currency},
@@ -104,9 +100,11 @@ def build(sources: Sources) -> Report:
 
 def _collected(section: Section, joined: fleet.Fleet) -> Data | None:
     """Data of a section, or the sentence that replaces it after a failure."""
-    found = guarded(Subject("section", section.title), lambda: finite(section.collect(joined)))
+    found: Data | Finding | None = guarded(
+        Subject("section", section.title), lambda: finite(section.collect(joined))
+    )
     if not isinstance(found, Finding):
-        return t.cast("Data | None", found)
+        return found
     return {**(headline.empty(joined) if section.name == "headline" else {}), **unusable(found)}
 
 

@@ -100,10 +100,7 @@ class Fleet:
 
 
 # A BMC has both of its quantities.
-_OF_ENDPOINT = {
-    "inlet_temp": ("inlet_celsius", "power_watts"),
-    "delta_p": ("delta_p_pascal",),
-}
+_OF_ENDPOINT = {"inlet_temp": ("inlet_celsius", "power_watts"), "delta_p": ("delta_p_pascal",)}
 
 
 def _settled_at(bound_at: datetime.datetime | None, sources: Sources) -> datetime.datetime | None:

@@ -65,6 +65,11 @@ class Column:
     is_number: bool = False
 
 
+def numeric(*titles: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(title, is_number=True) for title in titles]
+
+
 def table(caption: str, columns: t.Sequence[Column], rows: t.Iterable[t.Sequence[Child]]) -> Markup:
     """A table with row headings in the first column; each row becomes a block on a phone."""
     classes = ["n" if column.is_number else None for column in columns]

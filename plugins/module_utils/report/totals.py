@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..power.plan_comparison import is_comparable
+from ..scheduling.plan import is_comparable
 from .fleet import Fleet, Node
 
 _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
@@ -96,7 +96,7 @@ def add_up(fleet: Fleet) -> Totals:
     if not shown:
         complete = []
     sums = {
-        name: sum(t.cast(float, _OF_NODE[name](node)) for node in complete)
+        name: sum(_OF_NODE[name](node) or 0.0 for node in complete)
         if name in shown and complete
         else None
         for name in _OF_NODE
@@ -121,8 +121,11 @@ def saving(fleet: Fleet, totals: Totals) -> Saving | None:
         basis = "predicted" if totals.watts["measured_after"] is None else "measured"
         return Saving(theirs - added, "default scheduler", theirs, basis)
     plan = fleet.plan or {}
+    nodes = [one["node"] for one in plan.get("placements") or ()]
     for entry in plan.get("comparison") or []:
-        if entry["strategy"] == "spread" and is_comparable(entry, plan):
+        if entry["strategy"] == "spread" and is_comparable(
+            entry, nodes, plan.get("unpriced") or ()
+        ):
             theirs = entry["watts_after"] - plan["watts"]["before"]
             saved = entry["watts_after"] - plan["watts"]["after"]
             return Saving(saved, "spreading the pods", theirs, "predicted")

@@ -15,7 +15,7 @@ from ..base.errors import InvalidInput
 from .markup import Child, Markup, element
 from .numbers import LACKING, celsius, moment, number, watts
 from .page import head
-from .section import Column, table
+from .section import Column, numeric, table
 
 _INDEX = "index.html"
 _SUMMARY = ".summary.json"
@@ -26,8 +26,7 @@ _LIMITS = strict_json.JsonLimits(size=1_000_000, members=10_000)
 _COLUMNS = (
     Column("Cluster"),
     Column("Time"),
-    *(Column(title, is_number=True) for title in ("Fleet", "Saved", "Hottest inlet")),
-    *(Column(title, is_number=True) for title in ("Waiting pods", "Failing endpoints")),
+    *numeric("Fleet", "Saved", "Hottest inlet", "Waiting pods", "Failing endpoints"),
 )
 
 

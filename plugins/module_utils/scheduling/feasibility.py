@@ -195,3 +195,11 @@ def meets(node: Node, term: NodeTerm) -> bool:
     return all(matches(expression, node.labels) for expression in term.labels) and all(
         matches(expression, fields) for expression in term.fields
     )
+
+
+def availability_message(reasons: t.Mapping[str, int], nodes: int) -> str:
+    """The sentence why none of the nodes takes a pod, in kube-scheduler's words."""
+    if nodes == 0:
+        return "no nodes available to schedule pods"
+    listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    return f"0/{nodes} nodes are available: {listed}."

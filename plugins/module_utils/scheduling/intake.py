@@ -44,11 +44,7 @@ class Intake:
     findings: list[Finding] = field(default_factory=list)
 
     def each(
-        self,
-        items: t.Iterable[t.Any],
-        kind: str,
-        where: str,
-        read: t.Callable[[Object], T],
+        self, items: t.Iterable[t.Any], kind: str, where: str, read: t.Callable[[Object], T]
     ) -> list[T]:
         """The result of ``read`` for each object; a finding if it raises."""
         found: list[T] = []
@@ -89,9 +85,7 @@ class Intake:
         return found
 
     def running(
-        self,
-        given: t.Sequence[t.Any],
-        allocatable: t.Mapping[str, Quantities],
+        self, given: t.Sequence[t.Any], allocatable: t.Mapping[str, Quantities]
     ) -> list[Object]:
         """Pods with a node, as given or replaced by the room that they take at most.
 
@@ -122,10 +116,7 @@ class Intake:
         return self.each(given, "Pod", "nominated", read_nominated)
 
     def _counted(
-        self,
-        pod: Object,
-        problem: Finding,
-        allocatable: t.Mapping[str, Quantities],
+        self, pod: Object, problem: Finding, allocatable: t.Mapping[str, Quantities]
     ) -> Object | None:
         """A replacement of an unreadable pod; None if its node is unknown."""
         spec = pod.get("spec") if isinstance(pod, dict) else None

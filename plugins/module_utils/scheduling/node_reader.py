@@ -163,9 +163,7 @@ def _from_short_form(
     allocatable = {"pods": UNLIMITED, **quantities(given.get("allocatable"), "allocatable")}
     used = quantities(given.get("used"), "used")
     occupied = replace(
-        occupancy,
-        requests=_sum(used, occupancy.requests),
-        counted=_sum(used, occupancy.counted),
+        occupancy, requests=_sum(used, occupancy.requests), counted=_sum(used, occupancy.counted)
     )
     usage_cores = given.get("usage_cores")
     measured = None if usage_cores is None else _cores(usage_cores, "usage_cores")

@@ -93,10 +93,7 @@ class ExistingAntiAffinity:
         return closed
 
     def nodes_refused_by(
-        self,
-        relations: PodRelations,
-        nominated: t.Iterable[NominatedMember],
-        priority: int,
+        self, relations: PodRelations, nominated: t.Iterable[NominatedMember], priority: int
     ) -> frozenset[str]:
         """Names of the nodes whose nominated pods the pod's own terms refuse."""
         return frozenset(

@@ -65,10 +65,7 @@ CONTAINER = Fields(
 RESTART_RULE = Fields(read=_names("action"), harmless=_names("exitCodes"))
 # RestartAllContainers needs a node that declares the feature in its status.
 _RESTART_ACTIONS = (None, "", "Restart")
-PORT = Fields(
-    read=_names("containerPort hostIP hostPort protocol"),
-    harmless=_names("name"),
-)
+PORT = Fields(read=_names("containerPort hostIP hostPort protocol"), harmless=_names("name"))
 RESOURCES = Fields(read=_names("limits requests"), refused=_names("claims"))
 # kube-scheduler ignores the harmless ones. Pods of a node must not share some disks.
 VOLUME = Fields(

@@ -50,10 +50,7 @@ _MAX_PORT = 65_535
 MAX_WEIGHT = 100
 _MICROCORES_PER_MILLICORE = 1000
 _MILLICORES_PER_CORE = 1000
-_CONTAINER_STATUSES = {
-    "containers": "containerStatuses",
-    "initContainers": "initContainerStatuses",
-}
+_CONTAINER_STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _RESOURCE_STATUSES = frozenset({"resources", "allocatedResources", *_CONTAINER_STATUSES.values()})
 
 

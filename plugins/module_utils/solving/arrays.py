@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Types of numpy arrays, only for type checks."""
+"""Types of numpy arrays. Only type checks import numpy for them."""
 
 from __future__ import annotations
 
@@ -14,3 +14,5 @@ if t.TYPE_CHECKING:
     Floats = NDArray[numpy.float64]
     Integers = NDArray[numpy.int64]
     Booleans = NDArray[numpy.bool_]
+else:
+    Floats = Integers = Booleans = t.Any

@@ -15,10 +15,7 @@ from ..base.context import Parameters
 from ..base.errors import InvalidInput
 
 LIMITS = ArgumentSpec(
-    {
-        "time_limit": {"type": "float", "default": 10.0},
-        "seed": {"type": "int", "default": 0},
-    }
+    {"time_limit": {"type": "float", "default": 10.0}, "seed": {"type": "int", "default": 0}}
 )
 # Largest seed of both solvers.
 _MAX_SEED = (1 << 31) - 1

@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Node, Pod
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Plan
 
 Json = dict[str, t.Any]
 
@@ -86,7 +87,7 @@ def published(task: Json) -> Json:
     options = {**SPEC.complete({"nodes": []}), **_rules(task)}
     now = datetime.datetime.now(datetime.UTC)
     curves = {one["name"]: one["curve"] for one in task["nodes"]}
-    return publication.publication_of(curves, {"placements": []}, options, now)
+    return publication.publication_of(curves, Plan(()), options, now)
 
 
 def _rules(task: Json) -> Json:

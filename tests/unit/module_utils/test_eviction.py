@@ -194,10 +194,10 @@ def test_a_step_for_which_there_is_no_room_as_a_whole_does_not_begin() -> None:
 def test_pods_that_change_places_wait_until_the_other_is_gone() -> None:
     emptying = Emptying(stays=2)
     emptying.cluster.add(emptying.pod("c", cpu="1", nodeName="n2"))
-    there = {"pod": "a", "from_node": "n1", "to_node": "n2"}
-    back = {"pod": "c", "from_node": "n2", "to_node": "n1"}
+    there = {"pod": "a", "from_node": "n1", "to_node": "n2", "gain_watts": 3.0}
+    back = {"pod": "c", "from_node": "n2", "to_node": "n1", "gain_watts": -1.0}
     result = emptying.run(there, back, timeout=30)
-    assert (fates(result), result["gain_watts"]) == (["moved", "moved"], None)
+    assert (fates(result), result["gain_watts"]) == (["moved", "moved"], 2.0)
     assert emptying.cluster.place_of("c-2") == "n1"
     assert emptying.evictions[-2:] == [("a", False), ("c", False)]
 

@@ -20,7 +20,7 @@ from ...base.context import Context
 from ...base.errors import ApiError
 from ...base.json_types import MutableObject
 from ...bind.bind_time_check import CURRENT_LOADS
-from ...bind.binding import Outcome, Placement, bind_all
+from ...bind.binding import Outcome, bind_all
 from ...bind.volume_binding import VOLUME_TIMEOUT
 from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...scheduling.anti_affinity import RunningAntiAffinity
@@ -28,6 +28,7 @@ from ...scheduling.feasibility import obstacle, shortages
 from ...scheduling.intake import Intake, has_node
 from ...scheduling.model import Node, Shape
 from ...scheduling.node_reader import Occupancy, occupancies, read_node
+from ...scheduling.plan import Placement
 from ...scheduling.pod_fields import DEVICE_CLAIMS_ANNOTATION, POD_GROUP_LABEL, VOLUME_FIELDS
 from ...scheduling.pod_reader import identity, is_pending, read_pod
 from ..model.findings import ApiObject, Defect, Key

@@ -10,12 +10,11 @@ import typing as t
 from dataclasses import replace
 
 from ...base.context import Result
-from ...base.json_types import Object
 from ...bind import binding, record
 from ...devices import reconciliation as devices
 from ...eviction import eviction
 from ...kube import unschedulable
-from ...power.steps import steps_of
+from ...scheduling.plan import Plan, UnplacedPod
 from ...scheduling.scope import Scope
 from .. import last_binding
 from ..options import of_module
@@ -25,14 +24,13 @@ from ..run import Run
 Unbound = t.Mapping[tuple[str, str], str]
 
 
-def bind_pods(run: Run, plan: Object, pods: t.Sequence[t.Any]) -> Unbound:
+def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
     """The pods of the plan that were not bound; ``pods`` come from the snapshot."""
     with run.log.step("bind") as (step, context):
         options = of_module(binding.SPEC, run.options, "bind")
-        planned = binding.planned_bindings(plan, options["mark_unplaced"])
-        planned = replace(planned, unplaced=_without_marked(planned.unplaced, pods))
-        keep = functools.partial(_record, run, plan["time"])
-        result = binding.bind(run.kube, planned, options, context, keep)
+        plan = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
+        keep = functools.partial(_record, run, plan.time or "")
+        result = binding.bind(run.kube, plan, options, context, keep)
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {
@@ -44,16 +42,16 @@ def bind_pods(run: Run, plan: Object, pods: t.Sequence[t.Any]) -> Unbound:
 
 
 def _without_marked(
-    unplaced: t.Sequence[unschedulable.Unplaced], pods: t.Sequence[t.Any]
-) -> list[unschedulable.Unplaced]:
+    unplaced: t.Iterable[UnplacedPod], pods: t.Sequence[t.Any]
+) -> tuple[UnplacedPod, ...]:
     """The unplaced pods that do not have their condition yet."""
     by_name = {(pod["metadata"].get("namespace"), pod["metadata"]["name"]): pod for pod in pods}
 
-    def is_marked(one: unschedulable.Unplaced) -> bool:
+    def is_marked(one: UnplacedPod) -> bool:
         pod = by_name.get((one.namespace, one.pod))
         return pod is not None and unschedulable.is_marked(pod, one)
 
-    return [one for one in unplaced if not is_marked(one)]
+    return tuple(one for one in unplaced if not is_marked(one))
 
 
 def _record(run: Run, plan_time: str, result: Result) -> None:
@@ -69,17 +67,14 @@ def _record(run: Run, plan_time: str, result: Result) -> None:
 
 
 def give_devices(
-    run: Run,
-    plan: Object,
-    scope: Scope | None,
-    unbound: Unbound | None,
+    run: Run, plan: Plan | None, scope: Scope | None, unbound: Unbound | None
 ) -> Unbound | None:
     """Allocate devices and bind their pods; the planned pods that are still without a node."""
     with run.log.step("devices") as (step, context):
         options = of_module(devices.SPEC, run.options, "devices")
         result = devices.give_devices(
             run.kube,
-            dict(plan),
+            plan,
             options,
             context,
             scope,
@@ -95,15 +90,14 @@ def give_devices(
         return None if unbound is None else devices.left_without(result, dict(unbound))
 
 
-def evict_pods(run: Run, plan: Object) -> None:
+def evict_pods(run: Run, plan: Plan) -> None:
     """Move running pods by the steps of the plan."""
     with run.log.step("evict") as (step, context):
         scheduler = run.options["place"]["scheduler_name"]
         options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
-        steps = steps_of(plan)
-        if not steps:
+        if not plan.steps:
             return
-        result = eviction.move_pods(run.kube, steps, options, context)
+        result = eviction.move_pods(run.kube, plan.steps, options, context)
         names = ("moves", "gain_watts", "stopped")
         run.log.results["evict"] = {name: result[name] for name in names}
         step.changed = result["changed"]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...base.errors import ApiError, InvalidInput
 from ...base.json_types import Object
 from ...base.units import format_time
@@ -12,6 +14,7 @@ from ...extender.publication import publication_of
 from ...observe.metering.metering import Metering
 from ...power import placement
 from ...power.sources import source_of_snapshot
+from ...scheduling.plan import Plan
 from ...solving.limits import Limits
 from .. import extender_record
 from ..options import of_module
@@ -19,7 +22,7 @@ from ..run import Run
 from .cluster import Cluster
 
 
-def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | None) -> Object:
+def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | None) -> Plan:
     """The plan; ``curves`` are in the form of their document."""
     with run.log.step("place") as (step, context):
         options = of_module(placement.SPEC, run.options, "place")
@@ -31,23 +34,23 @@ def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | N
         )
         plan = placement.place_pods(source, options, limits, context)
         step.counts = {
-            "placed": len(plan["placements"]),
-            "unplaced": len(plan["unplaced"]),
-            "unpriced": len(plan["unpriced"]),
-            "steps": len(plan.get("steps") or ()),
+            "placed": len(plan.placements),
+            "unplaced": len(plan.unplaced),
+            "unpriced": len(plan.unpriced),
+            "steps": len(plan.steps or ()),
         }
-        step.errors += plan["findings"]
-        run.log.summary.update(watts=plan["watts"], gap=plan["gap"], **step.counts)
-        return {"time": format_time(context.now()), **plan}
+        step.errors += plan.findings
+        run.log.summary.update(watts=plan.watts, gap=plan.gap, **step.counts)
+        return replace(plan, time=format_time(context.now()))
 
 
-def keep_plan(run: Run, curves: Object, plan: Object) -> None:
+def keep_plan(run: Run, curves: Object, plan: Plan) -> None:
     """Write the plan, and publish it with the curves for extenders.
 
     A failure of the publication is only a warning, because scheduling continues.
     """
     with run.log.step("place"):
-        run.write("plan", plan)
+        run.write("plan", plan.as_document())
         if run.publication is None or run.context.check_mode:
             return
         options = of_module(placement.SPEC, run.options, "place")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...base.json_types import Object
+from ...scheduling.plan import Plan
 from .. import stored_plan
 from ..run import Run
 
@@ -23,12 +23,12 @@ def store_plan(run: Run) -> None:
         step.counts = {name: getattr(stored, name) for name in ("pods", "moves", "bytes")}
 
 
-def restore_plan(run: Run) -> Object:
+def restore_plan(run: Run) -> Plan:
     """The stored plan, whose run continues with its documents."""
     with run.log.step("restore") as (step, context):
         bodies = stored_plan.restore(lambda: run.kube, run.options["restore"], context.now())
         with run.log.documents():
             run.folder.restore(bodies)
-        plan = bodies["plan"]
-        step.counts = {"documents": len(bodies), "pods": len(plan["placements"])}
+        plan = Plan.from_document(bodies["plan"])
+        step.counts = {"documents": len(bodies), "pods": len(plan.placements)}
         return plan

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from ...base.libraries import numpy
 from ...scheduling.model import Pod
 from ...scheduling.peer_view import PeerPod
-from ..model.assignment import Assignment
+from ...solving.arrays import Booleans, Integers
+from ..model.assignment import Assignment, incomplete_gangs
 from ..model.problem import Problem
 from ..model.repair import settled
 from .score_plugins import (
@@ -33,8 +34,6 @@ from .score_plugins import (
 
 if t.TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from ...solving.arrays import Booleans, Integers
 
     Table = NDArray[t.Any]
 
@@ -201,7 +200,8 @@ class _PlainRoom:
             for free in map(self._free.__getitem__, nodes.tolist())
         ]
         is_open = self._limit[group, nodes] > 0
-        return t.cast("Booleans", is_open & numpy.array(enough, dtype=bool))
+        found: Booleans = is_open & numpy.array(enough, dtype=bool)
+        return found
 
     def place(self, group: int, node: int) -> None:
         """Put one pod of the group on the node."""
@@ -255,20 +255,18 @@ class _Profile:
         return numpy.array(rows, dtype=numpy.int64)
 
     def best(self, raw: Table) -> int:
-        totals = sum(
+        totals: Integers | int = sum(
             weight * plugin.normalized(scores)
             for scores, (plugin, weight) in zip(raw, self._plugins)
         )
-        return int(t.cast("Integers", totals).argmax())
+        return int(numpy.argmax(totals))
 
     def bind(self, pod: Pod, node: int) -> None:
         self._view.bind(pod, node)
 
 
 def _by_scores(
-    problem: Problem,
-    plugins: _Plugins,
-    admits: t.Callable[[Pod], bool] = lambda pod: True,
+    problem: Problem, plugins: _Plugins, admits: t.Callable[[Pod], bool] = lambda pod: True
 ) -> Assignment:
 
     def attempt(left_out: t.Collection[int]) -> Integers:
@@ -286,7 +284,7 @@ def _with_whole_gangs(
     left_out: set[int] = set()
     while True:
         counts = attempt(left_out)
-        gangs = Assignment(problem, counts).incomplete_gangs()
+        gangs = incomplete_gangs(Assignment(problem, counts))
         if not gangs:
             return settled(problem, counts)
         left_out.update(group for gang in gangs for group in gang)

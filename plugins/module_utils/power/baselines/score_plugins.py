@@ -15,11 +15,8 @@ import typing as t
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE, Node, Pod
+from ...solving.arrays import Integers
 from .exponential import Exponential, fit_exponential
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 HIGHEST_SCORE = 100
 # MinimizePower's scores of a node with unknown data, and of a node without enough CPU.

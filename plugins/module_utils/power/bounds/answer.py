@@ -9,14 +9,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment
 from ..model.problem import Problem
 from .lagrangian_subproblem import Prices
 from .lower_bound import LowerBounds
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # What ended the work. proof: nothing better exists. completed: the method has no more to try.
 StoppedBy = t.Literal["proof", "completed", "work_limit", "wall_clock"]
@@ -41,14 +38,14 @@ class Answer:
 
 def ideal_pods(problem: Problem) -> Integers:
     """Upper bound on the placed pods of each group, without other groups."""
-    ideal = numpy.minimum(problem.count, problem.limit.sum(axis=1))
+    ideal: Integers = numpy.minimum(problem.count, problem.limit.sum(axis=1))
     for rule in problem.relations.fleets if problem.relations is not None else ():
         for group in rule.check.groups:
             of_class = numpy.zeros(rule.classes, dtype=numpy.int64)
             numpy.add.at(of_class, rule.class_of, problem.limit[group])
             room = numpy.minimum(of_class, rule.most_of_class(group)).sum()
             ideal[group] = min(ideal[group], room)
-    return t.cast("Integers", ideal)
+    return ideal
 
 
 def pods_are_ideal(assignment: Assignment) -> bool:

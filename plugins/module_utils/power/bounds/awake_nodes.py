@@ -9,13 +9,9 @@ worth several per cent of the power draw.
 
 from __future__ import annotations
 
-import typing as t
-
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 def fewest_awake(problem: Problem, placed: Integers) -> int:

@@ -16,12 +16,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from .loads import Loads
 from .subset_sums import set_bits, subset_sums
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 _MICROWATTS = 1_000_000
 # More than any fleet draws.

@@ -15,14 +15,11 @@ from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Floats, Integers
 from ..model.node_functions import NodeFunctions
 from ..model.problem import Problem
 from .node_classes import run_limits
 from .relaxation import Relaxation
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 # Pieces that are looked at together: arrays have this × groups × points entries.
 _CHUNK = 500
@@ -61,7 +58,7 @@ class Prices:
 
 
 class Loads(t.NamedTuple):
-    """``least[p]`` is the reduced cost of each piece, its watts less the value of its pods and
+    """``least[p]`` is the reduced cost of each piece, its power draw less the value of its pods and
     resources; ``pods[p, g]`` are its fractional pods."""
 
     least: Floats
@@ -89,8 +86,7 @@ class LagrangianSubproblem:
         """
         chunks = [
             self._solve_chunk(
-                prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))),
-                placed,
+                prices.of(numpy.arange(start, min(start + _CHUNK, len(prices.node)))), placed
             )
             for start in range(0, len(prices.node), _CHUNK)
         ]
@@ -173,14 +169,15 @@ class LagrangianSubproblem:
 def _interpolate(numpy: t.Any, at: Floats, use: Floats, value: Floats) -> Floats:
     """Row by row, the value at a use, clamped to the last value."""
     if use.shape[1] == 1:
-        return t.cast("Floats", numpy.repeat(value, at.shape[1], axis=1))
+        return value.repeat(at.shape[1], axis=1)
     right = (use[:, None, :] < at[:, :, None]).sum(axis=2).clip(1, use.shape[1] - 1)
     left_use = numpy.take_along_axis(use, right - 1, axis=1)
     left_value = numpy.take_along_axis(value, right - 1, axis=1)
     width = numpy.take_along_axis(use, right, axis=1) - left_use
     height = numpy.take_along_axis(value, right, axis=1) - left_value
     share = (at - left_use) / numpy.where(width > 0, width, 1.0)
-    return t.cast("Floats", left_value + height * numpy.minimum(share, 1.0))
+    found: Floats = left_value + height * numpy.minimum(share, 1.0)
+    return found
 
 
 def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
@@ -188,8 +185,9 @@ def prices_of(problem: Problem, relaxation: Relaxation) -> Prices:
     awake = [share for share in relaxation.shares if share.run is not None]
     nodes = [relaxation.node_classes[share.node_class].nodes for share in awake]
     ends = [
-        run_limits(problem, relaxation.node_classes[share.node_class])[t.cast(int, share.run)]
+        run_limits(problem, relaxation.node_classes[share.node_class])[share.run]
         for share in awake
+        if share.run is not None
     ]
     sizes = [len(each) for each in nodes]
     node = numpy.concatenate([numpy.zeros(0, dtype=numpy.int64), *nodes])

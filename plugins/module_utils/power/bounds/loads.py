@@ -9,16 +9,12 @@ Requests are round numbers, so a node has few possible loads.
 from __future__ import annotations
 
 import math
-import typing as t
 from dataclasses import dataclass
 from fractions import Fraction
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 # Tables of all nodes together have at most so many entries.
 _MAX_ENTRIES = 2_000_000

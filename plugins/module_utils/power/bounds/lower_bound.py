@@ -11,18 +11,13 @@ relaxation for integer programming (1974).
 
 from __future__ import annotations
 
-import typing as t
-
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Booleans, Floats, Integers
 from ..model.node_functions import NodeFunctions, node_functions
 from ..model.problem import Problem
 from .awake_nodes import fewest_awake
 from .lagrangian_subproblem import LagrangianSubproblem, Prices
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 _PRICE_SEARCH_STEPS = 40
 # Effort of the search for prices of nodes' resources.
@@ -133,9 +128,8 @@ class LowerBounds:
         better = loads.least >= least
         resource[better], least[better] = trial[better], loads.least[better]
         beyond = self._subproblem.beyond(trial_prices, loads.pods)[:, index]
-        return t.cast(
-            "Booleans", beyond > _ROUNDING * (1.0 + self._subproblem.free[prices.node, index])
-        )
+        found: Booleans = beyond > _ROUNDING * (1.0 + self._subproblem.free[prices.node, index])
+        return found
 
     def _dearest(self, prices: Prices) -> Floats:
         """Upper limit of the price of each resource."""
@@ -143,7 +137,8 @@ class LowerBounds:
         worth = numpy.maximum(prices.pod, 0.0)[:, None]
         ratio = (worth / numpy.maximum(request, 1)) * (request > 0)
         known = 2.0 * prices.resource.max(axis=0, initial=0.0)
-        return t.cast("Floats", numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0)))
+        found: Floats = numpy.where(known > 0, known, ratio.max(axis=0, initial=0.0))
+        return found
 
     def _asleep(self, pod_price: Floats, placed: Integers) -> Floats:
         """Cost of each node asleep, with the daemons that pay."""
@@ -153,7 +148,8 @@ class LowerBounds:
         nodes = numpy.arange(most.shape[1])
         worth = self._subproblem.worth(pod_price, nodes)[:, daemons].T
         given = (numpy.maximum(worth, 0.0) * most).sum(axis=0)
-        return t.cast("Floats", problem.costs.standby_watts - given)
+        found: Floats = problem.costs.standby_watts - given
+        return found
 
     def _or_asleep(self, awake: Floats, pod_price: Floats, placed: Integers) -> Floats:
         sleeper = self.problem.costs.sleeper

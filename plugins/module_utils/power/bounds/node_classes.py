@@ -9,17 +9,13 @@ which are evaluated on the real nodes afterwards.
 
 from __future__ import annotations
 
-import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Floats, Integers
 from ..model.node_functions import NodeFunctions, Points, nearly_convex_runs
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 # The power draw of two nodes of a node class differs by at most this share of the power draw at
 # full use.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Floats, Integers
 from ...solving.limits import Limits
 from ...solving.linear import LinearModel, Solution, solve
 from ..model.node_functions import Points
@@ -24,11 +25,7 @@ from ..model.problem import Problem
 from .awake_nodes import fewest_awake
 from .node_classes import NodeClass
 
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
-
-# A pod more is worth more than any node's watts, one of a higher priority ten times that.
+# A pod more is worth more than any node's power draw, one of a higher priority ten times that.
 _PRIORITY_FACTOR = 10.0
 _ROUNDING = 1e-6
 

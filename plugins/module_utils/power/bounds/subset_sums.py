@@ -12,10 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
+from ...solving.arrays import Integers
 
 NOTHING = 1
 

@@ -81,6 +81,24 @@ class ClaimTask:
             self._fits_empty[known] = found.least is not None
         return self._fits_empty[known]
 
+    def may_share(self, key: str) -> bool:
+        """Whether other pods may count for the power draw of a pod's devices."""
+        return key in self.shared or self.joint_feasibility.may_share(self.units[key][0])
+
+    def needed(
+        self, keys: t.Mapping[int, str]
+    ) -> t.Iterator[tuple[frozenset[int], dict[int, int]]]:
+        """Each set of devices that is exactly the set of some request, with the least number of
+        them that a pod of each group takes."""
+        for devices in self.joint_feasibility.sets():
+            needed = {
+                group: self.joint_feasibility.least_of(self.units[key][0], devices)
+                for group, key in keys.items()
+                if key not in self.shared
+            }
+            if any(needed.values()):
+                yield devices, needed
+
 
 @dataclass
 class ClaimBook:

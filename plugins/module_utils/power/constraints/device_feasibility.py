@@ -17,7 +17,15 @@ if t.TYPE_CHECKING:
     from ...devices.solve.joint_feasibility import JointAnswer
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
-MILLIWATTS = 1000.0
+_MILLIWATTS = 1000.0
+
+
+def draw_of(found: JointAnswer) -> Draw:
+    """The power draw of an answer; unknown ones are infinite."""
+    return Draw(
+        math.inf if found.milliwatts is None else found.milliwatts / _MILLIWATTS,
+        math.inf if found.least is None else found.least / _MILLIWATTS,
+    )
 
 
 @dataclass
@@ -45,19 +53,12 @@ class DeviceFeasibilityCheck:
         return self._kinds[node]
 
     def draw(self, node: int, pods: Pods) -> Draw:
-        found = self._found(node, pods)
-        return Draw(
-            math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
-            math.inf if found.least is None else found.least / MILLIWATTS,
-        )
+        return draw_of(self._found(node, pods))
 
     def least_alone(self, node: int, group: int) -> float:
         """Pods of a unit draw nothing alone, because the unit's power counts once. The same holds
         for a device that other pods can share."""
-        key = self.keys[group]
-        if key in self.task.shared or self.task.joint_feasibility.may_share(
-            self.task.units[key][0]
-        ):
+        if self.task.may_share(self.keys[group]):
             return 0.0
         alone = tuple(int(other == group) for other in self.keys)
         return self.draw(node, alone).least_watts
@@ -65,17 +66,10 @@ class DeviceFeasibilityCheck:
     def sums(self) -> list[Sum]:
         """Devices of each set that is exactly the set of some request."""
         joint = self.task.joint_feasibility
-        found = []
-        for devices in joint.sets():
-            needed = {
-                group: joint.least_of(self.task.units[key][0], devices)
-                for group, key in self.keys.items()
-                if key not in self.task.shared
-            }
-            if any(needed.values()):
-                there = [joint.free_of(node.name, devices) for node in self.nodes]
-                found.append(Sum(needed, there))
-        return found
+        return [
+            Sum(needed, [joint.free_of(node.name, devices) for node in self.nodes])
+            for devices, needed in self.task.needed(self.keys)
+        ]
 
     def _found(self, node: int, pods: Pods) -> JointAnswer:
         number: dict[str, int] = {}

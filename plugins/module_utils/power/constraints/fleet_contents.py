@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.libraries import numpy
-from .node_contents import NO_DRAW, Draw, Pods
+from ...solving.arrays import Booleans, Floats, Integers
+from .node_contents import NO_DRAW, Draw, Pods, most_feasible
 from .topology_counts import Counts, TopologyCount
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
 
 
 class Total(t.NamedTuple):
@@ -135,21 +133,12 @@ class FleetRule:
         return [self._most(position, one) for one in range(self.classes)]
 
     def _most(self, position: int, of_class: int) -> int:
-        """By bisection, after doubling a feasible number."""
-
         def does(number: int) -> bool:
             alone = [0] * (len(self.count) * self.classes)
             alone[position * self.classes + of_class] = number
             return self.draw(tuple(alone)).watts < math.inf
 
-        low, high = 0, 1
-        while high <= self.count[position] and does(high):
-            low, high = high, 2 * high
-        high = min(high, self.count[position] + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if does(middle) else (low, middle)
-        return low
+        return most_feasible(does, self.count[position])
 
     def most(self, group: int) -> Integers:
         return numpy.array(self.most_of_class(group))[self.class_of]

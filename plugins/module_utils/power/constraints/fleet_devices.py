@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import math
 import typing as t
 from dataclasses import dataclass
 from functools import cached_property
 
 from ...scheduling.model import Node, Shape
 from .device_claims import ClaimTask
-from .device_feasibility import CANNOT_ALLOCATE, MILLIWATTS, groups_of_units, keys_of
+from .device_feasibility import CANNOT_ALLOCATE, draw_of, groups_of_units, keys_of
 from .fleet_contents import Total
 from .node_contents import Draw, Pods
 
@@ -82,17 +81,11 @@ class DeviceFleet:
             given[key] = before + number
             places.setdefault(node, []).extend(self.task.units[key][before : before + number])
         found = self.task.joint_feasibility.on_nodes(places, self._unpriced)
-        return Draw(
-            math.inf if found.milliwatts is None else found.milliwatts / MILLIWATTS,
-            math.inf if found.least is None else found.least / MILLIWATTS,
-        )
+        return draw_of(found)
 
     def least_alone(self, group: int, of_class: int) -> float:
         """As on one node: power that counts once for several pods is not a single pod's."""
-        key = self.keys[group]
-        if key in self.task.shared or self.task.joint_feasibility.may_share(
-            self.task.units[key][0]
-        ):
+        if self.task.may_share(self.keys[group]):
             return 0.0
         alone = [0] * (len(self.keys) * len(self._names))
         alone[self.groups.index(group) * len(self._names) + of_class] = 1
@@ -101,16 +94,9 @@ class DeviceFleet:
     def totals(self) -> list[Total]:
         """Devices of each set that is exactly the set of some request."""
         joint = self.task.joint_feasibility
-        found = []
-        for devices in joint.sets():
-            needed = {
-                group: joint.least_of(self.task.units[key][0], devices)
-                for group, key in self.keys.items()
-                if key not in self.task.shared
-            }
-            if any(needed.values()):
-                found.append(Total(needed, joint.free(devices)))
-        return found
+        return [
+            Total(needed, joint.free(devices)) for devices, needed in self.task.needed(self.keys)
+        ]
 
     def reason(self, group: int) -> str:
         return CANNOT_ALLOCATE

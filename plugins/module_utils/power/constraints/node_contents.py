@@ -17,11 +17,8 @@ from functools import cached_property
 from ...base.libraries import numpy
 from ...scheduling.feasibility import CLAIM_ELSEWHERE
 from ...scheduling.model import UNLIMITED
+from ...solving.arrays import Booleans, Floats, Integers
 from .topology_counts import Counts, TopologyCount
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 Pods = tuple[int, ...]
 
@@ -46,6 +43,18 @@ class Sum(t.NamedTuple):
 
     needed: t.Mapping[int, int]
     there: t.Sequence[int]
+
+
+def most_feasible(is_feasible: t.Callable[[int], bool], limit: int) -> int:
+    """The largest feasible number up to the limit, by bisection after doubling."""
+    low, high = 0, 1
+    while high <= limit and is_feasible(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_feasible(middle) else (low, middle)
+    return low
 
 
 class NodeFeasibilityCheck(t.Protocol):
@@ -187,21 +196,12 @@ class ContentRule:
         return numpy.array(found, dtype=numpy.int64)
 
     def _most_alone(self, node: int, position: int) -> int:
-        """By bisection, after doubling a feasible number."""
-
         def does(number: int) -> bool:
             alone = [0] * len(self.count)
             alone[position] = number
             return self.fits(node, tuple(alone))
 
-        low, high = 0, 1
-        while high <= self.count[position] and does(high):
-            low, high = high, 2 * high
-        high = min(high, self.count[position] + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if does(middle) else (low, middle)
-        return low
+        return most_feasible(does, self.count[position])
 
     def pods(self, counts: Counts) -> Integers:
         """The pods of each group by node (K, N)."""
@@ -211,8 +211,7 @@ class ContentRule:
 
     def room(self, counts: Counts, group: int) -> Integers:
         """1 if there is room for one more or for several."""
-        pods = self._note(counts)
-        changes = t.cast("Integers", self._changes)
+        pods, changes = self._note(counts)
         if group not in self._rooms:
             self._rooms[group] = _Room(
                 numpy.zeros(self.nodes, dtype=bool), numpy.full(self.nodes, -1)
@@ -225,15 +224,15 @@ class ContentRule:
         room.as_of = changes.copy()
         return room.is_open.astype(numpy.int64)
 
-    def _note(self, counts: Counts) -> Integers:
-        """The pods, after counting the changes of each node since the last time."""
+    def _note(self, counts: Counts) -> tuple[Integers, Integers]:
+        """The pods, and the number of changes of each node so far."""
         pods = self.pods(counts)
         if self._last is None or self._changes is None:
             self._changes = numpy.zeros(self.nodes, dtype=numpy.int64)
         else:
             self._changes = self._changes + (pods != self._last).any(axis=0)
         self._last = pods
-        return pods
+        return pods, self._changes
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         return numpy.ones(self.nodes, dtype=bool)

@@ -15,12 +15,9 @@ import typing as t
 from ...base.libraries import numpy
 from ...scheduling.feasibility import meets, tolerates
 from ...scheduling.model import Node, Shape, Toleration
+from ...solving.arrays import Floats
 from .instance import Instance
 from .preferred_terms import PreferredPodTerm
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats
-
 
 _FULL_WEIGHT = 100.0
 

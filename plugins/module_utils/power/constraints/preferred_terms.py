@@ -16,13 +16,10 @@ from dataclasses import dataclass, replace
 
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED, PeerPreference, Shape
+from ...solving.arrays import Booleans, Integers
 from .instance import Instance
 from .soft_caps import Company, SoftCap
 from .topology_counts import Topology, TopologyCountBook
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Integers
-
 
 _WEIGHT_POINTS = 100.0
 

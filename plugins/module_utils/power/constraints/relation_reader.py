@@ -315,10 +315,7 @@ class _PodReader:
     """The rules of one pod. Unsupported fields are added to ``unsupported``."""
 
     def __init__(
-        self,
-        index: t.Callable[[PeerSet], int],
-        facts: PodFacts,
-        namespaces: Namespaces,
+        self, index: t.Callable[[PeerSet], int], facts: PodFacts, namespaces: Namespaces
     ) -> None:
         self._index = index
         self._facts = facts

@@ -16,11 +16,8 @@ from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED
+from ...solving.arrays import Booleans, Integers
 from .topology_counts import Counts, TopologyCount
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Integers
-
 
 OWN_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -153,7 +150,8 @@ class AffinityRule:
     def _labelled(self) -> Booleans:
         """Whether each node is in a domain of all keys."""
         domains = [self.topology_counts[key.members].domain_of for key in self.keys]
-        return t.cast("Booleans", (numpy.array(domains) >= 0).all(axis=0))
+        found: Booleans = numpy.all(numpy.array(domains) >= 0, axis=0)
+        return found
 
     def has_member(self, group: int, node: int) -> bool:
         """Whether a pod of the group on the node counts as a member."""
@@ -162,7 +160,8 @@ class AffinityRule:
 
     def is_met(self, counts: Counts) -> Booleans:
         """Whether a dependant finds members in the node's domain of each key."""
-        return t.cast("Booleans", numpy.all([self.found(key, counts) for key in self.keys], axis=0))
+        found: Booleans = numpy.all([self.found(key, counts) for key in self.keys], axis=0)
+        return found
 
     def found(self, key: KeyCounts, counts: Counts) -> Booleans:
         """Whether the domain of each node has a member."""
@@ -288,9 +287,8 @@ class SpreadRule:
         ):
             return numpy.ones(len(topology_count.domain_of), dtype=bool)
         at_least = counted == least
-        return t.cast(
-            "Booleans", (topology_count.domain_of < 0) | ~at_least[topology_count.domain_of]
-        )
+        found: Booleans = (topology_count.domain_of < 0) | ~at_least[topology_count.domain_of]
+        return found
 
     def holds(self, counts: Counts) -> bool | None:
         concerned = counts[self.dependants][:-1] > 0
@@ -333,7 +331,8 @@ class EvenStartRule:
             return numpy.full(len(domain_of), UNLIMITED)
         least = placed[self.areas].min(initial=UNLIMITED)
         is_open = (domain_of >= 0) & (placed[domain_of] == least)
-        return t.cast("Integers", is_open.astype(numpy.int64))
+        found: Integers = is_open.astype(numpy.int64)
+        return found
 
     def may_leave(self, counts: Counts, group: int) -> Booleans:
         topology_count = self.topology_counts[self.members]
@@ -347,7 +346,8 @@ class EvenStartRule:
         safe = enough & (left_high >= above) & others
         elsewhere = numpy.ones(len(placed), dtype=bool)
         elsewhere[self.areas] = False
-        return t.cast("Booleans", (safe | elsewhere)[topology_count.domain_of])
+        found: Booleans = (safe | elsewhere)[topology_count.domain_of]
+        return found
 
     def _level(self, total: int) -> tuple[int, int]:
         """Level to which the first pods fill every area, and number of areas with one pod more."""

@@ -17,15 +17,12 @@ from functools import cached_property
 
 from ...base.libraries import numpy
 from ...scheduling.model import UNLIMITED
+from ...solving.arrays import Booleans, Floats, Integers
 from .fleet_contents import FleetRule
 from .node_contents import ContentRule
 from .relation_rules import AffinityRule, EvenStartRule, Rule, SpreadRule
 from .soft_caps import More, SoftCap
 from .topology_counts import Counts, TopologyCount, topology_counts_of
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 # The group and the node of a pod that comes first of those that want to be near each other.
 Seed = tuple[int, int]
@@ -183,22 +180,22 @@ class Relations:
         self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
         """Increase of preference_watts by a number of further pods on each of these nodes alone."""
-        added: t.Any = self.added_by_caps(counted, group, nodes, number)
+        added: Floats | float = self.added_by_caps(counted, group, nodes, number)
         for rule in self.contents:
             if group in rule.groups:
                 added = added + rule.added_excess(counted, group, nodes, number)
-        return t.cast("Floats | float", added)
+        return added
 
     def added_by_caps(
         self, counted: Counts, group: int, nodes: Integers, number: int
     ) -> Floats | float:
         """The part of added_cost from soft caps."""
-        added: t.Any = 0.0
+        added: Floats | float = 0.0
         for cap in self.caps_of(group):
             domains = self.topology_counts[cap.topology_count].domain_of[nodes]
             more = cap.unmet(counted, domains, self._more(cap, group, number))
-            added = added + cap.watts * (more - cap.unmet(counted, domains))
-        return t.cast("Floats | float", added)
+            added = added + numpy.multiply(cap.watts, more - cap.unmet(counted, domains))
+        return added
 
     @cached_property
     def drawing(self) -> tuple[ContentRule | FleetRule, ...]:

@@ -13,10 +13,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from .topology_counts import Counts
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import NominatedMember
+from ...solving.arrays import Booleans, Integers
 from .instance import Instance
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Integers
-
 
 # The key of the topology with one domain of all nodes; no label has this name.
 ALL_NODES = "*"
@@ -69,8 +66,7 @@ class TopologyCountBook:
             present = sorted({value for value in values if value is not None})
             known = {value: index for index, value in enumerate(present)}
             domain_of = numpy.array(
-                [-1 if value is None else known[value] for value in values],
-                dtype=numpy.int64,
+                [-1 if value is None else known[value] for value in values], dtype=numpy.int64
             )
             self._topologies[key] = Topology(domain_of, len(known))
         return self._topologies[key]

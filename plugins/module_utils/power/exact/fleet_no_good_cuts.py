@@ -12,14 +12,12 @@ import math
 import typing as t
 from functools import partial
 
+from ...solving.arrays import Integers
 from ...solving.linear import LinearModel, Terms
 from ..constraints.fleet_contents import FleetRule
 from ..constraints.node_contents import Pods
 from ..model.problem import Problem
 from .no_good_cuts import TOLERANCE_WATTS, Reached, fewest_that_draw
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 class FleetNoGoodCuts:

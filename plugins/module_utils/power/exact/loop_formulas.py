@@ -21,15 +21,12 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Booleans, Integers
 from ...solving.linear import LinearModel
 from ..constraints.relation_rules import AffinityRule, SpreadRule
 from ..constraints.relations import Part, Relations
 from ..constraints.topology_counts import Counts
 from ..model.repair import order_of
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Integers
-
 
 # Pods of a group on a node, as counted by a column of the model.
 _Place = tuple[int, int]

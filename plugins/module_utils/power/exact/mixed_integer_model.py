@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Integers
 from ...solving.limits import Limits
 from ...solving.linear import ABSOLUTE_GAP, LinearModel, Solution, Terms, solve
 from ..model.node_functions import NodeFunctions, Points, convex_runs
@@ -24,10 +25,6 @@ from .fleet_no_good_cuts import FleetNoGoodCuts
 from .loop_formulas import LoopFormulas
 from .no_good_cuts import NoGoodCuts
 from .relation_rows import RelationRows
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 _ROUNDS_OF_CUTS = 30
 
@@ -47,11 +44,7 @@ class PlacementModel:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        functions: NodeFunctions,
-        nodes: t.Sequence[int],
-        most: Integers,
+        self, problem: Problem, functions: NodeFunctions, nodes: t.Sequence[int], most: Integers
     ) -> None:
         self.problem = problem
         self.functions = functions
@@ -154,12 +147,12 @@ class PlacementModel:
             (column, int(self.problem.use[group]) / MICROCORES_PER_CORE)
             for group, column in self._by_node[node]
         ]
-        if len(modes) == 1 and modes[0].chosen is None:
-            self._add_convex(modes[0].points, use, points)
-            return
         shares: list[tuple[int, float]] = []
         for mode in modes:
-            shares += self._add_mode(mode)
+            if mode.chosen is None:
+                self._add_convex(mode.points, use, points)
+                return
+            shares += self._add_mode(mode, mode.chosen)
         self.model.equal([(mode.chosen, 1.0) for mode in modes if mode.chosen is not None], 1.0)
         self.model.equal([*use, *((column, -weight) for column, weight in shares)], 0.0)
 
@@ -199,9 +192,9 @@ class PlacementModel:
         if run != points:
             self.model.row(use, run[0][0], run[-1][0])
 
-    def _add_mode(self, mode: _Mode) -> list[tuple[int, float]]:
+    def _add_mode(self, mode: _Mode, chosen: int) -> list[tuple[int, float]]:
         """The added use in this mode, as the use at the mode's start and the rest."""
-        model, chosen = self.model, t.cast(int, mode.chosen)
+        model = self.model
         first, width = mode.points[0][0], mode.points[-1][0] - mode.points[0][0]
         beyond = model.column(0.0, width)
         watts = model.column(-math.inf, math.inf, 1.0)

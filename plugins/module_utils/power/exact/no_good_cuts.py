@@ -16,14 +16,11 @@ import typing as t
 from functools import partial
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ...solving.linear import LinearModel
 from ..constraints.node_contents import ContentRule, OneNodeRule, Pods
 from ..constraints.relations import Relations
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 TOLERANCE_WATTS = 1e-4
 

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...scheduling.model import Pod
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment, Change
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 class Move(t.NamedTuple):

@@ -14,13 +14,10 @@ import math
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ..model.assignment import Assignment
 from ..search.move_gains import Exchanges
 from .migration import Move, undo
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 Moves = tuple[Move, ...]
 
@@ -45,7 +42,7 @@ def neighbours(assignment: Assignment, max_moves: int) -> list[Moves]:
 
 
 def predicted(assignment: Assignment, groups_of_moves: t.Sequence[Moves]) -> list[float]:
-    """Watts that each group of moves saves, without unmet preferences."""
+    """Power that each group of moves saves, without unmet preferences."""
     problem = assignment.problem
     ends = numpy.array(
         [
@@ -66,7 +63,48 @@ def predicted(assignment: Assignment, groups_of_moves: t.Sequence[Moves]) -> lis
     owners, nodes = numpy.divmod(keys, len(assignment.all_nodes))
     saved = -assignment.change(nodes, use, pods, workload)
     total = numpy.bincount(owners, weights=saved, minlength=len(groups_of_moves))
-    return t.cast("list[float]", total.tolist())
+    found: list[float] = total.tolist()
+    return found
+
+
+def _departures(assignment: Assignment, number: int) -> Floats:
+    """Cost change of each node (G, N) with fewer pods; infinite without as many."""
+    there = assignment.counts >= number
+    return numpy.where(there, _changes(assignment, -number), numpy.inf)
+
+
+def _arrivals(assignment: Assignment, number: int) -> Floats:
+    """Cost change of each node with more pods; infinite without room for them."""
+    problem = assignment.problem
+    room = problem.limit - assignment.counts >= number
+    for resource in range(problem.request.shape[1]):
+        asked = number * problem.request[:, resource, None]
+        room &= (assignment.free[:, resource] >= asked) | (asked == 0)
+    return numpy.where(room, _changes(assignment, number), numpy.inf)
+
+
+def _changes(assignment: Assignment, number: int) -> Floats:
+    problem = assignment.problem
+    workload = problem.is_workload.astype(numpy.int64)[:, None]
+    change = assignment.change(
+        assignment.all_nodes, number * problem.use[:, None], number, number * workload
+    )
+    if problem.preference is not None:
+        change = change + number * problem.preference
+    return change
+
+
+def _cheapest(table: Floats) -> Integers:
+    return numpy.argsort(table, axis=1, kind="stable")[:, :_ENDS_OF_A_GROUP]
+
+
+def _has_room(assignment: Assignment, node: int) -> list[bool]:
+    """Whether one more pod of each group fits on a node, apart from rules between pods."""
+    request = assignment.problem.request
+    enough = ((request <= assignment.free[node]) | (request == 0)).all(axis=1)
+    enough &= assignment.counts[:, node] < assignment.problem.limit[:, node]
+    found: list[bool] = enough.tolist()
+    return found
 
 
 class _Neighbourhood:
@@ -80,7 +118,7 @@ class _Neighbourhood:
         self._emptied = assignment.change(
             assignment.all_nodes, -assignment.use, -assignment.pods, -assignment.workload
         )
-        self._departure, self._arrival = self._departures(1), self._arrivals(1)
+        self._departure, self._arrival = _departures(assignment, 1), _arrivals(assignment, 1)
 
     def all(self) -> t.Iterator[Moves]:
         yield from self._alike()
@@ -90,38 +128,15 @@ class _Neighbourhood:
             yield from self._gathered(target)
         yield from self._exchanged()
 
-    def _departures(self, number: int) -> Floats:
-        """Cost change of each node (G, N) with fewer pods; infinite without as many."""
-        there = self._assignment.counts >= number
-        return numpy.where(there, self._changes(-number), numpy.inf)
-
-    def _arrivals(self, number: int) -> Floats:
-        """Cost change of each node with more pods; infinite without room for them."""
-        problem, assignment = self._problem, self._assignment
-        room = problem.limit - assignment.counts >= number
-        for resource in range(problem.request.shape[1]):
-            asked = number * problem.request[:, resource, None]
-            room &= (assignment.free[:, resource] >= asked) | (asked == 0)
-        return numpy.where(room, self._changes(number), numpy.inf)
-
-    def _changes(self, number: int) -> Floats:
-        problem, assignment = self._problem, self._assignment
-        workload = problem.is_workload.astype(numpy.int64)[:, None]
-        change = assignment.change(
-            assignment.all_nodes, number * problem.use[:, None], number, number * workload
-        )
-        if problem.preference is not None:
-            change = change + number * problem.preference
-        return change
-
     def _alike(self) -> t.Iterator[Moves]:
         """The same number of pods of one group from one node to another."""
+        assignment = self._assignment
         found: list[tuple[float, int, Move]] = []
         for number in _ALIKE[: self._max_moves]:
-            departure = self._departure if number == 1 else self._departures(number)
-            arrival = self._arrival if number == 1 else self._arrivals(number)
+            departure = self._departure if number == 1 else _departures(assignment, number)
+            arrival = self._arrival if number == 1 else _arrivals(assignment, number)
             found += self._pairs(departure, arrival, number)
-            if number == 1 and self._assignment.related is not None:
+            if number == 1 and assignment.related is not None:
                 found += self._pairs(departure, self._open_by_rules(arrival), number)
         for _cost, number, move in sorted(found)[:_MAX_ALIKE]:
             yield (move,) * number
@@ -131,17 +146,13 @@ class _Neighbourhood:
     ) -> t.Iterator[tuple[float, int, Move]]:
         """The cheapest departures with the cheapest arrivals of each group."""
         rows = numpy.arange(len(departure))[:, None]
-        first, last = self._cheapest(departure), self._cheapest(arrival)
+        first, last = _cheapest(departure), _cheapest(arrival)
         for leaving, entering in itertools.product(range(first.shape[1]), repeat=2):
             sources, targets = first[:, leaving], last[:, entering]
             costs = departure[rows[:, 0], sources] + arrival[rows[:, 0], targets]
             for group in (numpy.isfinite(costs) & (sources != targets)).nonzero()[0].tolist():
                 move = Move(group, int(sources[group]), int(targets[group]))
                 yield float(costs[group]), number, move
-
-    def _cheapest(self, table: Floats) -> Integers:
-        order = numpy.argsort(table, axis=1, kind="stable")
-        return order[:, :_ENDS_OF_A_GROUP]
 
     def _open_by_rules(self, arrival: Floats) -> Floats:
         """The arrivals to nodes that rules between pods admit at present."""
@@ -254,7 +265,7 @@ class _Neighbourhood:
                     trial.added_cost(group, trial.all_nodes[target : target + 1])[0]
                     if fits
                     else numpy.inf
-                    for group, fits in enumerate(self._has_room(trial, target))
+                    for group, fits in enumerate(_has_room(trial, target))
                 ]
             )
             total = departure + arrival[:, None]
@@ -270,13 +281,6 @@ class _Neighbourhood:
                 departure[other, source] = trial.added_cost(other, at, -1)[0] if there else math.inf
             if len(moves) > 1:
                 yield tuple(moves)
-
-    def _has_room(self, assignment: Assignment, node: int) -> list[bool]:
-        """Whether one more pod of each group fits on a node, apart from rules between pods."""
-        request = self._problem.request
-        enough = ((request <= assignment.free[node]) | (request == 0)).all(axis=1)
-        enough &= assignment.counts[:, node] < self._problem.limit[:, node]
-        return t.cast("list[bool]", enough.tolist())
 
     def _exchanged(self) -> t.Iterator[Moves]:
         """One pod of a node for one or two of another."""

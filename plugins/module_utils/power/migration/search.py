@@ -13,13 +13,10 @@ import heapq
 import math
 import typing as t
 
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment
 from .migration import Migration, carry_out, undo
 from .moves import Moves, neighbours, predicted
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Beam width, by the limit of groups times nodes of a fleet.
 _WIDTHS = ((400, 5), (4000, 3))

@@ -12,13 +12,10 @@ from __future__ import annotations
 import itertools
 import typing as t
 
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment
 from .migration import Cost, Migration, Move, undo
 from .moves import predicted
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Limits of sets of nodes tried as a step, and of moves tried in search of an order.
 _MAX_SETS = 128

@@ -12,12 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Booleans, Floats, Integers
 from ..constraints.relations import RelationState
 from .problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 # (placed by priority, highest first; minus pods on unpriced nodes; minus watts and the cost of
 # unmet preferences): more is better.
@@ -66,7 +63,8 @@ class Assignment:
 
     def left(self) -> Integers:
         """Pods of each group without a node."""
-        return t.cast("Integers", self.problem.count - self.counts.sum(axis=1))
+        found: Integers = self.problem.count - self.counts.sum(axis=1)
+        return found
 
     def room(self, group: int) -> Integers:
         """Number of further pods of the group on each node now, if no other node takes any."""
@@ -89,11 +87,11 @@ class Assignment:
         """
         request = self.problem.request[group]
         asked = request > 0
-        enough = (self.free[nodes][:, asked] >= request[asked]).all(axis=1)
+        enough: Booleans = (self.free[nodes][:, asked] >= request[asked]).all(axis=1)
         enough &= self.problem.limit[group, nodes] > 0
         if self.related is not None and not self.related.is_free(group):
             enough &= self.related.room(group, moving=moving)[nodes] > 0
-        return t.cast("Booleans", enough)
+        return enough
 
     def fits_instead(self, group: int, other: int) -> Booleans:
         """Nodes where one pod of ``group`` fits after one of ``other`` has left.
@@ -103,19 +101,19 @@ class Assignment:
         problem = self.problem
         request = problem.request[group]
         asked = request > 0
-        enough = (self.free + problem.request[other] >= request)[:, asked].all(axis=1)
+        enough: Booleans = (self.free + problem.request[other] >= request)[:, asked].all(axis=1)
         enough &= (self.counts[other] > 0) & (problem.limit[group] > 0)
         if self.related is not None:
             enough &= self.related.room(group, moving=True) > 0
             enough &= self.related.may_leave(other)
-        return t.cast("Booleans", enough)
+        return enough
 
     def may_leave(self, group: int) -> Booleans:
         """Nodes that one pod of the group may leave; conservative with required affinity."""
-        there = self.counts[group] > 0
+        there: Booleans = self.counts[group] > 0
         if self.related is not None:
             there = there & self.related.may_leave(group)
-        return t.cast("Booleans", there)
+        return there
 
     def try_changes(self, changes: t.Sequence[Change], least_gain: float | None = None) -> bool:
         """Make all changes if the result is feasible, else none.
@@ -123,57 +121,16 @@ class Assignment:
         With ``least_gain`` also only if watts and unmet preferences fall by that amount. Incomplete
         gangs are allowed: see repair.py.
         """
-        before = self._cost_of(changes)
+        before = _cost_of(self, changes)
         for change in changes:
             self.place(*change)
-        if self._is_feasible_at(changes):
-            gain = before - self._cost_of(changes) - self._added_wishes(changes)
+        if _is_feasible_at(self, changes):
+            gain = before - _cost_of(self, changes) - _added_preferences(self, changes)
             if least_gain is None or gain >= least_gain:
                 return True
         for group, node, number in reversed(changes):
             self.place(group, node, -number)
         return False
-
-    def _cost_of(self, changes: t.Sequence[Change]) -> float:
-        """Cost of the nodes and the soft caps that these changes touch."""
-        nodes = sorted({node for _group, node, _number in changes})
-        caps = 0.0
-        if self.related is not None:
-            groups = {group for group, _node, _number in changes}
-            caps = self.related.relations.preference_watts(self.related.counted, groups)
-        return float(self.cost[nodes].sum()) + caps
-
-    def _added_wishes(self, changes: t.Sequence[Change]) -> float:
-        """Unmet preferences added by the changes, without soft caps."""
-        preference = self.problem.preference
-        if preference is None:
-            return 0.0
-        return sum(number * float(preference[group, node]) for group, node, number in changes)
-
-    def _is_feasible_at(self, changes: t.Sequence[Change]) -> bool:
-        """Whether all constraints that these changes may touch hold."""
-        problem = self.problem
-        for group, node, _number in changes:
-            if not 0 <= self.counts[group, node] <= problem.limit[group, node]:
-                return False
-            asked = problem.request[group] > 0
-            if self.counts[group, node] and (self.free[node][asked] < 0).any():
-                return False
-        if self.related is None:
-            return True
-        return self.related.hold({group for group, _node, _number in changes}, self.counts)
-
-    def incomplete_gangs(self) -> list[tuple[int, ...]]:
-        """Gangs with some but not all pods placed."""
-        relations = self.problem.relations
-        if relations is None:
-            return []
-        left = self.left()
-        return [
-            gang
-            for gang in relations.gangs
-            if left[list(gang)].any() and self.counts[list(gang)].any()
-        ]
 
     def added_cost(self, group: int, nodes: Integers, number: int = 1) -> Floats:
         """Cost change of each of these nodes with a number of further pods of the group.
@@ -182,29 +139,19 @@ class Assignment:
         """
         problem = self.problem
         added = self.change(
-            nodes,
-            number * problem.use[group],
-            number,
-            number * int(problem.is_workload[group]),
+            nodes, number * problem.use[group], number, number * int(problem.is_workload[group])
         )
         return added + self.added_preference(group, nodes, number)
 
     def added_preference(self, group: int, nodes: Integers, number: int = 1) -> Floats | float:
         """Cost change of unmet preferences by further pods on each of these nodes alone."""
-        added: t.Any = 0.0
+        added: Floats | float = 0.0
         if self.problem.preference is not None:
             added = number * self.problem.preference[group, nodes]
         if self.related is not None:
             state = self.related
             added = added + state.relations.added_cost(state.counted, group, nodes, number)
-        return t.cast("Floats | float", added)
-
-    def added_by_caps(self, group: int, number: int) -> Floats | float:
-        """The part of added_preference that depends on other waiting pods, on all nodes."""
-        state = self.related
-        if state is None:
-            return 0.0
-        return state.relations.added_by_caps(state.counted, group, self.all_nodes, number)
+        return added
 
     def change(self, nodes: Integers, use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
         """Cost change of nodes with further microcores, pods and workload pods.
@@ -236,17 +183,14 @@ class Assignment:
 
     def preference_watts(self) -> float:
         """Cost of all unmet preferences."""
-        return self._linear_watts() - self._all_device_watts()
-
-    def _linear_watts(self) -> float:
-        """Cost of pods beyond their CPU use: unmet preferences, and devices."""
         problem = self.problem
         total = 0.0
         if problem.preference is not None:
             total += float((self.counts * problem.preference).sum())
         if self.related is not None:
             total += self.related.relations.preference_watts(self.related.counted)
-        return total
+        # Both parts contain the power draw of devices.
+        return total - self._all_device_watts()
 
     def rank(self) -> Rank:
         """Quality of the assignment; names, the last criterion, are not decided here."""
@@ -267,13 +211,54 @@ class Assignment:
             and (self.counts <= problem.limit).all()
             and (self.left() >= 0).all()
             and (free[taken] >= 0).all()
-            and not self.incomplete_gangs()
-            and self.rules_hold()
+            and not incomplete_gangs(self)
+            and rules_hold(self)
         )
 
-    def rules_hold(self) -> bool:
-        """Whether all rules between pods hold, computed from scratch."""
-        relations = self.problem.relations
-        if relations is None:
-            return True
-        return relations.hold(relations.rules, relations.count(self.counts), self.counts)
+
+def incomplete_gangs(assignment: Assignment) -> list[tuple[int, ...]]:
+    """Gangs with some but not all pods placed."""
+    relations = assignment.problem.relations
+    if relations is None or not relations.gangs:
+        return []
+    left, counts = assignment.left(), assignment.counts
+    return [gang for gang in relations.gangs if left[list(gang)].any() and counts[list(gang)].any()]
+
+
+def rules_hold(assignment: Assignment) -> bool:
+    """Whether all rules between pods hold, computed from scratch."""
+    relations, counts = assignment.problem.relations, assignment.counts
+    return relations is None or relations.hold(relations.rules, relations.count(counts), counts)
+
+
+def _cost_of(assignment: Assignment, changes: t.Sequence[Change]) -> float:
+    """Cost of the nodes and the soft caps that these changes touch."""
+    nodes = sorted({node for _group, node, _number in changes})
+    caps = 0.0
+    state = assignment.related
+    if state is not None:
+        groups = {group for group, _node, _number in changes}
+        caps = state.relations.preference_watts(state.counted, groups)
+    return float(assignment.cost[nodes].sum()) + caps
+
+
+def _added_preferences(assignment: Assignment, changes: t.Sequence[Change]) -> float:
+    """Unmet preferences added by the changes, without soft caps."""
+    preference = assignment.problem.preference
+    if preference is None:
+        return 0.0
+    return sum(number * float(preference[group, node]) for group, node, number in changes)
+
+
+def _is_feasible_at(assignment: Assignment, changes: t.Sequence[Change]) -> bool:
+    """Whether all constraints that these changes may touch hold."""
+    problem, counts = assignment.problem, assignment.counts
+    for group, node, _number in changes:
+        if not 0 <= counts[group, node] <= problem.limit[group, node]:
+            return False
+        asked = problem.request[group] > 0
+        if counts[group, node] and (assignment.free[node][asked] < 0).any():
+            return False
+    if assignment.related is None:
+        return True
+    return assignment.related.hold({group for group, _node, _number in changes}, counts)

@@ -9,11 +9,8 @@ import typing as t
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE, Node
+from ...solving.arrays import Booleans, Floats, Integers
 from ..constraints.instance import Rules
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 # More than any fleet draws: one pod fewer on an unpriced node is worth any number of watts.
 UNPRICED_POD_WATTS = 1e9
@@ -69,11 +66,10 @@ class NodeCosts:
         position = numpy.searchsorted(self._starts, use + self._span * nodes, side="right") - 1
         segment = position - self._segments * nodes
         segment = numpy.clip(segment, 0, self._segments - 1)
-        return t.cast(
-            "Floats",
-            self.heights[nodes, segment]
-            + self._slopes[nodes, segment] * (use - self.knots[nodes, segment]),
+        found: Floats = self.heights[nodes, segment] + self._slopes[nodes, segment] * (
+            use - self.knots[nodes, segment]
         )
+        return found
 
     def of(self, nodes: Integers, added_use: t.Any, pods: t.Any, workload: t.Any) -> Floats:
         """Cost of ``nodes`` with added microcores, pods, and workload pods among them."""

@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import math
-import typing as t
 from dataclasses import dataclass
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Booleans, Floats
 from .costs import NodeCosts
 from .problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats
-
 
 # (added cores, watts), by ascending cores
 Points = list[tuple[float, float]]
@@ -70,20 +66,22 @@ def _bends_up(costs: NodeCosts) -> Booleans:
     before = numpy.concatenate([flat, slopes], axis=1)
     after = numpy.concatenate([slopes, flat], axis=1)
     is_padding = numpy.concatenate([flat > 0, lengths == 0], axis=1)
-    return t.cast("Booleans", (before < after) & ~is_padding)
+    found: Booleans = (before < after) & ~is_padding
+    return found
 
 
 def _most_added_use(problem: Problem) -> Floats:
     """Largest number of microcores that placing can add to each node."""
-    together = (problem.limit * problem.use[:, None]).sum(axis=0).astype(float)
+    together: Floats = (problem.limit * problem.use[:, None]).sum(axis=0).astype(float)
     if "cpu" not in problem.resources:
-        return t.cast("Floats", together)
+        return together
     cpu = problem.resources.index("cpu")
     asked = problem.request[:, cpu]
     # Pods without a CPU request use no CPU, so free CPU limits the use.
     per_millicore = (problem.use / numpy.maximum(asked, 1)).max(initial=0.0)
     within_free = numpy.maximum(problem.free[:, cpu], 0) * per_millicore
-    return t.cast("Floats", numpy.minimum(together, within_free))
+    found: Floats = numpy.minimum(together, within_free)
+    return found
 
 
 def lower_hull(points: Points) -> Points:

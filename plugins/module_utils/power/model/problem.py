@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from ...base.libraries import numpy
 from ...scheduling.feasibility import obstacle, shortages
 from ...scheduling.model import Constraints, Pod, Shape
+from ...solving.arrays import Booleans, Floats, Integers
 from ..constraints.instance import Instance
 from ..constraints.node_contents import ContentRule, Sum
 from ..constraints.preferences import preferences
@@ -28,10 +29,6 @@ from ..constraints.preferred_terms import preferred_pod_terms
 from ..constraints.relation_builder import build_relations
 from ..constraints.relations import Relations
 from .costs import NodeCosts
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 _BITS_OF_SUMS = 62
 # Requirements and tolerations of a pod that are read even when the time is over.
@@ -166,11 +163,11 @@ def _most_counted(instance: Instance) -> int:
 
 
 def _table(numpy: t.Any, rows: list[dict[str, int]], names: list[str], most: int) -> Integers:
-    table = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
+    table: Integers = numpy.zeros((len(rows), len(names)), dtype=numpy.int64)
     for index, row in enumerate(rows):
         for column, name in enumerate(names):
             table[index, column] = max(-most, min(row.get(name, 0), most))
-    return t.cast("Integers", table)
+    return table
 
 
 def _beside_nominated(
@@ -230,18 +227,19 @@ def _allowed(
                 dtype=bool,
             )
         rows.append(known[constraints, priority])
-    return t.cast("Booleans", numpy.array(rows, dtype=bool).reshape(len(rows), len(usable)))
+    found: Booleans = numpy.array(rows, dtype=bool).reshape(len(rows), len(usable))
+    return found
 
 
 def _limits(
     numpy: t.Any, request: Integers, free: Integers, count: Integers, allowed: Booleans
 ) -> Integers:
-    limit = numpy.where(allowed, count[:, None], 0)
+    limit: Integers = numpy.where(allowed, count[:, None], 0)
     for resource in range(request.shape[1]):
         asked = request[:, resource]
         fitting = numpy.maximum(free[:, resource], 0)[None, :] // numpy.maximum(asked, 1)[:, None]
         limit = numpy.where(asked[:, None] > 0, numpy.minimum(limit, fitting), limit)
-    return t.cast("Integers", limit)
+    return limit
 
 
 def _with_contents(

@@ -15,13 +15,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ..constraints.relations import Part, Reach, Relations, RelationState
-from .assignment import Assignment
+from .assignment import Assignment, incomplete_gangs, rules_hold
 from .problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Group, node and number of pods.
 Step = tuple[int, int, int]
@@ -173,9 +170,9 @@ def settled(problem: Problem, counts: Integers) -> Assignment:
     """
     assignment = Assignment(problem, counts)
     while True:
-        if not (assignment.rules_hold() and can_be_bound(assignment)):
+        if not (rules_hold(assignment) and can_be_bound(assignment)):
             assignment = Assignment(problem, _bound(problem, assignment.counts))
-        incomplete = assignment.incomplete_gangs()
+        incomplete = incomplete_gangs(assignment)
         if not incomplete:
             return assignment
         remaining = assignment.counts.copy()

@@ -13,13 +13,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ..model.assignment import Assignment
 from .move_gains import MIN_GAIN_WATTS, Step
 from .preference_gains import PreferredTermGains
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 # So many groups are looked at as partners of one, those of the most similar use.
 _PARTNERS = 24

@@ -12,13 +12,10 @@ import math
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ..bounds.relaxation import Relaxation, Share
 from ..model.assignment import Assignment
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 _ROUNDING = 1e-6
 # Of the share of the resource that is asked for most.

@@ -8,12 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
-from ..model.assignment import Assignment
+from ...solving.arrays import Integers
+from ..model.assignment import Assignment, incomplete_gangs
 from ..model.problem import Problem
 from ..model.repair import settled
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
 
 
 def filled(problem: Problem, start: Integers | None = None) -> Assignment:
@@ -27,7 +25,7 @@ def filled(problem: Problem, start: Integers | None = None) -> Assignment:
     while True:
         while fill(assignment, barred):
             pass
-        incomplete = assignment.incomplete_gangs()
+        incomplete = incomplete_gangs(assignment)
         if not incomplete:
             return assignment
         barred.update(group for gang in incomplete for group in gang)

@@ -14,12 +14,9 @@ import random
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Booleans, Floats, Integers
 from ..model.assignment import Assignment, Change
 from .move_gains import related_groups
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 # Of more nodes a random part is looked at in each step.
 _MAX_NODES = 60
@@ -170,7 +167,8 @@ class InfeasibleSpaceTabuSearch:
         every = self._assignment.all_nodes
         if len(every) > _MAX_NODES:
             every = numpy.array(self._random.sample(range(len(every)), _MAX_NODES))
-        return t.cast("Integers", every[every != node])
+        found: Integers = every[every != node]
+        return found
 
     def _open(self, nodes: Integers) -> tuple[Booleans, Booleans]:
         """Nodes that one more pod of each group may enter, and nodes that one may leave (G, N)."""
@@ -201,12 +199,12 @@ class InfeasibleSpaceTabuSearch:
     def _possible(self, leaving: Integers, enter: Booleans, partners: _Partners) -> Booleans:
         """Whether a pod of each group that leaves may go where each partner is."""
         is_open = numpy.column_stack([enter[leaving], self._may_wait[leaving]])
-        possible = is_open[:, partners.at] & (leaving[:, None] != partners.entering)
+        possible: Booleans = is_open[:, partners.at] & (leaving[:, None] != partners.entering)
         # It waits only for one that is as important.
         out = partners.at == len(partners.nodes)
         comes = self._priority[partners.entering[out]]
         possible[:, out] &= self._priority[leaving][:, None] <= comes
-        return t.cast("Booleans", possible)
+        return possible
 
     def _added(self, node: int, leaving: Integers, partners: _Partners) -> Floats:
         """Increase of the excess by each change, on both nodes."""
@@ -220,10 +218,12 @@ class InfeasibleSpaceTabuSearch:
         return added
 
     def _room(self, nodes: t.Any) -> Integers:
-        return t.cast("Integers", self._assignment.free[nodes] + self._overdrawn[nodes])
+        found: Integers = self._assignment.free[nodes] + self._overdrawn[nodes]
+        return found
 
     def _lack(self, room: Integers, weight: Floats) -> Floats:
-        return t.cast("Floats", (numpy.maximum(-room, 0) * weight).sum(axis=-1))
+        found: Floats = (numpy.maximum(-room, 0) * weight).sum(axis=-1)
+        return found
 
     def _changes(self, node: int, group: int, partners: _Partners, column: int) -> list[Change]:
         other, at = int(partners.entering[column]), int(partners.at[column])

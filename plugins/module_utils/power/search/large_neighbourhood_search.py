@@ -4,7 +4,7 @@
 """Large neighbourhood search: HiGHS places the pods of a few nodes anew, again and again.
 
 Moves and exchanges change two nodes at a time. Where memory binds or nodes may sleep, less power
-often need changes on several nodes at once (Shaw, Using constraint programming and local search
+often needs changes on several nodes at once (Shaw, Using constraint programming and local search
 methods to solve vehicle routing problems, 1998).
 """
 
@@ -14,15 +14,12 @@ import random
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ...solving.limits import Limits
 from ..bounds.answer import cost_of
 from ..exact.mixed_integer_model import PlacementModel
 from ..model.assignment import Assignment
 from ..model.node_functions import NodeFunctions
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Nodes of a neighbourhood. More nodes would take HiGHS several times as long.
 _NODES = 4

@@ -12,16 +12,13 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ...solving.limits import Limits
 from ..bounds.answer import PROOF_TOLERANCE_WATTS, cost_of, unpriced_pods
 from ..bounds.dynamic_programming_bound import dynamic_programming_bound
 from ..bounds.loads import Loads, loads_of
 from ..model.assignment import Assignment
 from .two_node_reoptimization import TwoNodeReoptimization
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Steps of all walks for each second of the time limit.
 _STEPS_PER_SECOND = 2000

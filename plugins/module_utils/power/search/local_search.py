@@ -9,17 +9,12 @@ together. Steps of pods with rules between them are tried one by one.
 
 from __future__ import annotations
 
-import typing as t
-
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ...solving.limits import Limits
 from ..model.assignment import Assignment, Change
 from .affinity_swaps import AffinitySwaps
 from .move_gains import MIN_GAIN_WATTS, Exchanges, Moves, Step, related_groups
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # So many pods are exchanged for one.
 _NUMBERS = (1, 2, 3)
@@ -67,12 +62,12 @@ class _Search:
         return False
 
     def _exchangeable(self) -> Integers:
-        groups = self._assignment.counts.sum(axis=1).nonzero()[0]
+        groups: Integers = self._assignment.counts.sum(axis=1).nonzero()[0]
         most = max(2, int((_EXCHANGE_TABLE / max(len(self._assignment.all_nodes), 1)) ** 0.5))
         if len(groups) > most:
             random = numpy.random.default_rng(self._seed)
             groups = numpy.sort(random.choice(groups, size=most, replace=False))
-        return t.cast("Integers", groups)
+        return groups
 
     def _carry_out(self, steps: list[Step]) -> bool:
         """Make the best steps that touch different nodes; return whether there was any."""

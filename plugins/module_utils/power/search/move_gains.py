@@ -12,12 +12,9 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Booleans, Floats, Integers
 from ..model.assignment import Assignment
 from .preference_gains import PreferredTermGains
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 MIN_GAIN_WATTS = 1e-6
 # Exchanges are told apart less finely, since their tables are large.
@@ -132,9 +129,7 @@ class Moves:
                 numpy.inf,
             )
             self._departure[group] = numpy.where(
-                assignment.may_leave(group),
-                assignment.added_cost(group, everywhere, -1),
-                numpy.inf,
+                assignment.may_leave(group), assignment.added_cost(group, everywhere, -1), numpy.inf
             )
 
     def _add_preferred(self, nodes: Integers) -> None:

@@ -13,18 +13,14 @@ pods.
 from __future__ import annotations
 
 import math
-import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ...solving.growing_model import GrowingModel, Optimum
 from ...solving.limits import Limits
 from ..model.assignment import Assignment
 from ..model.node_functions import NodeFunctions
 from .pattern_knapsack import Fleet, PatternKnapsack
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 _MAX_ROUNDS = 10
 # The first patterns are the best ones at the given prices, and at some prices around them.

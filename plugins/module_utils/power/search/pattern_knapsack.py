@@ -17,11 +17,8 @@ import typing as t
 
 from ...base.libraries import numpy
 from ...scheduling.model import MICROCORES_PER_CORE
+from ...solving.arrays import Booleans, Floats, Integers
 from ..model.node_functions import NodeFunctions
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Booleans, Floats, Integers
-
 
 # The largest node's scarce resource is cut into at most so many cells.
 _MAX_CELLS = 8192
@@ -77,7 +74,7 @@ class PatternKnapsack:
         return nodes[fits], counts[fits]
 
     def _least_watts(self) -> Floats:
-        """Minimum of each node's watts less the price of its cores (N, K)."""
+        """Minimum of each node's power draw less the price of its cores (N, K)."""
         added, watts = self._functions.added, self._functions.watts
         least = [(watts - price * added).min(axis=1) for price in self._core_prices]
         return numpy.stack(least, axis=1)
@@ -95,7 +92,9 @@ class PatternKnapsack:
         """Largest value of pods for each number of cells and price of a core (C, K), and the
         knapsacks that contain each bundle."""
         worth = pod_price[:, None] - self._cores[:, None] * self._core_prices
-        earned = numpy.zeros((int(self._room.max(initial=0)) + 1, worth.shape[1]), numpy.float32)
+        earned: Floats = numpy.zeros(
+            (int(self._room.max(initial=0)) + 1, worth.shape[1]), numpy.float32
+        )
         taken: list[Booleans] = []
         for group, number in self._bundles:
             with_it = earned[: -number * self._size[group]] + (number * worth[group]).astype(
@@ -104,7 +103,7 @@ class PatternKnapsack:
             rest = earned[number * self._size[group] :]
             taken.append(with_it > rest)
             numpy.maximum(rest, with_it, out=rest)
-        return t.cast("Floats", earned), taken
+        return earned, taken
 
     def _trace(self, taken: list[Booleans], cells: Integers, price: Integers) -> Integers:
         """The pods of knapsacks, from the bundles in the reverse order of the table."""
@@ -132,7 +131,8 @@ class PatternKnapsack:
         """Whether each requested resource of a pattern suffices."""
         taken = counts @ self._fleet.request
         asked = counts @ (self._fleet.request > 0).astype(numpy.int64) > 0
-        return t.cast("Booleans", ((taken <= self._fleet.free[nodes]) | ~asked).all(axis=1))
+        found: Booleans = numpy.all((taken <= self._fleet.free[nodes]) | ~asked, axis=1)
+        return found
 
 
 def _slopes(functions: NodeFunctions) -> Floats:
@@ -145,4 +145,5 @@ def _slopes(functions: NodeFunctions) -> Floats:
 def _quantiles(values: Floats, number: int) -> Floats:
     if not len(values):
         return numpy.zeros(1)
-    return t.cast("Floats", numpy.unique(numpy.quantile(values, numpy.linspace(0, 1, number))))
+    found: Floats = numpy.unique(numpy.quantile(values, numpy.linspace(0, 1, number)))
+    return found

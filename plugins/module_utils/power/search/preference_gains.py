@@ -12,10 +12,8 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ..model.assignment import Assignment
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
 
 
 class PreferredTermGains:
@@ -46,10 +44,15 @@ class PreferredTermGains:
         """The nodes that have changed since the last call."""
         changed = self._changed_topology_counts()
         nodes = numpy.zeros(self.arrival.shape[1], dtype=bool)
+        state = self._assignment.related
+        if state is None:
+            return nodes.nonzero()[0]
         for position, (group, topology_counts) in self._counted.items():
             if not topology_counts.isdisjoint(changed):
                 for table, number in ((self.arrival, 1), (self.departure, -1)):
-                    added = self._assignment.added_by_caps(group, number)
+                    added = state.relations.added_by_caps(
+                        state.counted, group, self._assignment.all_nodes, number
+                    )
                     nodes |= table[position] != added
                     table[position] = added
         return nodes.nonzero()[0]

@@ -14,15 +14,12 @@ import random
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Floats, Integers
 from ...solving.limits import Limits
 from ..bounds.loads import Loads
 from ..bounds.subset_sums import NOTHING, set_bits
 from ..model.assignment import Assignment
 from ..model.problem import Problem
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Floats, Integers
-
 
 # Differences in watts below this come from rounding.
 _EQUAL_WATTS = 1e-9
@@ -75,7 +72,7 @@ class TwoNodeReoptimization:
         return counts
 
     def save(self, steps: int, watts: float) -> None:
-        """Walk towards fewer watts until ``watts`` of them are saved."""
+        """Walk towards less power until ``watts`` W are saved."""
         self._walk(self._watts, steps, watts)
 
     def approach(self, wanted: t.Sequence[int], steps: int) -> None:

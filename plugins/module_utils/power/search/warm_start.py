@@ -13,13 +13,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.libraries import numpy
+from ...solving.arrays import Integers
 from ..model.assignment import Assignment
 from ..model.problem import Problem
 from ..model.repair import can_be_bound, settled
-
-if t.TYPE_CHECKING:
-    from ...solving.arrays import Integers
-
 
 # Plans that are this near cost the same: sums of many watts differ by as much.
 SAME_WATTS = 1e-6

@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, natural
 from ..markup import Markup, element, join
 from ..numbers import counted, listed, moment, number
-from ..parts import Mark, Part, colour, letter, picture
+from ..parts import Kind, Mark, Part, colour, letter, picture
 from ..section import Column, Data, Detail, Section, note, table
 
 _MAX_DRAWN = 24
@@ -227,11 +227,14 @@ def _legend(nodes: t.Sequence[Data]) -> Markup:
     items = []
     if "held" in uses:
         items.append(element("li", element("b", "A", class_="holder h0"), "held by workload A"))
-    signs = {"free": "free, with the length of a guaranteed run", "unknown": "held by no workload"}
+    signs: dict[Kind, str] = {
+        "free": "free, with the length of a guaranteed run",
+        "unknown": "held by no workload",
+    }
     signs |= {"system": "the operating system's", "unused": "in no pool"}
     for use, words in signs.items():
         if use in uses:
-            drawn = picture(1, [Part(0, 1, t.cast(t.Any, use))], "")
+            drawn = picture(1, [Part(0, 1, use)], "")
             items.append(element("li", drawn, words))
     names = {**_POOLS, "os": "operating system"}
     items += [

@@ -14,7 +14,7 @@ from ..fleet import Fleet, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import counted, listed, moment, number
 from ..parts import Part, colour, letter, picture
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, note, numeric, table
 
 _MAX_DRAWN = 24
 _MAX_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
@@ -118,11 +118,7 @@ def _words(data: Data) -> str:
 def _driver_table(data: Data) -> Markup:
     columns = [
         Column("Driver"),
-        Column("Nodes", True),
-        Column("Devices", True),
-        Column("In use", True),
-        Column("Free", True),
-        Column("Parts in use", True),
+        *numeric("Nodes", "Devices", "In use", "Free", "Parts in use"),
     ]
     rows = [
         [

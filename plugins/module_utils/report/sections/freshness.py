@@ -62,7 +62,8 @@ def _is_fresh(entry: Data) -> bool:
 
 def _expected(entry: Data) -> t.Iterable[str]:
     """The quantities that are configured to be read."""
-    return t.cast("t.Iterable[str]", entry.get("expected", _QUANTITIES))
+    names: t.Iterable[str] = entry.get("expected", _QUANTITIES)
+    return names
 
 
 def _render(data: Data, detail: Detail) -> Markup:

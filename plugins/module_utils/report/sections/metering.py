@@ -18,7 +18,7 @@ from ...base.units import parse_time
 from ..fleet import Fleet, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import counted, moment, number, quantity, watts
-from ..section import Column, Data, Detail, Section, meter, note, table
+from ..section import Column, Data, Detail, Section, meter, note, numeric, table
 from ..sources import Document
 
 DAYS = 30
@@ -233,10 +233,7 @@ def _cost(cost: float | None, currency: str) -> str:
 def _node_table(nodes: t.Sequence[Entry], detail: Detail) -> Markup:
     columns = [
         Column("Node"),
-        Column("Pods", True),
-        Column("Package and memory", True),
-        Column("Whole machine", True),
-        Column("Difference", True),
+        *numeric("Pods", "Package and memory", "Whole machine", "Difference"),
     ]
     rows = [
         [

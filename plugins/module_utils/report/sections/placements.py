@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..fleet import Fleet, natural
 from ..markup import Markup, element, join
 from ..numbers import counted, number, watts
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, note, numeric, table
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -43,8 +43,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         Column("Node"),
         Column("Server type"),
         Column("Pods"),
-        Column("Cores in use", True),
-        Column("Predicted", True),
+        *numeric("Cores in use", "Predicted"),
         *([Column("Measured", True)] if is_measured else []),
     ]
     rows = []

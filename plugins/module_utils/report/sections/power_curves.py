@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import LACKING, counted, number, percent, watts
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, note, numeric, table
 from .prediction_error import errors_of, pair
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
@@ -187,8 +187,7 @@ def _published_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
         Column("Server"),
         Column("Nodes", True),
         Column("Measured servers"),
-        Column("Generations apart", True),
-        Column("Cores scaled by", True),
+        *numeric("Generations apart", "Cores scaled by"),
     ]
     rows = [
         [
@@ -214,12 +213,7 @@ def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
         return None
     columns = [
         Column("Source of the curve"),
-        Column("Nodes", True),
-        Column("Samples", True),
-        Column("Error", True),
-        Column("Worst", True),
-        Column("Recorded loads", True),
-        Column("Off by", True),
+        *numeric("Nodes", "Samples", "Error", "Worst", "Recorded loads", "Off by"),
     ]
     rows = [_source_row(entry) for entry in sources]
     return join(

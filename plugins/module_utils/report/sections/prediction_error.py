@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, natural
 from ..markup import Markup, element, join
 from ..numbers import number, percent, watts
-from ..section import Column, Data, Detail, Section, meter, note, table
+from ..section import Column, Data, Detail, Section, meter, note, numeric, table
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -60,10 +60,7 @@ def errors_of(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
 def _render(data: Data, detail: Detail) -> Markup:
     columns = [
         Column("Server type"),
-        Column("Nodes", True),
-        Column("Predicted", True),
-        Column("Measured", True),
-        Column("Sum off by", True),
+        *numeric("Nodes", "Predicted", "Measured", "Sum off by"),
         Column("A node is off by"),
         Column("Worst", True),
     ]

@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, natural
 from ..markup import Markup, element, join
 from ..numbers import listed, number, quantity, watts
-from ..section import Column, Data, Detail, Section, meter, note, table
+from ..section import Column, Data, Detail, Section, meter, note, numeric, table
 
 _MIN_CORES = 1e-6
 
@@ -96,9 +96,7 @@ _COLUMNS = (
     Column("Server type"),
     Column("Watts a core"),
     Column("Cores given"),
-    Column("Pods", True),
-    Column("Nodes used", True),
-    Column("Adds", True),
+    *numeric("Pods", "Nodes used", "Adds"),
 )
 
 

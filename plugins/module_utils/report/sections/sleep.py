@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, Node, natural
 from ..markup import Markup, element, join
 from ..numbers import counted, number, watts
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, note, numeric, table
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -52,9 +52,7 @@ def _idle(node: Node) -> float:
 def _render(data: Data, detail: Detail) -> Markup:
     columns = [
         Column("Server type"),
-        Column("Nodes", True),
-        Column("Draw now", True),
-        Column("Sleep saves", True),
+        *numeric("Nodes", "Draw now", "Sleep saves"),
     ]
     rows = [
         [

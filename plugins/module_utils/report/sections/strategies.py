@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...power.plan_comparison import is_comparable
+from ...scheduling.plan import is_comparable
 from ..fleet import Fleet
 from ..markup import Markup, element, join
 from ..numbers import number, percent, watts
@@ -25,6 +25,7 @@ def _collect(fleet: Fleet) -> Data | None:
     others = plan.get("comparison")
     if fleet.state == "observed" or not others:
         return None
+    nodes, unpriced = [one["node"] for one in plan["placements"]], plan.get("unpriced") or ()
     before, after = plan["watts"]["before"], plan["watts"]["after"]
     placed = len(plan["placements"])
     ours = {
@@ -40,7 +41,7 @@ def _collect(fleet: Fleet) -> Data | None:
             "watts_added": entry["watts_added"],
             "placed": entry["placed"],
             "ours": False,
-            "comparable": is_comparable(entry, plan),
+            "comparable": is_comparable(entry, nodes, unpriced),
         }
         for entry in others
     ]

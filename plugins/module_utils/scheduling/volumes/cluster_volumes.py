@@ -22,7 +22,7 @@ from ..model import UNLIMITED, Attachable, Disk, Node, SharedVolumes, StaticClai
 from ..pod_reader import is_finished
 from .inline_disks import MIGRATED, attached_disks
 from .matching import candidates
-from .objects import Claim, Key, StorageClass, Terms, Volume, VolumeObjects
+from .objects import Claim, Key, Terms, Volume, VolumeObjects
 from .pod_claims import ClaimName, claim_names, class_of, ready_claims
 from .reachable_nodes import both, demands_of_volume, made_on, selected
 
@@ -54,10 +54,7 @@ class ClusterVolumes:
     """The volumes of one cluster; ``running`` pods are readable, ``waiting`` ones unchecked."""
 
     def __init__(
-        self,
-        objects: VolumeObjects,
-        running: t.Iterable[Object],
-        waiting: t.Iterable[Object],
+        self, objects: VolumeObjects, running: t.Iterable[Object], waiting: t.Iterable[Object]
     ) -> None:
         self._objects = objects
         self._use = _Use()
@@ -152,8 +149,8 @@ class ClusterVolumes:
         )
 
     def _add_unbound(self, claim: Claim, demands: list[VolumeDemand], static: list[int]) -> None:
-        of_class = t.cast(StorageClass, class_of(claim, self._objects))
-        made = made_on(claim, of_class, self._objects)
+        of_class = class_of(claim, self._objects)
+        made = [] if of_class is None else made_on(claim, of_class, self._objects)
         on_selected = selected(claim)
         there = () if on_selected is not None else self.volumes_for(claim)
         if on_selected is not None:

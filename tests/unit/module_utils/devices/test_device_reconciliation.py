@@ -36,6 +36,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from support.carried_out_plans import plan_of
 from support.device_objects import device_claim, device_pool, manifest
 from support.examples import examples
 from support.stored_objects import StoredObjects
@@ -95,7 +96,7 @@ def give(
         patch.setattr(reconciliation, "alone", lambda _kube, _options, _context, work: work(None))
         return reconciliation.give_devices(
             t.cast("Kube", store),
-            plan,
+            plan_of(plan),
             reconciliation.SPEC.complete(options),
             Context(),
             scope,
@@ -310,7 +311,7 @@ def test_pods_that_got_their_devices_do_not_wait_and_others_have_the_better_reas
 def test_a_wait_for_volumes_that_is_negative_or_too_long_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match="volume_timeout: .* is not from 0 to 3600 seconds"):
         options = reconciliation.SPEC.complete({"volume_timeout": seconds})
-        reconciliation.give_devices(t.cast("Kube", StoredObjects()), {}, options, Context())
+        reconciliation.give_devices(t.cast("Kube", StoredObjects()), None, options, Context())
 
 
 def test_all_ends_with_as_many_free_as_at_the_beginning() -> None:

@@ -193,7 +193,7 @@ def test_a_run_lists_nodes_and_pods_once(
     api.add(*asking, pod("d", "held"))
     options = reconciliation.SPEC.complete({"scheduler_name": "ours", "strategy": "first_fit"})
     result = reconciliation.give_devices(
-        Kube.connect({"host": server.url}), {}, options, Context(now=lambda: NOON)
+        Kube.connect({"host": server.url}), None, options, Context(now=lambda: NOON)
     )
     assert [one["name"] for one in result["changes"] if one["action"] == "bound"] == ["d"]
     refused = [one["name"] for one in result["errors"] if "extended resource" in one["detail"]]

@@ -42,7 +42,7 @@ def place(
         options,
         Limits.of(options),
         Context(),
-    )
+    ).as_document()
 
 
 def places(plan: Json) -> dict[str, str]:

@@ -19,6 +19,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     Failure,
     Outcome,
 )
+from support.carried_out_plans import plan_of
 from support.power_fleets import NOW, fleet, outcome
 from support.promtool import lint, samples
 
@@ -79,7 +80,7 @@ def compared(**parts: t.Any) -> Json:
 
 def test_a_plan_is_compared_with_plans_that_do_as_much() -> None:
     plan = {
-        "placements": [{"node": "n1"}, {"node": "n2"}],
+        "placements": [{"pod": "a", "node": "n1"}, {"pod": "b", "node": "n2"}],
         "unpriced": ["n2"],
         "watts": {"after": 400.0},
         "comparison": [
@@ -89,5 +90,5 @@ def test_a_plan_is_compared_with_plans_that_do_as_much() -> None:
             compared(strategy="minimize_power", placed_unpriced=2),
         ],
     }
-    assert saved_watts(plan) == {"spread": 50.0, "greedy": -10.0}
-    assert saved_watts({**plan, "comparison": []}) == saved_watts(None) == {}
+    assert saved_watts(plan_of(plan)) == {"spread": 50.0, "greedy": -10.0}
+    assert saved_watts(plan_of({**plan, "comparison": []})) == saved_watts(None) == {}

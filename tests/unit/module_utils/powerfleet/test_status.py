@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import TargetError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.unschedulable import Unplaced
 from ansible_collections.wattwise.kube.plugins.module_utils.observe.metering.metering import (
     Metering,
 )
@@ -86,10 +87,7 @@ def test_nodes_with_a_published_curve_are_counted_by_its_match() -> None:
 
 def test_what_failed_is_listed_up_to_twenty() -> None:
     errors = [TargetError(f"n{index:02}", "e", "timeout", "{{ odd }}\n") for index in range(30)]
-    unplaced = [
-        {"namespace": "a", "pod": f"p{index:02}", "message": "0/2", "uid": "u"}
-        for index in range(30)
-    ]
+    unplaced = [Unplaced("a", f"p{index:02}", "0/2", "u") for index in range(30)]
     found = outcome(
         errors=[*errors, *errors], unplaced=unplaced, summary={"failed": 30, "fresh": 0}
     )
@@ -138,7 +136,7 @@ def test_pods_that_binding_skipped_wait_and_the_condition_says_why() -> None:
     )
     assert status["pods"] == {"waiting": 1, "bound": 1, "unplaced": 0}
     two = {**full, ("shop", "api"): "node n2 is gone"}
-    unplaced = [{"namespace": "a", "pod": "p", "message": "0/2", "uid": "u"}]
+    unplaced = [Unplaced("a", "p", "0/2", "u")]
     status = status_of(fleet(), outcome(unbound=two, unplaced=unplaced, waiting=4))
     [placed] = [one for one in status["conditions"] if one["type"] == "Placed"]
     assert placed["reason"] == "PodsUnplaced"
@@ -235,7 +233,7 @@ def test_a_suspended_fleet_keeps_what_was_known() -> None:
         ({"summary": {"fresh": 1}}, True),
         ({"summary": {"curve_sources": {"learned": 1, "none": 1}}}, True),
         ({"waiting": 2}, True),
-        ({"unplaced": [{"namespace": "a", "pod": "b", "message": "c"}], "waiting": 2}, True),
+        ({"unplaced": [Unplaced("a", "b", "c")], "waiting": 2}, True),
         ({"failure": Failure("bind", "No.")}, True),
     ],
     ids=str,
@@ -271,7 +269,7 @@ def test_an_odd_stored_status_is_replaced(odd: Json) -> None:
 
 def test_every_status_follows_the_definition() -> None:
     validator = CrdValidator(yaml.safe_load(DEFINITION.read_text(encoding="utf-8")))
-    unplaced = [{"namespace": "a", "pod": "b", "message": "c"}]
+    unplaced = [Unplaced("a", "b", "c")]
     error = TargetError("n1", "", "tls", "x" * 5000)
     for status in (
         status_of(fleet(), outcome()),
