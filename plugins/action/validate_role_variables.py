@@ -99,7 +99,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has no typ
         if variable.name not in variables:
             needing = [role for role in variable.roles if role not in left_out]
             if variable.spec.get("required") and needing:
-                return [f"{variable.name} is missing; role {needing[0]} needs it"]
+                return [f"{variable.name} is missing; the {needing[0]} role needs it"]
             if gateways and variable.limits.get("needed_by") == "gateways":
                 return [f"{variable.name} is missing; hosts of bmc_gateways get what it names"]
             return []
