@@ -37,7 +37,7 @@ class SleepRules:
     interval_seconds: float = 300.0
     horizon_seconds: float = 14400.0
     wear_joules: float = 50e3
-    eviction_joules: t.Mapping[str, float] = field(default=_EVICTION_JOULES)
+    eviction_joules: t.Mapping[str, float] = field(default_factory=lambda: _EVICTION_JOULES)
     max_share: float = 0.1
     min_awake_seconds: float = 1800.0
     min_awake: int = 1
@@ -61,9 +61,7 @@ class SleepRules:
 
 
 def _is_number(value: t.Any) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 _RANGES = {
