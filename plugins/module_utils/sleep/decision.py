@@ -76,7 +76,10 @@ class _Deciding:
         fleet = self.fleet
         room = Room(fleet.amounts.free, fleet.open | fleet.coming)
         unplaced = room.pack_all(self.waiting)
-        lacking = room.pack_all(self.reserve)
+        before = room.free.copy()
+        lacking = room.pack_all(self.reserve[:1])
+        slot = (room.free != before).any(axis=1)
+        lacking += room.pack_all(self.reserve[1:])
         target = target_set(self._task(not unplaced and not lacking))
         wake = self._wakes(unplaced, lacking, target)
         if unplaced or lacking:
@@ -88,6 +91,11 @@ class _Deciding:
             Transition(node, *self.stay[node])
             for node in (fleet.open & ~target & ~fleet.protected).nonzero()[0].tolist()
             if node not in gone and node in self.stay
+        ]
+        avoid += [
+            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
+            for node in (fleet.open & slot).nonzero()[0].tolist()
+            if node not in gone and node not in {each.node for each in avoid}
         ]
         left = {transition.node for transition in avoid} | gone
         stay = [self._staying(node) for node in range(len(fleet.machines)) if node not in left]
@@ -105,7 +113,6 @@ class _Deciding:
         need = numpy.minimum(need, amounts.capacity[present | fleet.wakeable].clip(0.0).sum(axis=0))
         if is_enough:
             need = numpy.minimum(need, amounts.capacity[present].clip(0.0).sum(axis=0))
-        switching = [machine.switching for machine in fleet.machines]
         fixed = numpy.array(
             [
                 bool(obstacle(fleet, node)) or bool(fleet.coming[node])
@@ -123,8 +130,8 @@ class _Deciding:
             present,
             present & fixed,
             ~(present | fleet.wakeable),
-            price_of_sleep(switching, self.rules) + fleet.eviction_joules,
-            price_of_wake(switching, self.rules),
+            price_of_sleep(fleet) + fleet.eviction_joules,
+            price_of_wake(fleet),
         )
 
     def _wakes(
@@ -170,8 +177,7 @@ class _Deciding:
         most = max(1, math.floor(rules.max_share * len(fleet.machines)))
         remaining = fleet.open & target
         still_open = fleet.open.copy()
-        switching = [machine.switching for machine in fleet.machines]
-        cycle = price_of_sleep(switching, rules)
+        cycle = price_of_sleep(fleet)
         off: list[Transition] = []
         moves: list[t.Any] = []
         for node in leaving:

@@ -25,6 +25,8 @@ DAY = 24 * HOUR
 WEEK = 7 * DAY
 # Records before this are forgotten: demand changes with seasons.
 _MEMORY = 8 * WEEK
+# Pods that came yesterday count half of those that came today (the half-life of VPA's recommender).
+_HALF_LIFE = DAY
 # Neighbours of an hour of the week that are pooled with it, in seconds.
 _NEIGHBOURS = HOUR
 # A pool needs samples of as many days, lest one odd day decides.
@@ -121,8 +123,12 @@ class Demand:
         lost = sum(max(0.0, min(end, now) - max(start, self.since)) for start, end in self._holes)
         return max(0.0, now - self.since - lost)
 
-    def growth(self, now: float, window: float, quantile: float) -> list[Growth]:
+    def growth(
+        self, now: float, window: float, quantile: float, pod_quantile: float
+    ) -> list[Growth]:
         """The quantile, over past arrivals, of growth within a window before each of them.
+
+        The ``largest`` pod is that at ``pod_quantile`` of size.
 
         Arrivals of this hour of the week and its neighbours count if there are enough of them, else
         those of this hour of the day, else all.
@@ -131,12 +137,14 @@ class Demand:
         if hour != self._memo_hour:
             self._memo.clear()
             self._memo_hour = hour
-        key = window, quantile
+        key = window, quantile, pod_quantile
         if key not in self._memo:
-            self._memo[key] = self._growth(hour, window, quantile)
+            self._memo[key] = self._growth(hour, *key)
         return t.cast("list[Growth]", self._memo[key])
 
-    def _growth(self, hour: float, window: float, quantile: float) -> list[Growth]:
+    def _growth(
+        self, hour: float, window: float, quantile: float, pod_quantile: float
+    ) -> list[Growth]:
         found = []
         for devices, series in self._series(hour).items():
             ends = series.arrivals
@@ -147,7 +155,7 @@ class Demand:
             grown = numpy.maximum(series.growth(ends[pool], window), 0.0)
             total = numpy.quantile(grown, quantile, axis=0, method="higher")
             requests = series.requests[pool]
-            largest = requests[_index_of_quantile(requests, quantile)]
+            largest = _recurring(series, sound, hour, pod_quantile)
             total = numpy.maximum(total, largest)
             weights = requests.sum(axis=0) / numpy.maximum((requests > 0).sum(axis=0), 1)
             found.append(
@@ -218,8 +226,15 @@ def _pool(ends: Floats, sound: Booleans, centre: float, quantile: float) -> Bool
     return sound
 
 
-def _index_of_quantile(requests: Floats, quantile: float) -> int:
-    """The pod at the quantile of size, the size being its largest share of any total."""
+def _recurring(series: _Series, sound: Booleans, now: float, quantile: float) -> Floats:
+    """Requests of the pod at the quantile of size, recent pods counting more.
+
+    A pod's size is its largest share of the most that any pod requested of a resource.
+    """
+    requests = series.requests[sound]
     size = (requests / numpy.maximum(requests.max(axis=0), 1e-9)).max(axis=1)
     order = numpy.argsort(size, kind="stable")
-    return int(order[min(len(order) - 1, math.ceil(quantile * (len(order) - 1)))])
+    weights = numpy.exp2((series.arrivals[sound][order] - now) / _HALF_LIFE)
+    upto = numpy.cumsum(weights)
+    index = int(numpy.searchsorted(upto, quantile * upto[-1]))
+    return t.cast("Floats", requests[order[min(index, len(order) - 1)]])

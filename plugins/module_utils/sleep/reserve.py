@@ -41,7 +41,7 @@ def reserve_of(
     stated = numpy.zeros(len(amounts.names))
     if demand.seconds_before(now) < WEEK:
         stated = present * rules.reserve_share
-    for growth in demand.growth(now, window, rules.reserve_quantile):
+    for growth in demand.growth(now, window, rules.reserve_quantile, rules.largest_quantile):
         total, largest = amounts.vector(growth.total), amounts.vector(growth.largest)
         if not growth.devices:
             total, stated = numpy.maximum(total, stated), numpy.zeros_like(stated)

@@ -39,11 +39,12 @@ class Room:
 
     def __init__(self, free: Floats, nodes: Booleans) -> None:
         self.free = numpy.where(nodes[:, None], free, -1.0)
+        self._scale = numpy.maximum(free.max(axis=0, initial=0.0), 1.0)
 
     def copy(self) -> Room:
         """The same room, packed apart."""
         other = Room.__new__(Room)
-        other.free = self.free.copy()
+        other.free, other._scale = self.free.copy(), self._scale
         return other
 
     def without(self, node: int) -> Room:
@@ -64,15 +65,13 @@ class Room:
             most = numpy.where(shape.allowed, most, 0)
         return t.cast("Integers", most)
 
-    def pack(self, shape: Shape, order: Integers | None = None) -> Shape:
+    def pack(self, shape: Shape) -> Shape:
         """Put as many pods of the shape as fit, and give the rest.
 
-        Nodes are filled in the given order, else the one with the least room first, so that large
-        room stays whole.
+        The node with the least room is filled first, so that large room stays whole.
         """
         capacity = self.capacity(shape)
-        if order is None:
-            order = numpy.argsort(capacity, kind="stable")
+        order = numpy.argsort((self.free / self._scale).sum(axis=1), kind="stable")
         taken = numpy.zeros_like(capacity)
         upto = numpy.minimum(numpy.cumsum(capacity[order]), shape.count)
         taken[order] = numpy.diff(upto, prepend=0)

@@ -33,6 +33,7 @@ class SleepRules:
     select: str = ""
     max_cycles_a_day: int = 4
     reserve_quantile: float = 0.99
+    largest_quantile: float = 0.995
     reserve_share: float = 0.1
     interval_seconds: float = 300.0
     horizon_seconds: float = 14400.0
@@ -67,6 +68,7 @@ def _is_number(value: t.Any) -> bool:
 _RANGES = {
     "max_cycles_a_day": (0, 1000),
     "reserve_quantile": (0.0, 1.0),
+    "largest_quantile": (0.0, 1.0),
     "reserve_share": (0.0, math.inf),
     "interval_seconds": (0.0, math.inf),
     "horizon_seconds": (0.0, math.inf),

@@ -19,7 +19,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.libraries import numpy
-from ..power.model.node_functions import lower_hull
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats, Integers
@@ -34,6 +33,8 @@ _MAX_ITERATIONS = 60
 _LEAST_GAIN_JOULES = 1.0
 # Room that whole pods leave unused on full machines.
 FRAGMENTATION = 0.03
+# Segments of a curve; more make the search slower and hardly better.
+_SEGMENTS = 6
 
 
 @dataclass(frozen=True)
@@ -100,25 +101,32 @@ class Task:
 
 
 def segments_of(fleet: Fleet, use_per_cpu: float) -> Segments:
-    """The lower hulls of all curves, from the use without pods to that of a full node."""
-    costs = fleet.problem.costs
-    cpu = fleet.amounts.names.index("cpu") if "cpu" in fleet.amounts.names else None
-    rows: list[tuple[float, int, float]] = []
-    for node in range(len(fleet.machines)):
-        base, knots = float(costs.base[node]), costs.knots[node]
-        end = float(knots[-1])
-        if cpu is not None and use_per_cpu > 0:
-            end = base + max(0.0, fleet.amounts.capacity[node, cpu]) * use_per_cpu
-        inner = knots[(knots > base) & (knots < end)]
-        uses = numpy.unique(numpy.concatenate([[base], inner, [end]]))
-        watts = costs.watts(numpy.full(len(uses), node), uses)
-        hull = lower_hull(list(zip(uses.tolist(), watts.tolist())))
-        for (left, low), (right, high) in zip(hull, hull[1:]):
-            if right > left:
-                rows.append(((high - low) / (right - left), node, right - left))
-    rows.sort()
-    slope, nodes, width = zip(*rows) if rows else ((), (), ())
-    return Segments(numpy.array(nodes, dtype=numpy.int64), numpy.array(width), numpy.array(slope))
+    """Lower hulls of all curves, from the use without pods to that of a full node."""
+    costs, amounts = fleet.problem.costs, fleet.amounts
+    base = costs.base.astype(float)
+    full = costs.knots[:, -1]
+    if "cpu" in amounts.names and use_per_cpu > 0:
+        cpu = amounts.capacity[:, amounts.names.index("cpu")].clip(0.0)
+        full = base + cpu * use_per_cpu
+    width = (full - base).clip(0.0) / _SEGMENTS
+    uses = base[:, None] + width[:, None] * numpy.arange(_SEGMENTS + 1)
+    watts = costs.watts(fleet.state.assignment.all_nodes[:, None], uses)
+    slopes = _hull_slopes(numpy.diff(watts, axis=1)) / numpy.maximum(width, 1e-9)[:, None]
+    order = numpy.argsort(slopes, axis=None, kind="stable")
+    return Segments(order // _SEGMENTS, width[order // _SEGMENTS], slopes.ravel()[order])
+
+
+def _hull_slopes(rises: Floats) -> Floats:
+    """Rises of the lower convex hull over steps of equal width, by the min-max formula of isotonic
+    regression: the largest over starts of the smallest over ends of the mean rise in between."""
+    steps = rises.shape[1]
+    total = numpy.concatenate([numpy.zeros((len(rises), 1)), numpy.cumsum(rises, axis=1)], axis=1)
+    start, end = numpy.arange(steps)[:, None], numpy.arange(steps)[None, :] + 1
+    length = end - start
+    mean = (total[:, None, 1:] - total[:, :-1, None]) / numpy.maximum(length, 1)
+    mean = numpy.where(length > 0, mean, numpy.inf)
+    least = numpy.minimum.accumulate(mean[:, :, ::-1], axis=2)[:, :, ::-1]
+    return t.cast("Floats", numpy.where(length > 0, least, -numpy.inf).max(axis=1))
 
 
 def target_set(task: Task) -> Booleans:
@@ -188,37 +196,21 @@ def _neighbours(task: Task, chosen: Booleans) -> Booleans:
     changes += [(*pair, node) for pair in itertools.combinations(out, 2) for node in into[:4]]
     changes += [(*pair, node) for pair in itertools.combinations(into, 2) for node in out[:4]]
     sets = numpy.repeat(chosen[None], len(changes), axis=0)
-    for row, change in enumerate(changes):
-        sets[row, list(change)] ^= True
+    rows = numpy.repeat(numpy.arange(len(changes)), [len(change) for change in changes])
+    sets[rows, [*itertools.chain.from_iterable(changes)]] ^= True
     return sets
 
 
 def _shortlist(task: Task, values: Floats, open_to: Booleans, size: int) -> list[int]:
     """The machines with the best values, and those with the best for their room; no two alike."""
-    found: list[int] = []
-    seen: set[t.Any] = set()
-    cpu = task.fleet.amounts.capacity.clip(0.0).sum(axis=0)
-    size_of = (task.fleet.amounts.capacity / numpy.maximum(cpu, 1e-9)).max(axis=1)
-    size_of = numpy.maximum(size_of, 1e-12)
     nodes = open_to.nonzero()[0]
-    orders = (
-        (
-            nodes[numpy.argsort(-values[nodes], kind="stable")],
-            nodes[numpy.argsort(-(values / size_of)[nodes], kind="stable")],
-            nodes[numpy.argsort(-(values - values[nodes].min())[nodes], kind="stable")],
-        )
-        if len(nodes)
-        else ()
-    )
-    for order in orders[:2]:
-        taken = 0
-        for node in order.tolist():
-            key = (round(float(values[node]), 3), *task.fleet.amounts.capacity[node].tolist())
-            if key in seen:
-                continue
-            seen.add(key)
-            found.append(node)
-            taken += 1
-            if taken >= size // 2 + (size % 2):
+    capacity = task.fleet.amounts.capacity.clip(0.0)
+    share = (capacity / numpy.maximum(capacity.sum(axis=0), 1e-9)).max(axis=1).clip(1e-12)
+    found: dict[t.Any, int] = {}
+    for worth in (values, values / share):
+        before = len(found)
+        for node in nodes[numpy.argsort(-worth[nodes], kind="stable")].tolist():
+            found.setdefault((round(float(values[node]), 3), *capacity[node].tolist()), node)
+            if len(found) - before >= (size + 1) // 2:
                 break
-    return found
+    return list(found.values())
