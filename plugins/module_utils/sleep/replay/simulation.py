@@ -110,7 +110,7 @@ class Simulation:
     def open_nodes(self, group: int) -> Integers:
         """Awake nodes on which one more pod of the group fits."""
         nodes = self.awake.nonzero()[0]
-        return t.cast("Integers", nodes[self.assignment.fits(group, nodes)])
+        return nodes[self.assignment.fits(group, nodes)]
 
     def waiting_counts(self) -> tuple[Integers, Floats]:
         """Number of waiting pods of each group, and the seconds that the oldest has waited."""

@@ -14,6 +14,7 @@ import csv
 import math
 import typing as t
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ...base.errors import InvalidInput
 
@@ -68,7 +69,7 @@ class Trace:
     pods: tuple[TracePod, ...]
     start: float = 0.0
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Time from the start to the last departure."""
         return max((pod.departure for pod in self.pods), default=0.0)
@@ -115,7 +116,9 @@ def read_trace(lines: t.Iterable[str], source: str, start: float = 0.0) -> Trace
             if len(pods) > _MAX_PODS:
                 raise InvalidInput(f"{where}: a trace has at most {_MAX_PODS:,} pods")
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{source}, line {rows.line_num + 1}: not readable as CSV: {error}")
+        raise InvalidInput(
+            f"{source}, line {rows.line_num + 1}: not readable as CSV: {error}"
+        ) from error
     if not pods:
         raise InvalidInput(f"{source}: the trace has no pod; give a line for each")
     return sorted_trace(pods, start)
@@ -169,7 +172,7 @@ def _number(fields: t.Mapping[str, str], name: str, most: float, where: str) -> 
     try:
         value = float(text)
     except ValueError:
-        raise InvalidInput(f"{where}: {name} is {text[:40]!r}, not a number")
+        raise InvalidInput(f"{where}: {name} is {text[:40]!r}, not a number") from None
     if not math.isfinite(value) or not 0 <= value <= most:
         raise InvalidInput(f"{where}: {name} is {text[:40]}; give a number from 0 to {most:g}")
     return value
