@@ -18,6 +18,13 @@ if t.TYPE_CHECKING:
     from ..solving.arrays import Floats, Integers
 
 
+class Budget(t.NamedTuple):
+    """Pods of these groups together may be evicted at most ``allowed`` times in one decision."""
+
+    groups: frozenset[int]
+    allowed: int
+
+
 @dataclass(frozen=True)
 class FleetState:
     """Machines and pods. ``machines[n]`` is the machine of node n of the problem.
@@ -25,6 +32,9 @@ class FleetState:
     ``assignment`` counts the pods that have a node. Of these, ``movable[g, n]`` may move now.
     ``waiting[g]`` pods have no node; the oldest of them has waited ``waited[g]`` seconds.
     A move of a pod of the group costs ``eviction_joules[g]``.
+
+    The problem describes every machine as if it were awake: limits, free resources and curves of a
+    sleeping one are those after its boot. Its costs know no standby (``allow_power_off`` is off).
     """
 
     machines: tuple[Machine, ...]
@@ -33,6 +43,7 @@ class FleetState:
     waiting: Integers
     waited: Floats
     eviction_joules: Floats
+    budgets: tuple[Budget, ...] = ()
 
 
 class PlannedMove(t.NamedTuple):
@@ -55,11 +66,15 @@ class Transition(t.NamedTuple):
 class Decision:
     """What to do now. All indices are those of the problem.
 
-    The ``moves`` come before the machines in ``switch_off`` are switched. ``stay`` says of every
-    other machine why it stays as it is.
+    The ``moves`` come before the machines in ``switch_off`` are switched. New pods go to a machine
+    in ``avoid`` only if no other awake machine has room, so that it empties by departures alone.
+    ``stay`` says of every other machine why it stays as it is. ``notes`` are sentences about the
+    rules and the demand.
     """
 
     wake: tuple[Transition, ...] = ()
     switch_off: tuple[Transition, ...] = ()
     moves: tuple[PlannedMove, ...] = ()
+    avoid: tuple[Transition, ...] = ()
     stay: tuple[Transition, ...] = ()
+    notes: tuple[str, ...] = ()
