@@ -83,15 +83,17 @@ class _Deciding:
         lacking = room.pack_all(self.reserve[:1])
         slot = (room.free != before).any(axis=1)
         lacking += room.pack_all(self.reserve[1:])
-        target = target_set(self._task(not unplaced and not lacking))
+        task = self._task(not unplaced and not lacking)
+        target = target_set(task)
+        lean = self._lean_set(task, target)
         wake = self._wakes(unplaced, lacking, target)
         off: list[Transition] = []
         if not unplaced and not lacking and not moves:
-            off, moves = self._offs(target)
+            off, moves = self._offs(lean)
         gone = {transition.node for transition in (*off, *wake)}
         avoid = [
             Transition(node, *self.stay[node])
-            for node in (fleet.open & ~target & ~fleet.protected).nonzero()[0].tolist()
+            for node in (fleet.open & ~lean & ~fleet.protected).nonzero()[0].tolist()
             if node not in gone and node in self.stay
         ]
         avoid += [
@@ -165,6 +167,21 @@ class _Deciding:
             ~(present | fleet.wakeable),
             price_of_sleep(fleet) + fleet.eviction_joules,
             price_of_wake(fleet),
+        )
+
+    def _lean_set(self, task: Task, target: Booleans) -> Booleans:
+        """The machines of the target set that new pods should use.
+
+        Evictions have no price here: departures empty the other machines for nothing.
+        """
+        locked_out = task.locked_out | ~target
+        return target_set(
+            replace(
+                task,
+                locked_out=locked_out,
+                locked_in=task.locked_in & target,
+                price_out=price_of_sleep(self.fleet),
+            )
         )
 
     def _wakes(

@@ -246,4 +246,4 @@ def _recurring(series: _Series, weights: Floats, quantiles: Quantiles) -> Floats
     order = numpy.argsort(size, kind="stable")
     upto = numpy.cumsum(weights[order])
     index = int(numpy.searchsorted(upto, quantiles.pods * upto[-1]))
-    return series.requests[order[min(index, len(order) - 1)]]
+    return t.cast("Floats", series.requests[order[min(index, len(order) - 1)]])
