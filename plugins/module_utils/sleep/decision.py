@@ -70,6 +70,7 @@ class _Deciding:
         self.reserve = reserve_of(
             amounts, self.load, demand, self.rules, fleet.now, fleet.boot_seconds
         )
+        self.floors = Floors(fleet)
         self.notes: list[str] = []
         self.stay: dict[int, tuple[str, str]] = {}
 
@@ -145,7 +146,13 @@ class _Deciding:
         present = fleet.open | fleet.coming
         extra = sum((shape.total for shape in self.reserve), numpy.zeros(len(amounts.names)))
         need = (self.load + extra) * (1 + FRAGMENTATION)
-        need = numpy.minimum(need, amounts.capacity[present | fleet.wakeable].clip(0.0).sum(axis=0))
+        everything = amounts.capacity[present | fleet.wakeable].clip(0.0).sum(axis=0)
+        if (self.load + extra > everything).any():
+            self.notes.append(
+                "Pods and reserve together are larger than the fleet; all machines that help are "
+                "awake. Lower the reserve, or let more machines take part."
+            )
+        need = numpy.minimum(need, everything)
         if is_enough:
             need = numpy.minimum(need, amounts.capacity[present].clip(0.0).sum(axis=0))
         fixed = numpy.array(
@@ -180,7 +187,8 @@ class _Deciding:
                 task,
                 locked_out=locked_out,
                 locked_in=task.locked_in & target,
-                price_out=price_of_sleep(self.fleet),
+                # One joule a pod: of equal machines, the one with fewer pods is emptied.
+                price_out=price_of_sleep(self.fleet) + self.fleet.state.assignment.pods,
             )
         )
 
@@ -210,18 +218,38 @@ class _Deciding:
             else Transition(node, "reserve", "The reserve has no room on awake machines.")
             for node in both
         ]
-        wakes += [
-            Transition(node, "exchange", "It does the same work for less energy than others.")
-            for node in wanted.nonzero()[0].tolist()
-            if node not in both
-        ]
+        if not wakes:
+            wakes += [
+                Transition(node, "exchange", "It does the same work for less energy than others.")
+                for node in wanted.nonzero()[0].tolist()
+            ]
+        return wakes + self._wakes_for_floors([transition.node for transition in wakes])
+
+    def _wakes_for_floors(self, woken: list[int]) -> list[Transition]:
+        """Machines to wake because too few are awake, those that idle for the fewest watts first."""
+        fleet = self.fleet
+        up = fleet.awake | fleet.coming | _mask(woken, len(fleet.machines))
+        wakes: list[Transition] = []
+        for where, members, least in self.floors.all():
+            missing = least - int((members & up).sum())
+            asleep = (members & fleet.wakeable & ~up).nonzero()[0]
+            cheapest = asleep[numpy.argsort(fleet.idle_watts[asleep], kind="stable")]
+            for node in cheapest[: max(0, missing)].tolist():
+                up[node] = True
+                reason = f"At least {least} machines of {where} stay awake."
+                wakes.append(Transition(node, "floor", reason))
+            if least > members.sum():
+                self.notes.append(
+                    f"{where} has {int(members.sum())} machines, but the rules keep {least} awake; "
+                    "lower the floor."
+                )
         return wakes
 
     def _offs(self, target: Booleans) -> tuple[list[Transition], list[PlannedMove]]:
         """Machines outside of the target set that can be emptied at a price that sleep repays."""
         fleet, rules = self.fleet, self.rules
         emptying = self.emptying
-        floors = Floors(fleet)
+        floors = self.floors
         leaving = (fleet.open & ~target).nonzero()[0].tolist()
         leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
         most = max(1, math.floor(rules.max_share * len(fleet.machines)))

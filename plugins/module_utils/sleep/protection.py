@@ -14,6 +14,7 @@ from ..scheduling.pod_reader import identity
 
 if t.TYPE_CHECKING:
     from ..base.json_types import Object
+    from ..solving.arrays import Booleans
     from .fleet import Fleet
     from .rules import SleepRules
 
@@ -104,29 +105,26 @@ class Floors:
 
     def __init__(self, fleet: Fleet) -> None:
         rules = fleet.rules
-        self._fleet = fleet
-        self._floors = [
-            ("", "the fleet", rules.min_awake),
-            *(("zone", name, least) for name, least in rules.min_awake_by_zone.items()),
-            *(("rack", name, least) for name, least in rules.min_awake_by_rack.items()),
+        self._awake = fleet.open.copy()
+        self._floors: list[tuple[str, Booleans, int]] = [
+            ("the fleet", numpy.ones(len(fleet.machines), dtype=bool), rules.min_awake)
         ]
-        self._open = fleet.open.copy()
+        for kind, floors in (("zone", rules.min_awake_by_zone), ("rack", rules.min_awake_by_rack)):
+            for name, least in sorted(floors.items()):
+                has = [getattr(machine, kind) == name for machine in fleet.machines]
+                self._floors.append((f"{kind} {name}", numpy.array(has, dtype=bool), least))
 
-    def _members(self, kind: str, name: str) -> t.Any:
-        if not kind:
-            return self._open
-        has = [getattr(machine, kind) == name for machine in self._fleet.machines]
-        return self._open & numpy.array(has, dtype=bool)
+    def all(self) -> list[tuple[str, Booleans, int]]:
+        """Where each floor holds, its machines, and its number."""
+        return self._floors
 
     def obstacle(self, node: int) -> Reason | None:
         """The floor that switching the machine off would break."""
-        for kind, name, least in self._floors:
-            members = self._members(kind, name)
-            if members[node] and members.sum() - 1 < least:
-                where = f"{kind} {name}" if kind else name
+        for where, members, least in self._floors:
+            if members[node] and (members & self._awake).sum() - 1 < least:
                 return "floor", f"At least {least} machines of {where} stay awake."
         return None
 
     def switched_off(self, node: int) -> None:
         """Count a machine as off."""
-        self._open[node] = False
+        self._awake[node] = False
