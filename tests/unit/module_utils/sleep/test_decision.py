@@ -54,7 +54,7 @@ def problem_of(machines: int, pods: t.Sequence[int], cores: int = 32) -> Problem
     shapes = [Shape((("cpu", 1000 * size), ("pods", 1)), 800_000 * size) for size in CORES]
     every = [
         Pod("shop", f"{size}-{index}", shape)
-        for size, shape, count in zip(CORES, shapes, pods)
+        for size, shape, count in zip(CORES, shapes, pods, strict=True)
         for index in range(count)
     ]
     return build_problem(Instance(nodes, tuple(every)))
@@ -237,7 +237,7 @@ def drawn_state(drawn: t.Any) -> FleetState:
             switched_off=tuple(NOW - 3600.0 * (index + 1) for index in reversed(range(number))),
             protection="It is protected." if kept else "",
         )
-        for machine, number, kept in zip(state.machines, cycles, protected)
+        for machine, number, kept in zip(state.machines, cycles, protected, strict=True)
     )
     return replace(state, machines=machines)
 
