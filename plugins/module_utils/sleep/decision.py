@@ -115,7 +115,10 @@ class _Deciding:
         return free
 
     def _room_for_waiting(self) -> list[PlannedMove]:
-        """Moves that seat waiting pods where room is scattered, if they cost less than a boot."""
+        """Moves that seat waiting pods where room is scattered.
+
+        They may cost as much as the boot that they spare, and one eviction of such a pod.
+        """
         fleet = self.fleet
         if not fleet.state.waiting.any():
             return []
@@ -128,7 +131,8 @@ class _Deciding:
             rest = room.pack(shape)
             seated = 0
             while seated < rest.count and shape.group is not None:
-                made = self.emptying.make_room(shape.group, fleet.open, most)
+                price = most + float(fleet.state.eviction_joules[shape.group])
+                made = self.emptying.make_room(shape.group, fleet.open, price)
                 if made is None:
                     break
                 self.emptying.accept(made)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from ..base.errors import InvalidInput
 
-_EVICTION_JOULES = MappingProxyType({"guaranteed": 60e3, "burstable": 30e3, "best_effort": 15e3})
+_EVICTION_JOULES = MappingProxyType({"guaranteed": 600e3, "burstable": 300e3, "best_effort": 150e3})
 
 
 @dataclass(frozen=True)
