@@ -30,8 +30,9 @@ from .protection import Floors, obstacle
 from .reserve import reserve_of
 from .room import Room, Shape
 from .state import Decision, FleetState, PlannedMove, Transition
+from .switching_off import SwitchingOff, free_after
 from .target_set import FRAGMENTATION, Task, segments_of, target_set
-from .waking import machines_to_wake, waiting_shapes
+from .waking import waiting_shapes, wakes, wakes_for_floors
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
@@ -71,14 +72,14 @@ class _Deciding:
             amounts, self.load, demand, self.rules, fleet.now, fleet.boot_seconds
         )
         self.floors = Floors(fleet)
-        self.notes: list[str] = []
+        self.notes = self.floors.contradictions()
         self.stay: dict[int, tuple[str, str]] = {}
 
     def decision(self) -> Decision:
         fleet = self.fleet
         self.emptying = Emptying(fleet.state)
         moves = self._room_for_waiting()
-        room = Room(self._free(), fleet.open | fleet.coming)
+        room = Room(free_after(fleet, self.emptying), fleet.open | fleet.coming)
         unplaced = room.pack_all(self.waiting)
         before = room.free.copy()
         lacking = room.pack_all(self.reserve[:1])
@@ -87,10 +88,15 @@ class _Deciding:
         task = self._task(not unplaced and not lacking)
         target = target_set(task)
         lean = self._lean_set(task, target)
-        wake = self._wakes(unplaced, lacking, target)
-        off: list[Transition] = []
+        wake = wakes(fleet, unplaced, lacking, target)
+        wake += wakes_for_floors(fleet, self.floors, [transition.node for transition in wake])
+        switching = SwitchingOff(
+            fleet, self.emptying, self.floors, [*self.waiting, *self.reserve], stay=self.stay
+        )
         if not unplaced and not lacking and not moves:
-            off, moves = self._offs(lean)
+            switching.beyond(lean)
+            moves = switching.moves
+        off = switching.off
         gone = {transition.node for transition in (*off, *wake)}
         avoid = [
             Transition(node, *self.stay[node])
@@ -99,7 +105,7 @@ class _Deciding:
         ]
         avoid += [
             Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
-            for node in (fleet.open & slot).nonzero()[0].tolist()
+            for node in (fleet.open & slot & ~fleet.protected).nonzero()[0].tolist()
             if node not in gone and node not in {each.node for each in avoid}
         ]
         left = {transition.node for transition in avoid} | gone
@@ -107,12 +113,6 @@ class _Deciding:
         return Decision(
             tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
         )
-
-    def _free(self) -> Floats:
-        """Free amounts after the moves, beside the waiting pods that these seat."""
-        free = self.fleet.amounts.free.copy()
-        free[:, : self.emptying.assignment.free.shape[1]] = self.emptying.assignment.free
-        return free
 
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.
@@ -138,7 +138,7 @@ class _Deciding:
                 self.emptying.accept(made)
                 moves += made.moves
                 seated += 1
-                room = Room(self._free(), fleet.open)
+                room = Room(free_after(fleet, self.emptying), fleet.open)
             waiting.append(replace(shape, count=shape.count - seated))
         self.waiting = [shape for shape in waiting if shape.count]
         return moves
@@ -196,115 +196,6 @@ class _Deciding:
             )
         )
 
-    def _wakes(
-        self, unplaced: list[Shape], lacking: list[Shape], target: Booleans
-    ) -> list[Transition]:
-        """For waiting pods, for the reserve, and instead of machines that cost more."""
-        fleet = self.fleet
-        room = Room(fleet.amounts.capacity, fleet.wakeable)
-        wanted = target & fleet.wakeable
-        waited = float(fleet.state.waited[fleet.state.waiting > 0].max(initial=0.0))
-        is_urgent = waited >= self.rules.urgent_seconds
-        first = machines_to_wake(fleet, room, unplaced, wanted, is_urgent) if unplaced else []
-        for node in first:
-            room.free[node] = fleet.amounts.capacity[node]
-        both = list(first)
-        if lacking:
-            rest = Room(fleet.amounts.capacity, fleet.wakeable & _mask(first, len(wanted)))
-            rest.pack_all(unplaced)
-            lacking = rest.pack_all(lacking)
-            both += [
-                node for node in machines_to_wake(fleet, room, lacking, wanted) if node not in first
-            ]
-        wakes = [
-            Transition(node, "waiting_pods", "Waiting pods have no room on awake machines.")
-            if node in first
-            else Transition(node, "reserve", "The reserve has no room on awake machines.")
-            for node in both
-        ]
-        if not wakes:
-            wakes += [
-                Transition(node, "exchange", "It does the same work for less energy than others.")
-                for node in wanted.nonzero()[0].tolist()
-            ]
-        return wakes + self._wakes_for_floors([transition.node for transition in wakes])
-
-    def _wakes_for_floors(self, woken: list[int]) -> list[Transition]:
-        """Machines to wake because too few are awake, those that idle for the fewest watts first."""
-        fleet = self.fleet
-        up = fleet.awake | fleet.coming | _mask(woken, len(fleet.machines))
-        wakes: list[Transition] = []
-        for where, members, least in self.floors.all():
-            missing = least - int((members & up).sum())
-            asleep = (members & fleet.wakeable & ~up).nonzero()[0]
-            cheapest = asleep[numpy.argsort(fleet.idle_watts[asleep], kind="stable")]
-            for node in cheapest[: max(0, missing)].tolist():
-                up[node] = True
-                reason = f"At least {least} machines of {where} stay awake."
-                wakes.append(Transition(node, "floor", reason))
-            if least > members.sum():
-                self.notes.append(
-                    f"{where} has {int(members.sum())} machines, but the rules keep {least} awake; "
-                    "lower the floor."
-                )
-        return wakes
-
-    def _offs(self, target: Booleans) -> tuple[list[Transition], list[PlannedMove]]:
-        """Machines outside of the target set that can be emptied at a price that sleep repays."""
-        fleet, rules = self.fleet, self.rules
-        emptying = self.emptying
-        floors = self.floors
-        leaving = (fleet.open & ~target).nonzero()[0].tolist()
-        leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
-        most = max(1, math.floor(rules.max_share * len(fleet.machines)))
-        remaining = fleet.open & target
-        still_open = fleet.open.copy()
-        cycle = price_of_sleep(fleet)
-        off: list[Transition] = []
-        moves: list[PlannedMove] = []
-        for node in leaving:
-            reason = obstacle(fleet, node) or floors.obstacle(node)
-            if not reason and len(off) >= most:
-                reason = ("share", f"One decision switches at most {most} machines off.")
-            why = emptying.obstacle(node)
-            if not reason and why:
-                reason = ("pods", f"It is not needed, but {why}.")
-            if reason:
-                self.stay[node] = reason
-                continue
-            targets = still_open.copy()
-            targets[node] = False
-            drawn = float(emptying.assignment.cost[node])
-            emptied = emptying.empty(node, targets & remaining) or emptying.empty(node, targets)
-            if emptied is None:
-                self.stay[node] = ("no_room", "It is not needed, but its pods fit nowhere else.")
-                continue
-            saved = drawn - float(fleet.standby_watts[node]) - emptied.added_watts
-            price = emptied.joules + float(cycle[node])
-            room = Room(self._free(), targets)
-            lacks = bool(room.pack_all(self.waiting)) or bool(room.pack_all(self.reserve))
-            if lacks or saved * rules.horizon_seconds < price:
-                emptying.refuse(emptied)
-                self.stay[node] = (
-                    ("reserve", "Without it the reserve has no room.")
-                    if lacks
-                    else ("price", "Its sleep would not repay its evictions and the cycle.")
-                )
-                continue
-            emptying.accept(emptied)
-            floors.switched_off(node)
-            still_open[node] = False
-            moves += emptied.moves
-            off.append(
-                Transition(
-                    node,
-                    "not_needed",
-                    f"The others carry its {len(emptied.moves)} pods and the reserve;"
-                    f" its sleep saves {saved:.0f} W.",
-                )
-            )
-        return off, moves
-
     def _staying(self, node: int) -> Transition:
         fleet = self.fleet
         machine = fleet.machines[node]
@@ -318,9 +209,3 @@ class _Deciding:
         if reason:
             return Transition(node, *reason)
         return Transition(node, "needed", "It carries pods or the reserve.")
-
-
-def _mask(nodes: list[int], size: int) -> Booleans:
-    mask = numpy.zeros(size, dtype=bool)
-    mask[nodes] = True
-    return mask

@@ -118,6 +118,15 @@ class Floors:
         """Where each floor holds, its machines, and its number."""
         return self._floors
 
+    def contradictions(self) -> list[str]:
+        """Sentences about floors that no fleet of this size can keep."""
+        return [
+            f"The rules keep {least} machines of {where} awake, which has {int(members.sum())}; "
+            "lower the floor."
+            for where, members, least in self._floors
+            if least > members.sum()
+        ]
+
     def obstacle(self, node: int) -> Reason | None:
         """The floor that switching the machine off would break."""
         for where, members, least in self._floors:

@@ -13,12 +13,13 @@ import typing as t
 
 from ..base.libraries import numpy
 from .economics import price_of_wake
-from .room import Shape
+from .room import Room, Shape
+from .state import Transition
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
     from .fleet import Fleet
-    from .room import Room
+    from .protection import Floors
 
 
 def machines_to_wake(
@@ -97,3 +98,53 @@ def waiting_shapes(fleet: Fleet) -> list[Shape]:
     ]
     largest = numpy.maximum(fleet.amounts.capacity.max(axis=0, initial=0.0), 1e-9)
     return sorted(shapes, key=lambda shape: -float((shape.requests / largest).max(initial=0.0)))
+
+
+def wakes(
+    fleet: Fleet, unplaced: list[Shape], lacking: list[Shape], target: Booleans
+) -> list[Transition]:
+    """Wakes for waiting pods, for the reserve, or instead of machines that cost more."""
+    room = Room(fleet.amounts.capacity, fleet.wakeable)
+    wanted = target & fleet.wakeable
+    waited = float(fleet.state.waited[fleet.state.waiting > 0].max(initial=0.0))
+    is_urgent = waited >= fleet.rules.urgent_seconds
+    first = machines_to_wake(fleet, room, unplaced, wanted, is_urgent) if unplaced else []
+    both = list(first)
+    if lacking:
+        rest = Room(fleet.amounts.capacity, fleet.wakeable & _mask(first, len(wanted)))
+        rest.pack_all(unplaced)
+        lacking = rest.pack_all(lacking)
+        both += [
+            node for node in machines_to_wake(fleet, room, lacking, wanted) if node not in first
+        ]
+    found = [
+        Transition(node, "waiting_pods", "Waiting pods have no room on awake machines.")
+        if node in first
+        else Transition(node, "reserve", "The reserve has no room on awake machines.")
+        for node in both
+    ]
+    return found or [
+        Transition(node, "exchange", "It does the same work for less energy than others.")
+        for node in wanted.nonzero()[0].tolist()
+    ]
+
+
+def wakes_for_floors(fleet: Fleet, floors: Floors, woken: list[int]) -> list[Transition]:
+    """Wakes because too few machines are awake, those that idle for the fewest watts first."""
+    up = fleet.awake | fleet.coming | _mask(woken, len(fleet.machines))
+    wakes: list[Transition] = []
+    for where, members, least in floors.all():
+        missing = least - int((members & up).sum())
+        asleep = (members & fleet.wakeable & ~up).nonzero()[0]
+        cheapest = asleep[numpy.argsort(fleet.idle_watts[asleep], kind="stable")]
+        for node in cheapest[: max(0, missing)].tolist():
+            up[node] = True
+            reason = f"At least {least} machines of {where} stay awake."
+            wakes.append(Transition(node, "floor", reason))
+    return wakes
+
+
+def _mask(nodes: list[int], size: int) -> Booleans:
+    mask = numpy.zeros(size, dtype=bool)
+    mask[nodes] = True
+    return mask
