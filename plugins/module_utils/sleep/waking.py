@@ -103,7 +103,7 @@ def waiting_shapes(fleet: Fleet) -> list[Shape]:
 def wakes(
     fleet: Fleet, unplaced: list[Shape], lacking: list[Shape], target: Booleans
 ) -> list[Transition]:
-    """Wakes for waiting pods, for the reserve, or instead of machines that cost more."""
+    """Wakes for waiting pods and for the reserve, of machines in the target set first."""
     room = Room(fleet.amounts.capacity, fleet.wakeable)
     wanted = target & fleet.wakeable
     waited = float(fleet.state.waited[fleet.state.waiting > 0].max(initial=0.0))
@@ -117,15 +117,11 @@ def wakes(
         both += [
             node for node in machines_to_wake(fleet, room, lacking, wanted) if node not in first
         ]
-    found = [
+    return [
         Transition(node, "waiting_pods", "Waiting pods have no room on awake machines.")
         if node in first
         else Transition(node, "reserve", "The reserve has no room on awake machines.")
         for node in both
-    ]
-    return found or [
-        Transition(node, "exchange", "It does the same work for less energy than others.")
-        for node in wanted.nonzero()[0].tolist()
     ]
 
 

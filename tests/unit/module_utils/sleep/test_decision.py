@@ -203,7 +203,7 @@ def test_a_fleet_without_machines_has_no_decision() -> None:
     problem = build_problem(Instance((), ()))
     empty = numpy.zeros(0, dtype=numpy.int64)
     table = numpy.zeros((0, 0), dtype=numpy.int64)
-    state = FleetState((), Assignment(problem), table, empty, empty.astype(float), empty * 1.0)
+    state = FleetState((), Assignment(problem), table, empty, empty.astype(float), numpy.zeros(0))
     assert decided(state) == Decision()
 
 
