@@ -48,18 +48,21 @@ def reserve_of(
         total, largest = amounts.vector(growth.total), amounts.vector(growth.largest)
         if not growth.devices:
             total, stated = numpy.maximum(total, stated), numpy.zeros_like(stated)
-        shapes.append(Shape(largest, 1))
-        shapes += _pieces(total - largest, amounts.vector(growth.typical))
+        if (amounts.capacity >= largest).all(axis=1).any():  # others would wait for ever
+            shapes.append(Shape(largest, 1))
+            total = total - largest
+        shapes += _pieces(total, amounts.vector(growth.typical), amounts)
     if stated.any():
-        shapes += _pieces(stated, stated / 10)
+        shapes += _pieces(stated, stated / 10, amounts)
     return sorted(shapes, key=lambda shape: -_size(shape.requests, amounts))
 
 
-def _pieces(total: Floats, typical: Floats) -> list[Shape]:
-    """The total in equal pieces of about the typical size."""
+def _pieces(total: Floats, typical: Floats, amounts: Amounts) -> list[Shape]:
+    """The total in equal pieces of about the typical size, at most half of the largest machine."""
     if not (total > 0).any():
         return []
     total = numpy.maximum(total, 0.0)
+    typical = numpy.minimum(typical, amounts.capacity.max(axis=0, initial=0.0) / 2)
     ratios = total[typical > 0] / typical[typical > 0]
     count = min(_MAX_PIECES, max(1, math.ceil(ratios.max(initial=1.0) - 1e-9)))
     return [Shape(total / count, count)]
