@@ -7,11 +7,10 @@
 
 Theory. Right-sizing online with lookahead zero is 3-competitive by lazy provisioning (Lin, Wierman,
 Andrew, Thereska, INFOCOM 2011) and 2d-competitive for d types of machines (Albers and Quedenfeld,
-SPAA 2021). Both follow the optimum of the past, and pay for the worst case. This decision follows
-the set that is optimal if the present demand and the reserve last for the horizon, with the prices
-of changes as hysteresis: on traces it does better, without a competitive bound. The delayed off of
-AutoScale (Gandhi, Harchol-Balter et al., TOCS 2012) is contained: room that the reserve needs is
-not switched off, and a machine that pays only after its break-even time stays.
+SPAA 2021). Both follow the optimum of the past. This decision seeks the set that is optimal if the
+present demand and the reserve last for the horizon, with the prices of changes as hysteresis. It
+has no competitive bound; the bound on cycles limits what wrong guesses cost. Its reserve takes the
+place of the idle time of AutoScale's delayed off (Gandhi, Harchol-Balter et al., TOCS 2012).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import math
 import typing as t
 
 from ..base.libraries import numpy
-from .fleet import DAY
+from .demand import DAY
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Floats
@@ -22,11 +22,14 @@ if t.TYPE_CHECKING:
     from .machine import Switching
 
 
-def break_even_seconds(saved_watts: float, switching: Switching, wear_joules: float = 0.0) -> float:
-    """Shortest sleep that pays, switching included; infinite if nothing is saved."""
+def break_even_seconds(saved_watts: float, switching: Switching, beyond_joules: float) -> float:
+    """Shortest sleep that pays for its cycle and what is paid beyond it, switching included.
+
+    Infinite if nothing is saved.
+    """
     if saved_watts <= 0:
         return math.inf
-    lost = switching.cycle_joules + wear_joules
+    lost = switching.cycle_joules + beyond_joules
     return switching.shutdown_seconds + switching.boot_seconds + max(0.0, lost) / saved_watts
 
 

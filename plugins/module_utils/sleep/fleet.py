@@ -12,6 +12,7 @@ import typing as t
 from functools import cached_property
 
 from ..base.libraries import numpy
+from .demand import DAY
 from .machine import Machine, Phase
 from .room import Amounts, amounts_of
 
@@ -20,8 +21,6 @@ if t.TYPE_CHECKING:
     from .demand import Demand
     from .rules import SleepRules
     from .state import FleetState
-
-DAY = 86400.0
 
 
 class Fleet:

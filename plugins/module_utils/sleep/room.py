@@ -51,12 +51,6 @@ class Room:
         other.free, other._scale = self.free.copy(), self._scale
         return other
 
-    def without(self, node: int) -> Room:
-        """The room of the other nodes."""
-        other = self.copy()
-        other.free[node] = -1.0
-        return other
-
     def capacity(self, shape: Shape) -> Integers:
         """Number of pods of the shape that each node could take alone."""
         asked = shape.requests > 0

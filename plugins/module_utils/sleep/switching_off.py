@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from .economics import price_of_sleep
+from .economics import break_even_seconds, price_of_sleep
 from .emptying import Emptied, Emptying
 from .protection import Floors, Reason, obstacle
 from .room import Room, Shape
@@ -82,16 +82,19 @@ class SwitchingOff:
         if saved * fleet.rules.horizon_seconds < price:
             emptying.refuse(emptied)
             return "price", "Its sleep would not repay its evictions and the cycle."
-        self._accept(node, emptied, saved)
+        self._accept(node, emptied, saved, price)
         return None
 
-    def _accept(self, node: int, emptied: Emptied, saved_watts: float) -> None:
+    def _accept(self, node: int, emptied: Emptied, saved_watts: float, joules: float) -> None:
         self.emptying.accept(emptied)
         self.floors.switched_off(node)
         self._open[node] = False
         self.moves += emptied.moves
+        switching = self.fleet.machines[node].switching
+        beyond = joules - switching.cycle_joules
+        minutes = break_even_seconds(saved_watts, switching, beyond) / 60
         reason = (
-            f"The others carry its {len(emptied.moves)} pods and the reserve; "
-            f"its sleep saves {saved_watts:.0f} W."
+            f"The others carry its {len(emptied.moves)} pods and the reserve; its sleep saves "
+            f"{saved_watts:.0f} W and repays its price after {minutes:.0f} min."
         )
         self.off.append(Transition(node, "not_needed", reason))
