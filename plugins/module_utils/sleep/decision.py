@@ -38,6 +38,8 @@ if t.TYPE_CHECKING:
     from .demand import Demand
     from .rules import SleepRules
 
+# A wake without need must repay its prices so many times: the demand may change within the horizon.
+_EXCHANGE = 3.0
 _WORDS_OF_PHASES = {
     Phase.DRAINING: ("draining", "Its pods are being moved before it is switched off."),
     Phase.GOING_OFF: ("going_off", "It is shutting down."),
@@ -88,6 +90,8 @@ class _Deciding:
         target = target_set(task)
         lean = self._lean_set(task, target)
         wake = wakes(fleet, unplaced, lacking, target)
+        if not wake and not unplaced and not lacking and not fleet.coming.any():
+            wake += self._exchange(task)
         wake += wakes_for_floors(fleet, self.floors, [transition.node for transition in wake])
         switching = SwitchingOff(
             fleet, self.emptying, self.floors, [*self.waiting, *self.reserve], stay=self.stay
@@ -178,6 +182,19 @@ class _Deciding:
             price_of_sleep(fleet) + fleet.eviction_joules,
             price_of_wake(fleet),
         )
+
+    def _exchange(self, task: Task) -> list[Transition]:
+        """Wakes of machines that do the work for so much less that it repays all prices thrice."""
+        strict = replace(
+            task,
+            price_in=_EXCHANGE * task.price_in,
+            price_out=_EXCHANGE * task.price_out,
+        )
+        better = target_set(strict) & self.fleet.wakeable
+        return [
+            Transition(node, "exchange", "It does the same work for much less energy.")
+            for node in better.nonzero()[0].tolist()
+        ]
 
     def _lean_set(self, task: Task, target: Booleans) -> Booleans:
         """The machines of the target set that new pods should use.
