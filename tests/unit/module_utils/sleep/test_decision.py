@@ -171,6 +171,18 @@ def test_moves_make_room_for_a_waiting_pod_where_room_is_scattered() -> None:
     assert len(decision.moves) == 1 and not nodes(decision.switch_off)
 
 
+@pytest.mark.parametrize(("idle_watts", "woken"), [(500.0, [1]), (110.0, [])])
+def test_a_better_machine_wakes_only_if_that_repays_its_price(
+    idle_watts: float, woken: list[int]
+) -> None:
+    state = state_of([[0, 0], [4, 0], [0, 0]], phases=[Phase.AWAKE, Phase.ASLEEP])
+    instance = state.assignment.problem.instance
+    worse = replace(instance.nodes[0], curve=Curve((0.0, 32.0), (idle_watts, idle_watts + 200)))
+    problem = build_problem(replace(instance, nodes=(worse, instance.nodes[1])))
+    state = replace(state, assignment=Assignment(problem, state.assignment.counts))
+    assert nodes(decided(state).wake) == woken
+
+
 def test_the_reserve_wakes_machines_and_one_larger_than_the_fleet_wakes_all() -> None:
     state = state_of([[0] * 3, [8, 0, 0], [0] * 3], phases=[Phase.AWAKE] + [Phase.ASLEEP] * 2)
     assert len(decided(state, replace(EAGER, reserve_share=0.5)).wake) == 1
