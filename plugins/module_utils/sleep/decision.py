@@ -28,7 +28,7 @@ from .machine import Phase
 from .protection import Floors, obstacle
 from .reserve import reserve_of
 from .room import Room, Shape
-from .state import Decision, FleetState, Transition
+from .state import Decision, FleetState, PlannedMove, Transition
 from .target_set import FRAGMENTATION, Task, segments_of, target_set
 from .waking import machines_to_wake, waiting_shapes
 
@@ -82,9 +82,9 @@ class _Deciding:
         lacking += room.pack_all(self.reserve[1:])
         target = target_set(self._task(not unplaced and not lacking))
         wake = self._wakes(unplaced, lacking, target)
-        if unplaced or lacking:
-            off, moves = [], []
-        else:
+        off: list[Transition] = []
+        moves: list[PlannedMove] = []
+        if not unplaced and not lacking:
             off, moves = self._offs(target)
         gone = {transition.node for transition in (*off, *wake)}
         avoid = [
@@ -167,7 +167,7 @@ class _Deciding:
         ]
         return wakes
 
-    def _offs(self, target: Booleans) -> tuple[list[Transition], list[t.Any]]:
+    def _offs(self, target: Booleans) -> tuple[list[Transition], list[PlannedMove]]:
         """Machines outside of the target set that can be emptied at a price that sleep repays."""
         fleet, rules = self.fleet, self.rules
         emptying = Emptying(fleet.state)
@@ -179,7 +179,7 @@ class _Deciding:
         still_open = fleet.open.copy()
         cycle = price_of_sleep(fleet)
         off: list[Transition] = []
-        moves: list[t.Any] = []
+        moves: list[PlannedMove] = []
         for node in leaving:
             reason = obstacle(fleet, node) or floors.obstacle(node)
             if not reason and len(off) >= most:

@@ -64,7 +64,7 @@ class _Series:
         return self._level(ends) - self._level(ends - window)
 
     def _level(self, times: Floats) -> Floats:
-        return t.cast("Floats", self.levels[numpy.searchsorted(self.times, times, side="right")])
+        return self.levels[numpy.searchsorted(self.times, times, side="right")]
 
 
 class Demand:
@@ -174,7 +174,7 @@ class Demand:
         whole = ends - window >= self.since
         for start, end in self._holes:
             whole &= (ends <= start) | (ends - window >= end)
-        return t.cast("Booleans", whole)
+        return whole
 
     def _series(self, until: float) -> dict[frozenset[str], _Series]:
         arrivals, departures = (
@@ -222,7 +222,7 @@ def _pool(ends: Floats, sound: Booleans, centre: float, quantile: float) -> Bool
         pool = sound & (distance <= HOUR / 2 + _NEIGHBOURS)
         days = numpy.unique(numpy.floor((ends[pool] - centre) / period + 0.5))
         if pool.sum() >= needed and len(days) >= _MIN_DAYS:
-            return t.cast("Booleans", pool)
+            return pool
     return sound
 
 

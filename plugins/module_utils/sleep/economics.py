@@ -30,24 +30,32 @@ def break_even_seconds(saved_watts: float, switching: Switching, wear_joules: fl
     return switching.shutdown_seconds + switching.boot_seconds + max(0.0, lost) / saved_watts
 
 
-def price_of_sleep(fleet: Fleet) -> Floats:
-    """Joules of one cycle by machine: its energy, and the price of the cycle itself.
+def price_of_cycle(fleet: Fleet) -> Floats:
+    """Joules of a cycle beyond its energy, by machine.
 
-    That price rises with the share of the day's cycles that were used, from the stated wear to the
-    largest saving of one of them: the optimal rule of the online knapsack problem (Zhou,
-    Chakrabarty, Lukose, 2008).
+    They rise with the share of the day's cycles that were used, from the stated wear to the largest
+    saving of one of them: the optimal rule of the online knapsack problem (Zhou, Chakrabarty,
+    Lukose, 2008).
     """
     rules = fleet.rules
-    energy = numpy.array([machine.switching.cycle_joules for machine in fleet.machines])
     cycles = max(1, rules.max_cycles_a_day)
     least = max(1.0, rules.wear_joules)
     most = (fleet.idle_watts - fleet.standby_watts).clip(0.0) * DAY / cycles
     used = (fleet.cycles / cycles).clip(0.0, 1.0)
-    return t.cast("Floats", energy + least * (most / least).clip(1.0) ** used)
+    return t.cast("Floats", least * (most / least).clip(1.0) ** used)
+
+
+def price_of_sleep(fleet: Fleet) -> Floats:
+    """Joules of one cycle by machine: its energy, and the price of the cycle itself."""
+    energy = [machine.switching.cycle_joules for machine in fleet.machines]
+    return numpy.array(energy) + price_of_cycle(fleet)
 
 
 def price_of_wake(fleet: Fleet) -> Floats:
-    """Joules of one boot by machine, with half of the wear of the cycle that it ends."""
+    """Joules of one boot by machine, and the price of the cycle that it makes necessary.
+
+    A machine whose cycles are used up would have to stay awake after the boot.
+    """
     switching = [machine.switching for machine in fleet.machines]
     boots = [each.boot_seconds * (each.boot_watts - each.standby_watts) for each in switching]
-    return numpy.array(boots) + fleet.rules.wear_joules / 2
+    return numpy.array(boots) + price_of_cycle(fleet)

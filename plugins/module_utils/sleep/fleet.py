@@ -83,7 +83,7 @@ class Fleet:
     @cached_property
     def eviction_joules(self) -> Floats:
         """Price of the eviction of all pods of each node."""
-        return t.cast("Floats", self.state.eviction_joules @ self.state.assignment.counts)
+        return self.state.eviction_joules @ self.state.assignment.counts
 
 
 def _is_on_time(now: float) -> t.Callable[[Machine], bool]:

@@ -52,7 +52,8 @@ def machines_to_wake(
 def _joules(fleet: Fleet) -> Floats:
     """Energy of each machine awake and idle over the horizon, with its boot."""
     idle = (fleet.idle_watts - fleet.standby_watts).clip(1.0)
-    return idle * fleet.rules.horizon_seconds + price_of_wake(fleet).clip(0.0)
+    joules = idle * fleet.rules.horizon_seconds + price_of_wake(fleet).clip(0.0)
+    return t.cast("Floats", joules)
 
 
 def _helped(fleet: Fleet, room: Room, shapes: list[Shape]) -> Floats:
