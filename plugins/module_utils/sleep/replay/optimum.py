@@ -8,6 +8,7 @@ share of the time and carries a divisible load of CPU, up to that share. Average
 real schedule are feasible there: the lower convex hull of a power curve is below the mean power
 (Jensen), and averaging never adds changes between awake and asleep. So longer slots are weaker, and
 still a bound. Pods start when they arrive: a schedule that delays some of them may end below it.
+Demand beyond the whole fleet does not count.
 
 The bound does not trust the solver. HiGHS only finds prices of CPU use and of the other resources
 for each slot. At any prices the problem falls apart into machines, each of which a dynamic program
@@ -142,8 +143,18 @@ def _relaxation(scenario: Scenario, slot_seconds: float) -> _Relaxation:
         overlap = numpy.minimum(ends, departure) - numpy.maximum(starts, arrival)
         present[first : last + 1, group] += numpy.maximum(overlap, 0.0)
     present /= lengths[:, None]
+    classes = _classes(scenario)
+    held = numpy.array(
+        [
+            sum(_most_of(each, index) for each in classes)
+            for index in range(1 + len(problem.resources))
+        ]
+    )
     return _Relaxation(
-        _classes(scenario), lengths, present @ problem.use, present @ problem.request
+        classes,
+        lengths,
+        numpy.minimum(present @ problem.use, held[0]),
+        numpy.minimum(present @ problem.request, held[1:]),
     )
 
 
@@ -191,10 +202,7 @@ def _prices(relaxation: _Relaxation, limits: Limits) -> tuple[Floats | None, tup
     order = []
     for slot, (use, demand) in enumerate(zip(relaxation.use.tolist(), relaxation.demand.tolist())):
         for index, amount in enumerate([use, *demand]):
-            # Where the fleet is full, the rest of the demand waits.
-            cover = sum(_most_of(each, index) for each in relaxation.classes)
-            needed = min(amount, cover) / scale[index]
-            order.append(model.at_least(rows[slot][index], needed))
+            order.append(model.at_least(rows[slot][index], amount / scale[index]))
     solution = solve(model, limits)
     if not solution.duals:
         return None, ()
