@@ -60,7 +60,7 @@ class _Class:
 
 
 @dataclass(frozen=True)
-class _Relaxation:
+class Relaxation:
     """``use[s]`` in microcores and ``demand[s, r]`` are means over slot s of ``lengths[s]``
     seconds."""
 
@@ -77,7 +77,7 @@ def lower_bound(
 
     All machines are awake at the start, as in a replay.
     """
-    relaxation = _relaxation(scenario, slot_seconds)
+    relaxation = relaxed(scenario, slot_seconds)
     slots, resources = relaxation.demand.shape
     prices, awake = _prices(relaxation, limits or Limits(_TIME_LIMIT_SECONDS))
     if prices is None:
@@ -85,7 +85,7 @@ def lower_bound(
     return Bound(certified(relaxation, prices), slot_seconds, awake)
 
 
-def certified(relaxation: _Relaxation, prices: Floats) -> float:
+def certified(relaxation: Relaxation, prices: Floats) -> float:
     """The Lagrangian bound in joules at any prices.
 
     ``prices[s]`` are joules for each microcore of use, then for each unit of the resources, held
@@ -125,7 +125,8 @@ def _down_joules(switching: Switching) -> float:
     return max(0.0, switching.shutdown_seconds * above)
 
 
-def _relaxation(scenario: Scenario, slot_seconds: float) -> _Relaxation:
+def relaxed(scenario: Scenario, slot_seconds: float) -> Relaxation:
+    """The relaxation with slots of this length."""
     problem = scenario.problem
     slots = max(1, math.ceil(scenario.trace.seconds / slot_seconds))
     edges = numpy.minimum(numpy.arange(slots + 1) * slot_seconds, scenario.trace.seconds)
@@ -150,7 +151,7 @@ def _relaxation(scenario: Scenario, slot_seconds: float) -> _Relaxation:
             for index in range(1 + len(problem.resources))
         ]
     )
-    return _Relaxation(
+    return Relaxation(
         classes,
         lengths,
         numpy.minimum(present @ problem.use, held[0]),
@@ -190,7 +191,7 @@ def _hull(scenario: Scenario, node: int) -> Points:
     return lower_hull(list(zip(uses.tolist(), watts.tolist())))
 
 
-def _prices(relaxation: _Relaxation, limits: Limits) -> tuple[Floats | None, tuple[float, ...]]:
+def _prices(relaxation: Relaxation, limits: Limits) -> tuple[Floats | None, tuple[float, ...]]:
     """Prices from the duals of the linear program, and the machines awake in each slot."""
     model = LinearModel()
     lengths = relaxation.lengths.tolist()
@@ -211,7 +212,7 @@ def _prices(relaxation: _Relaxation, limits: Limits) -> tuple[Floats | None, tup
     return duals * _JOULES / numpy.array(scale), awake
 
 
-def _scales(relaxation: _Relaxation) -> list[float]:
+def _scales(relaxation: Relaxation) -> list[float]:
     """Amounts of the whole fleet: of use, then of each resource."""
     count = 1 + relaxation.demand.shape[1]
     return [

@@ -118,7 +118,7 @@ def test_no_schedule_is_below_the_bound(seed: int) -> None:
 @each_seed(10)
 def test_any_prices_give_a_bound(seed: int) -> None:
     scenario = tiny_scenario(seed)
-    relaxation = optimum._relaxation(scenario, HOUR)
+    relaxation = optimum.relaxed(scenario, HOUR)
     chance = numpy.random.default_rng(seed)
     shape = (relaxation.demand.shape[0], 1 + relaxation.demand.shape[1])
     scale = 1e6 / numpy.maximum(
