@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ...base.errors import InvalidInput
 from ...base.libraries import numpy
 from ...scheduling.model import Node
 from ..machine import Machine
@@ -93,7 +94,7 @@ class Advice:
 
 
 def advise(fleet: Fleet, trace: Trace, options: Options) -> Advice:
-    """Advice by replays. The fleet has one machine at least."""
+    """Advice by replays; the fleet has one machine at least. Raises InvalidInput."""
     return _Advising(fleet, trace, options).advice()
 
 
@@ -108,6 +109,8 @@ class _Advising:
     def __init__(self, fleet: Fleet, trace: Trace, options: Options) -> None:
         self._fleet, self._trace, self._options = fleet, trace, options
         self._scenario = self._built(fleet)
+        if self._scenario.oversized == len(trace.pods):
+            raise InvalidInput("No pod of the demand fits on any machine of the snapshot")
         self._awake = self._replayed(fleet, FewestWatts())
         self._peak = _peak_requests(self._scenario)
 

@@ -231,7 +231,7 @@ def _note_request(
     if text(member(series, "metric", "node"), 300) not in nodes:
         elsewhere.add(uid)
         return
-    amount = round(value * (_MILLI if resource == "cpu" else _UNITS.get(unit or "", 1)))
+    amount = round(value * (_MILLI if resource == "cpu" else _UNITS.get(unit, 1)))
     if 0 < amount <= _MAX_AMOUNT:
         record.requests[resource] = max(amount, record.requests.get(resource, 0))
 
@@ -245,11 +245,11 @@ def _note_owner(pods: dict[str, _PodRecord], series: Object) -> None:
         for label in ("created_by_kind", "created_by_name")
     )
     record.of_node |= kind in _OF_NODES
-    record.workload = record.workload or (name or "")
+    record.workload = record.workload or name
 
 
 def _uid(series: Object) -> str:
-    return text(member(series, "metric", "uid"), 100) or ""
+    return text(member(series, "metric", "uid"), 100)
 
 
 def _value(series: Object) -> float | None:
