@@ -136,9 +136,7 @@ def _fleet(options: Parameters) -> tuple[Fleet, list[str]]:
         nodes.append(node)
         machines.append(_machine(node, options))
         types[node.name] = node.labels.get(options["type_label"]) or "of unknown type"
-    notes = [
-        f"{counted(len(names), 'node')} left out, because {why}." for why, names in left_out.items()
-    ]
+    notes = [f"{counted(len(names), 'node')} left out: {why}." for why, names in left_out.items()]
     if not nodes:
         raise InvalidInput(f"No node can be replayed: {' '.join(notes) or 'there is none'}")
     return Fleet(tuple(nodes), tuple(machines), types), notes
@@ -151,13 +149,13 @@ def _has_node(pod: t.Any) -> bool:
 
 def _reason_to_leave_out(node: Node) -> str:
     if node.curve is None:
-        return "their power curve is unknown"
+        return "no power curve"
     if not node.ready:
-        return "they are not ready"
+        return "not ready"
     if node.unschedulable:
-        return "they are cordoned"
+        return "cordoned"
     if any(taint.effect in _CLOSING for taint in node.taints):
-        return "taints close them to general pods"
+        return "closed to general pods by taints"
     return ""
 
 

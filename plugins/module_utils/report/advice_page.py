@@ -103,7 +103,7 @@ def _bars(document: t.Mapping[str, t.Any]) -> Markup:
         [
             element(
                 "div",
-                element("dt", element("b", title), element("small", words)),
+                element("dt", element("b", title), " ", element("small", words)),
                 element(
                     "dd",
                     meter(energy[name], most, kind),
@@ -143,9 +143,11 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
         role="img",
         aria_label="Awake machines and requested cores over time",
     )
+    days = hours / 24
+    parts = next((count for count in range(8, 1, -1) if round(days) % count == 0), 4)
     ends = element(
         "div",
-        [element("span", f"{number(hours / 24 * step / 4, 1)} d") for step in range(5)],
+        [element("span", f"{number(days * step / parts, 1)} d") for step in range(parts + 1)],
         class_="figures",
     )
     legend = element(
@@ -159,18 +161,18 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
     return join([element("p", words, class_="lead"), legend, element("figure", picture, ends)])
 
 
-def _path(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> str:
+def _path(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> Markup:
     points = (f"{_WIDTH * x / most_x:.1f} {_HEIGHT * (1 - y / most_y):.1f}" for x, y in zip(xs, ys))
-    return "M" + "L".join(points)
+    return Markup("M" + "L".join(points))  # numbers, and longer than a text may be
 
 
-def _steps(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> str:
+def _steps(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> Markup:
     """A staircase: each value holds until the next time."""
     parts = []
     for x, y in zip(xs, ys):
         across, up = _WIDTH * x / most_x, _HEIGHT * (1 - y / most_y)
         parts.append(f"H{across:.1f}V{up:.1f}" if parts else f"M{across:.1f} {up:.1f}")
-    return "".join(parts)
+    return Markup("".join(parts))
 
 
 def _retirement(document: t.Mapping[str, t.Any]) -> Markup:
