@@ -157,7 +157,10 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
         class_="legend",
     )
     most, least = max(line["awake"]), min(line["awake"][1:])
-    words = f"With sleep, {number(least)} to {number(most)} machines would be awake."
+    words = (
+        f"With sleep, {number(least)} to {number(most)} machines would be awake. The replay begins "
+        "with all of them awake."
+    )
     return join([element("p", words, class_="lead"), legend, element("figure", picture, ends)])
 
 
