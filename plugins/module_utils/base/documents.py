@@ -33,6 +33,7 @@ DocumentKind = t.Literal[
     "bindings",
     "report",
     "summary",
+    "advice",
     "rmd",
     "hosts",
 ]
