@@ -193,8 +193,9 @@ def _neighbours(task: Task, chosen: Booleans) -> Booleans:
     into = _shortlist(task, values, ~chosen & ~task.locked_out, size)
     changes: list[tuple[int, ...]] = [(node,) for node in (*out, *into)]
     changes += itertools.product(out, into)
-    changes += [(*pair, node) for pair in itertools.combinations(out, 2) for node in into[:4]]
-    changes += [(*pair, node) for pair in itertools.combinations(into, 2) for node in out[:4]]
+    if len(chosen) <= _LARGE:  # large fleets have machines of all sizes, so that pairs are enough
+        changes += [(*pair, node) for pair in itertools.combinations(out, 2) for node in into[:4]]
+        changes += [(*pair, node) for pair in itertools.combinations(into, 2) for node in out[:4]]
     sets = numpy.repeat(chosen[None], len(changes), axis=0)
     rows = numpy.repeat(numpy.arange(len(changes)), [len(change) for change in changes])
     sets[rows, [*itertools.chain.from_iterable(changes)]] ^= True
