@@ -377,6 +377,74 @@ SCHEMAS: dict[str, Schema] = {
         },
         {},
     ),
+    # What the fleet never needs, by replays of recorded demand; see sleep/replay/advice.py. Energy
+    # is in kWh a year.
+    "advice": _schema(
+        "advice",
+        {
+            "title": _TEXT,
+            "demand": {
+                "type": "object",
+                "required": ["source", "pods", "seconds", "peak_cores"],
+                "properties": {
+                    "source": {"enum": ["prometheus", "trace"]},
+                    "pods": {"type": "integer", "minimum": 1},
+                    "seconds": {"type": "number", "minimum": 0},
+                    "peak_cores": {"type": "number", "minimum": 0},
+                },
+            },
+            "kwh_a_year": {
+                "type": "object",
+                "required": ["today", "awake", "asleep", "remaining", "remaining_asleep"],
+                "additionalProperties": {"type": "number", "minimum": 0},
+            },
+            "timeline": {
+                "type": "object",
+                "required": ["hours", "awake", "cores"],
+                "additionalProperties": _NUMBERS,
+            },
+            "machines": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "type", "cores", "mean_cores", "awake_share"],
+                    "properties": {
+                        "name": _TEXT,
+                        "type": _TEXT,
+                        "cores": {"type": "number"},
+                        "mean_cores": {"type": "number", "minimum": 0},
+                        "awake_share": {"type": "number", "minimum": 0, "maximum": 1},
+                        "kwh_a_year": {"type": "number", "minimum": 0},
+                        "retire": {"type": "boolean"},
+                        "protection": _TEXT,
+                    },
+                },
+            },
+            "retirement": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name", "type", "kwh_a_year"],
+                    "properties": {"name": _TEXT, "type": _TEXT, "kwh_a_year": {"type": "number"}},
+                },
+            },
+            "one_more": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["type", "machines", "kwh_a_year", "waiting_pods"],
+                    "properties": {
+                        "type": _TEXT,
+                        "machines": {"type": "integer", "minimum": 1},
+                        "kwh_a_year": {"type": "number"},
+                        "waiting_pods": {"type": "integer"},
+                    },
+                },
+            },
+            "notes": {"type": "array", "items": _TEXT},
+        },
+        {},
+    ),
     # Manifests for kube_apply, with new statuses only. ``daemons`` is the state of those that
     # answered; see rmd/layout.py for ``shares``.
     "rmd": _schema(

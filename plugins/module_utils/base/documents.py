@@ -34,6 +34,7 @@ DocumentKind = t.Literal[
     "bindings",
     "report",
     "summary",
+    "advice",
     "rmd",
     "hosts",
 ]

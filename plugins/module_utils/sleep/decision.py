@@ -1,0 +1,227 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""The decision: which machines to wake, which to empty and switch off, and why.
+
+``decide`` is pure: it has no clock and no I/O, and the same arguments give the same decision.
+
+Theory. Right-sizing online with lookahead zero is 3-competitive by lazy provisioning (Lin, Wierman,
+Andrew, Thereska, INFOCOM 2011) and 2d-competitive for d types of machines (Albers and Quedenfeld,
+SPAA 2021). Both follow the optimum of the past. This decision seeks the set that is optimal if the
+present demand and the reserve last for the horizon, with the prices of changes as hysteresis. It
+has no competitive bound; the bound on cycles limits what wrong guesses cost. Its reserve takes the
+place of the idle time of AutoScale's delayed off (Gandhi, Harchol-Balter et al., TOCS 2012).
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from dataclasses import replace
+
+from ..base.errors import InvalidInput
+from ..base.libraries import numpy
+from .economics import price_of_sleep, price_of_wake
+from .emptying import Emptying
+from .fleet import Fleet
+from .machine import Phase
+from .protection import Floors, obstacle
+from .reserve import reserve_of
+from .room import Room, Shape
+from .state import Decision, FleetState, PlannedMove, Transition
+from .switching_off import SwitchingOff, free_after
+from .target_set import FRAGMENTATION, Task, segments_of, target_set
+from .waking import waiting_shapes, wakes, wakes_for_floors
+
+if t.TYPE_CHECKING:
+    from ..solving.arrays import Booleans, Floats
+    from .demand import Demand
+    from .rules import SleepRules
+
+# A wake without need must repay its prices so many times: the demand may change within the horizon.
+_EXCHANGE = 3.0
+_WORDS_OF_PHASES = {
+    Phase.DRAINING: ("draining", "Its pods are being moved before it is switched off."),
+    Phase.GOING_OFF: ("going_off", "It is shutting down."),
+    Phase.WAKING: ("waking", "It is booting."),
+    Phase.QUARANTINED: ("quarantined", "It failed a switch and is left to the operator."),
+}
+
+
+def decide(state: FleetState, demand: Demand, rules: SleepRules, now: float) -> Decision:
+    """What to do now. Raises InvalidInput if the time is not a number."""
+    if not math.isfinite(now):
+        raise InvalidInput(f"The time of the decision is {now}; give seconds since the epoch")
+    if not state.machines:
+        return Decision()
+    return _Deciding(Fleet(state, demand, rules, now), demand).decision()
+
+
+class _Deciding:
+    """One decision in the making."""
+
+    def __init__(self, fleet: Fleet, demand: Demand) -> None:
+        self.fleet, self.rules = fleet, fleet.rules
+        self.waiting = waiting_shapes(fleet)
+        state, amounts = fleet.state, fleet.amounts
+        requests = numpy.zeros((len(fleet.problem.groups), len(amounts.names)))
+        requests[:, : fleet.problem.request.shape[1]] = fleet.problem.request
+        there = state.assignment.counts[:, fleet.awake].sum(axis=1) + state.waiting
+        self.load: Floats = there @ requests
+        self.use = float(there @ fleet.problem.use)
+        self.reserve = reserve_of(
+            amounts, self.load, demand, self.rules, fleet.now, fleet.boot_seconds
+        )
+        self.floors = Floors(fleet)
+        self.notes = self.floors.contradictions()
+        self.stay: dict[int, tuple[str, str]] = {}
+
+    def decision(self) -> Decision:
+        fleet = self.fleet
+        self.emptying = Emptying(fleet.state)
+        moves = self._room_for_waiting()
+        room = Room(free_after(fleet, self.emptying), fleet.open | fleet.coming)
+        unplaced = room.pack_all(self.waiting)
+        before = room.free.copy()
+        lacking = room.pack_all(self.reserve[:1])
+        slot = (room.free != before).any(axis=1)
+        lacking += room.pack_all(self.reserve[1:])
+        task = self._task(not unplaced and not lacking)
+        target = target_set(task)
+        lean = self._lean_set(task, target)
+        wake = wakes(fleet, unplaced, lacking, target)
+        if not wake and not unplaced and not lacking and not fleet.coming.any():
+            wake += self._exchange(task)
+        wake += wakes_for_floors(fleet, self.floors, [transition.node for transition in wake])
+        switching = SwitchingOff(
+            fleet, self.emptying, self.floors, [*self.waiting, *self.reserve], stay=self.stay
+        )
+        if not unplaced and not lacking and not moves:
+            switching.beyond(lean)
+            moves = switching.moves
+        off = switching.off
+        gone = {transition.node for transition in (*off, *wake)}
+        avoid = [
+            Transition(node, *self.stay[node])
+            for node in (fleet.open & ~lean & ~fleet.protected).nonzero()[0].tolist()
+            if node not in gone and node in self.stay
+        ]
+        avoid += [
+            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
+            for node in (fleet.open & slot & ~fleet.protected).nonzero()[0].tolist()
+            if node not in gone and node not in {each.node for each in avoid}
+        ]
+        left = {transition.node for transition in avoid} | gone
+        stay = [self._staying(node) for node in range(len(fleet.machines)) if node not in left]
+        return Decision(
+            tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
+        )
+
+    def _room_for_waiting(self) -> list[PlannedMove]:
+        """Moves that seat waiting pods where room is scattered.
+
+        They may cost as much as the boot that they spare, and one eviction of such a pod.
+        """
+        fleet = self.fleet
+        if not fleet.state.waiting.any():
+            return []
+        prices = price_of_wake(fleet)[fleet.wakeable]
+        most = float(prices.min()) if len(prices) else math.inf
+        room = Room(fleet.amounts.free, fleet.open)
+        moves: list[PlannedMove] = []
+        waiting: list[Shape] = []
+        for shape in self.waiting:
+            rest = room.pack(shape)
+            seated = 0
+            while seated < rest.count and shape.group is not None:
+                price = most + float(fleet.state.eviction_joules[shape.group])
+                made = self.emptying.make_room(shape.group, fleet.open, price)
+                if made is None:
+                    break
+                self.emptying.accept(made)
+                moves += made.moves
+                seated += 1
+                room = Room(free_after(fleet, self.emptying), fleet.open)
+            waiting.append(replace(shape, count=shape.count - seated))
+        self.waiting = [shape for shape in waiting if shape.count]
+        return moves
+
+    def _task(self, is_enough: bool) -> Task:
+        """The search for the target set; a set that holds all shapes has enough room."""
+        fleet = self.fleet
+        amounts = fleet.amounts
+        present = fleet.open | fleet.coming
+        extra = sum((shape.total for shape in self.reserve), numpy.zeros(len(amounts.names)))
+        need = (self.load + extra) * (1 + FRAGMENTATION)
+        everything = amounts.capacity[present | fleet.wakeable].clip(0.0).sum(axis=0)
+        if (self.load + extra > everything).any():
+            self.notes.append(
+                "Pods and reserve together are larger than the fleet; all machines that help are "
+                "awake. Lower the reserve, or let more machines take part."
+            )
+        need = numpy.minimum(need, everything)
+        if is_enough:
+            need = numpy.minimum(need, amounts.capacity[present].clip(0.0).sum(axis=0))
+        fixed = numpy.array(
+            [
+                bool(obstacle(fleet, node)) or bool(fleet.coming[node])
+                for node in range(len(fleet.machines))
+            ]
+        )
+        cpu = amounts.names.index("cpu") if "cpu" in amounts.names else None
+        use_per_cpu = self.use / self.load[cpu] if cpu is not None and self.load[cpu] > 0 else 0.0
+        return Task(
+            fleet,
+            segments_of(fleet, use_per_cpu),
+            self.use,
+            need,
+            self.rules.horizon_seconds,
+            present,
+            present & fixed,
+            ~(present | fleet.wakeable),
+            price_of_sleep(fleet) + fleet.eviction_joules,
+            price_of_wake(fleet),
+        )
+
+    def _exchange(self, task: Task) -> list[Transition]:
+        """Wakes of machines that do the work for so much less that it repays all prices thrice."""
+        strict = replace(
+            task,
+            price_in=_EXCHANGE * task.price_in,
+            price_out=_EXCHANGE * task.price_out,
+        )
+        better = target_set(strict) & self.fleet.wakeable
+        return [
+            Transition(node, "exchange", "It does the same work for much less energy.")
+            for node in better.nonzero()[0].tolist()
+        ]
+
+    def _lean_set(self, task: Task, target: Booleans) -> Booleans:
+        """The machines of the target set that new pods should use.
+
+        Evictions have no price here: departures empty the other machines for nothing.
+        """
+        locked_out = task.locked_out | ~target
+        return target_set(
+            replace(
+                task,
+                locked_out=locked_out,
+                locked_in=task.locked_in & target,
+                # One joule a pod: of equal machines, the one with fewer pods is emptied.
+                price_out=price_of_sleep(self.fleet) + self.fleet.state.assignment.pods,
+            )
+        )
+
+    def _staying(self, node: int) -> Transition:
+        fleet = self.fleet
+        machine = fleet.machines[node]
+        if machine.phase in _WORDS_OF_PHASES:
+            return Transition(node, *_WORDS_OF_PHASES[machine.phase])
+        if machine.phase is Phase.ASLEEP:
+            return Transition(node, "asleep", "Awake machines have room for pods and reserve.")
+        if node in self.stay:
+            return Transition(node, *self.stay[node])
+        reason = obstacle(fleet, node)
+        if reason:
+            return Transition(node, *reason)
+        return Transition(node, "needed", "It carries pods or the reserve.")
