@@ -171,7 +171,7 @@ def _path(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: f
 
 def _steps(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> Markup:
     """A staircase: each value holds until the next time."""
-    parts = []
+    parts: list[str] = []
     for x, y in zip(xs, ys):
         across, up = _WIDTH * x / most_x, _HEIGHT * (1 - y / most_y)
         parts.append(f"H{across:.1f}V{up:.1f}" if parts else f"M{across:.1f} {up:.1f}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -57,8 +58,8 @@ POLICIES: Mapping[str, Callable[[], Policy]] = {
     "VMware DPM": DistributedPowerManagement,
     OURS: lambda: DecidedPolicy(SleepRules()),
     **{
-        f"{OURS}, reserve {quantile:g}": lambda quantile=quantile: DecidedPolicy(
-            SleepRules(reserve_quantile=quantile)
+        f"{OURS}, reserve {quantile:g}": functools.partial(
+            DecidedPolicy, SleepRules(reserve_quantile=quantile)
         )
         for quantile in QUANTILES
     },
