@@ -55,6 +55,7 @@ _OF_NODES = frozenset({"DaemonSet", "Node"})
 # Assumed use during a boot, as a share of the cores.
 _LOAD_OF_A_BOOT = 0.3
 _POINTS = 600
+_OUTCOMES = ("today", "awake", "asleep", "remaining", "remaining_asleep")
 _RANGES = {
     "spare": (0.0, 10.0),
     "pod_usage_assumption": (0.01, 10.0),
@@ -192,16 +193,7 @@ def _document(
             "seconds": seconds,
             "peak_cores": max(found.awake.timeline.cores, default=0.0),
         },
-        "kwh_a_year": {
-            name: _rounded(outcome)
-            for name, outcome in (
-                ("today", found.today),
-                ("awake", found.awake),
-                ("asleep", found.asleep),
-                ("remaining", found.remaining),
-                ("remaining_asleep", found.remaining_asleep),
-            )
-        },
+        "kwh_a_year": {name: _rounded(getattr(found, name)) for name in _OUTCOMES},
         "timeline": _timeline(found.asleep),
         "machines": _machines(found, fleet),
         "retirement": [

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import functools
 import dataclasses
+import functools
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

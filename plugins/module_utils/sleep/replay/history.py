@@ -54,6 +54,10 @@ _UNITS = {"core": _MILLI, "byte": 1, "integer": 1}
 _OF_DAY = 4
 
 
+# The vector of each query, for each day.
+_Days = list[list[list[Object]]]
+
+
 class Queries(t.NamedTuple):
     """PromQL for the last day before the time of evaluation."""
 
@@ -105,8 +109,12 @@ def request_history(
             else None,
         },
     )
+<<<<<<< HEAD
     nothing: list[list[list[Object]]] = []
     job = Job(target, "Prometheus", functools.partial(_ask, made, ends), nothing)
+=======
+    job: Job[_Days] = Job(target, "Prometheus", functools.partial(_ask, made, ends), [])
+>>>>>>> w-h-replay
     budget = Budget(requests=_OF_DAY * len(ends) + 10, size=512 * 2**20, members=16_000_000)
     shared = {"concurrency": 1, "min_success": 0.0, **options}
     [result] = poll([job], shared, context, budget=budget).results
@@ -150,8 +158,7 @@ def _quoted(name: str, value: t.Any) -> str:
 
 async def _ask(
     made: Queries, ends: t.Sequence[float], client: Client, _target: PollTarget
-) -> list[list[list[Object]]]:
-    """The vectors of each query for each day."""
+) -> _Days:
     return [[await _vector(client, query, end) for query in made] for end in ends]
 
 
@@ -170,7 +177,7 @@ async def _vector(client: Client, query: str, time: float) -> list[Object]:
 
 
 def _trace(
-    days: list[list[list[Object]]],
+    days: _Days,
     ends: t.Sequence[float],
     step_seconds: int,
     nodes: t.Collection[str],
