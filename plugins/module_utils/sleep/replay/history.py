@@ -109,12 +109,7 @@ def request_history(
             else None,
         },
     )
-<<<<<<< HEAD
-    nothing: list[list[list[Object]]] = []
-    job = Job(target, "Prometheus", functools.partial(_ask, made, ends), nothing)
-=======
     job: Job[_Days] = Job(target, "Prometheus", functools.partial(_ask, made, ends), [])
->>>>>>> w-h-replay
     budget = Budget(requests=_OF_DAY * len(ends) + 10, size=512 * 2**20, members=16_000_000)
     shared = {"concurrency": 1, "min_success": 0.0, **options}
     [result] = poll([job], shared, context, budget=budget).results
