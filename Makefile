@@ -32,7 +32,7 @@ test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 	@$(GATES) test-deep
 
-bench: setup $(PREDICTOR) ## measure against peers, write docs/performance.md: make bench ARGS="place-*"
+bench: setup $(PREDICTOR) ## measure against peers, write docs/project/performance.md: make bench ARGS="place-*"
 	@$(NOX) -s bench -- $(ARGS)
 
 lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
@@ -44,7 +44,7 @@ docs: setup $(DOCS) ## check the plugins' documentation and build its pages in b
 generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
 	@$(NOX) -s generate
 
-architecture: setup ## draw docs/architecture.md from the imports between rooms
+architecture: setup ## draw docs/project/architecture.md from the imports between rooms
 	@$(NOX) -s architecture
 
 clean: ## remove environments, mirrors, caches and a running lab's state

@@ -547,7 +547,7 @@ def cores(session: nox.Session) -> None:
 
 @gate()
 def bench(session: nox.Session) -> None:
-    """Measures against peers and writes docs/performance.md."""
+    """Measures against peers and writes docs/project/performance.md."""
     build_lab(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
 
@@ -562,7 +562,7 @@ def generate(session: nox.Session) -> None:
 
 @gate()
 def architecture(session: nox.Session) -> None:
-    """Draws docs/architecture.md from the imports between rooms."""
+    """Draws docs/project/architecture.md from the imports between rooms."""
     session.chdir(REPOSITORY)
     run(session, "python", "-m", "scripts.draw_architecture")
 
