@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
-.PHONY: help demo operator-demo test test-deep bench lint docs generate architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs site generate architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -38,8 +38,11 @@ bench: setup $(PREDICTOR) ## measure against peers, write docs/project/performan
 lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 	@$(GATES) lint
 
-docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
+docs: setup $(DOCS) ## check the plugins' documentation
 	@$(NOX) -s docs
+
+site: setup $(DOCS) ## build the documentation site in build/site
+	@$(NOX) -s site
 
 generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
 	@$(NOX) -s generate

@@ -1,0 +1,54 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m scripts.site TOOLS FOLDER`: build the site into FOLDER, and fail on a dead link.
+
+TOOLS is the folder of the programs of requirements/docs.txt. The build needs no network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.site import links
+from scripts.site.sources import Sources
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COLLECTION = "wattwise.kube"
+
+
+def main(arguments: Sequence[str]) -> int:
+    tools, site = map(Path, arguments)
+    with tempfile.TemporaryDirectory() as temporary:
+        sources = Path(temporary) / "sources"
+        Sources(REPOSITORY, sources).write()
+        plugins = sources / "reference" / "plugins"
+        plugins.mkdir(mode=0o755)
+        options = ("--use-current", "--squash-hierarchy", "--fail-on-error")
+        _run(tools, "antsibull-docs", "collection", *options, f"--dest-dir={plugins}", COLLECTION)
+        shutil.rmtree(site, ignore_errors=True)
+        settings = str(Path(__file__).parent)
+        # -E -a: nothing of an earlier build; -W: a warning is an error, after all are shown.
+        flags = ("-q", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html", "-c", settings)
+        doctrees = str(Path(temporary) / "doctrees")
+        _run(tools, "sphinx-build", *flags, "-d", doctrees, str(sources), str(site))
+    problems = links.problems(site)
+    print("\n".join(problems) or f"{site / 'index.html'}: every link leads somewhere")
+    return 1 if problems else 0
+
+
+def _run(tools: Path, program: str, *arguments: str) -> None:
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    command = [str(tools / program), *arguments]
+    if subprocess.run(command, env={**os.environ, "PATH": path}, check=False).returncode != 0:
+        raise SystemExit(f"{program} failed, see above")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

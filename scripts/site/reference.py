@@ -1,0 +1,146 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reference pages that are written from files: documents from schemas, kinds from CRDs."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+Json = dict[str, t.Any]
+
+DOCUMENTS = "reference/documents.md"
+KINDS = "reference/kinds.md"
+ROLES = "reference/roles.md"
+PLUGINS = "reference/plugins/index"
+# Caption of a group in the navigation → pages of it that docs/ does not have.
+NAVIGATION = {
+    "Reference": (PLUGINS, *(page.removesuffix(".md") for page in (ROLES, KINDS, DOCUMENTS))),
+}
+
+
+def place_of_schema(name: str) -> str:
+    return f"reference/documents/{name}.md"
+
+
+def pages(repository: Path) -> dict[str, str]:
+    """Place in the site → text of each page."""
+    roles = sorted(path.name for path in (repository / "roles").iterdir())
+    beginning = "Each page has the variables of a role, its permissions, and what it changes."
+    return {
+        ROLES: _list("Roles", beginning, "roles", roles),
+        **_documents(repository / "schemas"),
+        **_kinds(repository / "roles/crds/files"),
+    }
+
+
+def _documents(folder: Path) -> dict[str, str]:
+    found = {}
+    names = []
+    for path in sorted(folder.glob("*.json")):
+        names.append(path.stem)
+        schema = json.loads(path.read_text("utf-8"))
+        found[place_of_schema(path.stem)] = "\n".join(
+            [
+                f"# {path.stem}.json\n",
+                f"The fields of `{path.name}` in the run folder, from its JSON schema.\n",
+                *_table(schema),
+            ]
+        )
+    beginning = (
+        "Each run writes JSON documents to its run folder. Readers check them by these schemas."
+    )
+    found[DOCUMENTS] = _list("Documents", beginning, "documents", names)
+    return found
+
+
+def _kinds(folder: Path) -> dict[str, str]:
+    found = {}
+    names = []
+    for path in sorted(folder.glob("*.yaml")):
+        spec = yaml.safe_load(path.read_text("utf-8"))["spec"]
+        name = f"{spec['names']['kind']} ({spec['group']})"
+        names.append(path.stem)
+        lines = [f"# {name}\n", _scope(spec)]
+        for version in spec["versions"]:
+            schema = version["schema"]["openAPIV3Schema"]
+            shown = {key: value for key, value in schema["properties"].items() if key in _PARTS}
+            lines += [f"## {version['name']}\n", *_table({**schema, "properties": shown}), ""]
+        found[f"reference/kinds/{path.stem}.md"] = "\n".join(lines)
+    beginning = (
+        "The `crds` role installs these kinds. Each page lists the fields of a kind from its CRD."
+    )
+    found[KINDS] = _list("Kinds", beginning, "kinds", names)
+    return found
+
+
+_PARTS = ("spec", "status")
+
+
+def _scope(spec: Json) -> str:
+    names = spec["names"]
+    short = "".join(f", `{name}`" for name in names.get("shortNames", ()))
+    return f"`kubectl get {names['plural']}`{short}; scope: {spec['scope']}.\n"
+
+
+def _list(title: str, beginning: str, folder: str, names: list[str]) -> str:
+    tree = "\n".join(f"{folder}/{name}" for name in names)
+    return f"# {title}\n\n{beginning}\n\n```{{toctree}}\n:maxdepth: 1\n\n{tree}\n```\n"
+
+
+def _table(schema: Json) -> Iterator[str]:
+    yield "| field | type | required | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for path, field, required in _fields(schema, ""):
+        cells = (f"`{path}`", _type(field), "yes" if required else "", _meaning(field))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _fields(schema: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
+    """Every field below this one with its path; `[]` stands for an item, `*` for any name."""
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, field, name in required
+        yield from _fields(field, here)
+    others = schema.get("additionalProperties")
+    if isinstance(others, dict):
+        here = f"{path}.*" if path else "*"
+        yield here, others, False
+        yield from _fields(others, here)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        yield from _fields(items, f"{path}[]")
+
+
+def _type(field: Json) -> str:
+    if field.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    kind = field.get("type", "")
+    names = " or ".join(kind) if isinstance(kind, list) else kind
+    items = field.get("items")
+    if isinstance(items, dict) and "type" in items:
+        return f"{names} of {_type(items)}"
+    return str(names)
+
+
+def _meaning(field: Json) -> str:
+    """The description, and the values that the schema allows."""
+    parts = [" ".join(field.get("description", "").split())]
+    if "const" in field:
+        parts.append(f"always `{field['const']}`")
+    if "enum" in field:
+        parts.append("one of " + ", ".join(f"`{value}`" for value in field["enum"]))
+    if "default" in field:
+        parts.append(f"default `{json.dumps(field['default'])}`")
+    if "minimum" in field:
+        parts.append(f"at least {field['minimum']}")
+    if "maximum" in field:
+        parts.append(f"at most {field['maximum']}")
+    text = "; ".join(filter(None, parts))
+    return text.replace("|", "\\|").replace("<", "&lt;")
