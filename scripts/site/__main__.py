@@ -9,6 +9,7 @@ TOOLS is the folder of the programs of requirements/docs.txt. The build needs no
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from scripts.site.sources import Sources
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COLLECTION = "wattwise.kube"
+# The theme shows the contents of each page beside it.
+_CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +:.*\n)*", re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
         plugins.mkdir(mode=0o755)
         options = ("--use-current", "--squash-hierarchy", "--fail-on-error")
         _run(tools, "antsibull-docs", "collection", *options, f"--dest-dir={plugins}", COLLECTION)
+        for page in sources.rglob("*.rst"):
+            page.write_text(_CONTENTS.sub("", page.read_text("utf-8")), encoding="utf-8")
         shutil.rmtree(site, ignore_errors=True)
         settings = str(Path(__file__).parent)
         # -E -a: nothing of an earlier build; -W: a warning is an error, after all are shown.

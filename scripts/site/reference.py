@@ -20,7 +20,10 @@ ROLES = "reference/roles.md"
 PLUGINS = "reference/plugins/index"
 # Caption of a group in the navigation → pages of it that docs/ does not have.
 NAVIGATION = {
-    "Reference": (PLUGINS, *(page.removesuffix(".md") for page in (ROLES, KINDS, DOCUMENTS))),
+    "Reference": (
+        f"Modules and plugins <{PLUGINS}>",
+        *(page.removesuffix(".md") for page in (ROLES, KINDS, DOCUMENTS)),
+    ),
 }
 
 
@@ -94,11 +97,13 @@ def _list(title: str, beginning: str, folder: str, names: list[str]) -> str:
 
 
 def _table(schema: Json) -> Iterator[str]:
+    yield "```{table}\n:class: fields\n"
     yield "| field | type | required | meaning |"
     yield "| --- | --- | --- | --- |"
     for path, field, required in _fields(schema, ""):
         cells = (f"`{path}`", _type(field), "yes" if required else "", _meaning(field))
         yield f"| {' | '.join(cells)} |"
+    yield "```"
 
 
 def _fields(schema: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
@@ -131,16 +136,16 @@ def _type(field: Json) -> str:
 
 def _meaning(field: Json) -> str:
     """The description, and the values that the schema allows."""
-    parts = [" ".join(field.get("description", "").split())]
+    parts = [" ".join(field.get("description", "").split()).removesuffix(".")]
     if "const" in field:
-        parts.append(f"always `{field['const']}`")
+        parts.append(f"Always `{field['const']}`")
     if "enum" in field:
-        parts.append("one of " + ", ".join(f"`{value}`" for value in field["enum"]))
-    if "default" in field:
-        parts.append(f"default `{json.dumps(field['default'])}`")
+        parts.append("One of " + ", ".join(f"`{value}`" for value in field["enum"]))
     if "minimum" in field:
-        parts.append(f"at least {field['minimum']}")
+        parts.append(f"At least {field['minimum']}")
     if "maximum" in field:
-        parts.append(f"at most {field['maximum']}")
-    text = "; ".join(filter(None, parts))
+        parts.append(f"At most {field['maximum']}")
+    if "default" in field:
+        parts.append(f"Default: `{json.dumps(field['default'])}`")
+    text = " ".join(f"{part}." for part in parts if part)
     return text.replace("|", "\\|").replace("<", "&lt;")

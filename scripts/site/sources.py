@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from scripts.site import reference
+from scripts.site import diagram, reference
 
 # The name of the section in docs/README.md is the caption of the group in the navigation.
 INDEX = "docs/README.md"
@@ -29,8 +29,6 @@ _PICTURE = re.compile(r"<picture>\s*<source [^>]*srcset=\"([^\"]+)\">\s*<img (.*
 _LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".service": "ini", ".timer": "ini"}
 
 
-# Languages of blocks that the highlighter does not know.
-_PLAIN = {"csv", "mermaid"}
 # Labels of Ansible's documentation that antsibull-docs refers to → pages there.
 ANSIBLE_INVENTORY = "ansible.inv"
 _ANSIBLE = {
@@ -81,9 +79,7 @@ class Sources:
         parts = []
         end = 0
         for block in _FENCED.finditer(text):
-            language = "text" if block[1] in _PLAIN else block[1]
-            shown = f"```{language}\n{block[2]}```"
-            parts += [self._linked(path, text[end : block.start()]), shown]
+            parts += [self._linked(path, text[end : block.start()]), _block(block[1], block[2])]
             end = block.end()
         return "".join(parts) + self._linked(path, text[end:])
 
@@ -150,12 +146,21 @@ class Sources:
         groups = []
         for section in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
             caption, _newline, body = section.partition("\n")
-            links = re.findall(r"^\| \[[^\]]+\]\(([^)#]+)\)", body, re.MULTILINE)
-            entries = [str(Path(self._target(INDEX, link)).with_suffix("")) for link in links]
-            entries += reference.NAVIGATION.get(caption, ())
-            tree = "\n".join(dict.fromkeys(entries))
+            links = re.findall(r"^\| \[([^\]]+)\]\(([^)#]+)\)", body, re.MULTILINE)
+            entries = [
+                f"{title} <{Path(self._target(INDEX, link)).with_suffix('')}>"
+                for title, link in links
+            ]
+            tree = "\n".join([*entries, *reference.NAVIGATION.get(caption, ())])
             groups.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{tree}\n```\n")
         return "\n" + "\n".join(groups)
+
+
+def _block(language: str, text: str) -> str:
+    if language == "mermaid":
+        return f'<div class="diagram-box">\n{diagram.svg(text)}\n</div>'
+    # The highlighter does not know CSV.
+    return f"```{'text' if language == 'csv' else language}\n{text}```"
 
 
 def _ansible_inventory() -> bytes:
