@@ -24,6 +24,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 COLLECTION = "wattwise.kube"
 # The theme shows the contents of each page beside it.
 _CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +:.*\n)*", re.MULTILINE)
+# Entries of the navigation, which else have the whole titles of their pages.
+_ENTRY = re.compile(r"^    (\w+)_(module|filter|inventory|role)$", re.MULTILINE)
+# Faults of the generated pages for screen readers and keyboards, as axe-core names them.
+_REPAIRS = {
+    'role="heading"': 'role="heading" aria-level="2"',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
+    '<aside class="toc-drawer': '<aside aria-label="This page" class="toc-drawer',
+    '<th class="head"><p></p></th>': "<td></td>",
+    "<pre>": '<pre tabindex="0">',
+    ' aria-role="button"': "",
+    '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,13 +48,19 @@ def main(arguments: Sequence[str]) -> int:
         options = ("--use-current", "--squash-hierarchy", "--fail-on-error")
         _run(tools, "antsibull-docs", "collection", *options, f"--dest-dir={plugins}", COLLECTION)
         for page in sources.rglob("*.rst"):
-            page.write_text(_CONTENTS.sub("", page.read_text("utf-8")), encoding="utf-8")
+            text = _CONTENTS.sub("", page.read_text("utf-8"))
+            page.write_text(_ENTRY.sub(r"    \1 (\2) <\1_\2>", text), encoding="utf-8")
         shutil.rmtree(site, ignore_errors=True)
         settings = str(Path(__file__).parent)
         # -E -a: nothing of an earlier build; -W: a warning is an error, after all are shown.
         flags = ("-q", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html", "-c", settings)
         doctrees = str(Path(temporary) / "doctrees")
         _run(tools, "sphinx-build", *flags, "-d", doctrees, str(sources), str(site))
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf-8")
+        for fault, repair in _REPAIRS.items():
+            text = text.replace(fault, repair)
+        page.write_text(text, encoding="utf-8")
     problems = links.problems(site)
     print("\n".join(problems) or f"{site / 'index.html'}: every link leads somewhere")
     return 1 if problems else 0

@@ -128,8 +128,8 @@ def _flow(start: Point, end: Point, text: str) -> str:
         low, high = y1 - up * BOX_HEIGHT / 2, y2 + up * (BOX_HEIGHT / 2 + 5)
         bend = (low + high) / 2
         arc = f"M{x1:.0f} {low:.0f}C{x1:.0f} {bend:.0f} {x2:.0f} {bend:.0f} {x2:.0f} {high:.0f}"
-        # Near the head, where no box of a layer between is.
-        label = (x1 + 0.85 * (x2 - x1) + up * ASIDE, low + 0.75 * (high - low))
+        # Between the last two layers, where no box is.
+        label = (x1 + 0.85 * (x2 - x1) + up * ASIDE, high + up * (LAYER - BOX_HEIGHT) / 2)
         tip = _tip(x2, high, up, "thick")
     where = f'x="{label[0]:.0f}" y="{label[1] + 4:.0f}"'
     return f'<path class="thick" d="{arc}"/>{tip}<text class="label" {where}>{escape(text)}</text>'

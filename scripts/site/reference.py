@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +17,20 @@ Json = dict[str, t.Any]
 
 DOCUMENTS = "reference/documents.md"
 KINDS = "reference/kinds.md"
+METRICS = "reference/metrics.md"
 ROLES = "reference/roles.md"
 PLUGINS = "reference/plugins/index"
+RULES = "roles/observe/files/prometheus-rules.yml"
+_PAGES_WITH_METRICS = {
+    "roles/observe/README.md": ("observe", "roles/observe.md#metrics"),
+    "docs/operate/operator.md": ("operator", "../operate/operator.md#metrics"),
+    "docs/operate/extender.md": ("extender", "../operate/extender.md#metrics"),
+}
 # Caption of a group in the navigation → pages of it that docs/ does not have.
 NAVIGATION = {
     "Reference": (
         f"Modules and plugins <{PLUGINS}>",
-        *(page.removesuffix(".md") for page in (ROLES, KINDS, DOCUMENTS)),
+        *(page.removesuffix(".md") for page in (ROLES, KINDS, DOCUMENTS, METRICS)),
     ),
 }
 
@@ -37,9 +45,29 @@ def pages(repository: Path) -> dict[str, str]:
     beginning = "Each page has the variables of a role, its permissions, and what it changes."
     return {
         ROLES: _list("Roles", beginning, "roles", roles),
+        METRICS: _metrics(repository),
         **_documents(repository / "schemas"),
         **_kinds(repository / "roles/crds/files"),
     }
+
+
+def _metrics(repository: Path) -> str:
+    """Every metric of the pages' tables with its page, then every alert of the rules."""
+    lines = ["# Metrics and alerts\n", "| metric | meaning | of |", "| --- | --- | --- |"]
+    for page, (title, link) in _PAGES_WITH_METRICS.items():
+        text = (repository / page).read_text("utf-8")
+        for table in re.findall(r"^\| metric \|.*\n\|.*\n((?:\|.*\n)+)", text, re.MULTILINE):
+            for row in table.splitlines():
+                metric, *_unit, meaning = row.strip("| ").split(" | ")
+                meaning = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", meaning)
+                lines.append(f"| {metric} | {meaning} | [{title}]({link}) |")
+    lines += ["", "| alert | summary | after |", "| --- | --- | --- |"]
+    rules = yaml.safe_load((repository / RULES).read_text("utf-8"))
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        if "alert" in rule:
+            summary = rule["annotations"]["summary"].replace("|", "\\|")
+            lines.append(f"| `{rule['alert']}` | {summary} | {rule.get('for', 'at once')} |")
+    return "\n".join([*lines, ""])
 
 
 def _documents(folder: Path) -> dict[str, str]:
@@ -78,7 +106,7 @@ def _kinds(folder: Path) -> dict[str, str]:
     beginning = (
         "The `crds` role installs these kinds. Each page lists the fields of a kind from its CRD."
     )
-    found[KINDS] = _list("Kinds", beginning, "kinds", names)
+    found[KINDS] = _list("CRDs", beginning, "kinds", names)
     return found
 
 

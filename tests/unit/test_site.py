@@ -75,6 +75,18 @@ def test_a_page_lists_the_fields_of_a_document_and_of_a_kind(sources: Path) -> N
     assert "| `spec.interval` | string |" in fleet
 
 
+def test_the_page_of_metrics_has_those_of_all_pages_and_the_alerts(sources: Path) -> None:
+    page = (sources / reference.METRICS).read_text("utf-8")
+    lines = [line for name in pages() for line in (ROOT / name).read_text("utf-8").splitlines()]
+    metrics = {name for line in lines for name in re.findall(r"^\| `(wattwise_\w+)` \|", line)}
+    variables = re.compile(r"wattwise_(kubeconfig|context|run_dir|gateway_selector)")
+    expected = {name for name in metrics if not variables.fullmatch(name)}
+    assert len(expected) > 20
+    assert {name for name in expected if f"| `{name}` |" not in page} == set()
+    alerts = re.findall(r"alert: (\w+)", (ROOT / reference.RULES).read_text("utf-8"))
+    assert alerts and all(f"| `{name}` |" in page for name in alerts)
+
+
 def site(folder: Path, body: str) -> list[str]:
     """The problems of a site whose page has this body beside a page with the anchor `here`."""
     (folder / "other.html").write_text('<p id="here">')
