@@ -32,6 +32,7 @@ _REPAIRS = {
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer': '<aside aria-label="This page" class="toc-drawer',
     '<th class="head"><p></p></th>': "<td></td>",
+    '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     "<pre>": '<pre tabindex="0">',
     ' aria-role="button"': "",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',

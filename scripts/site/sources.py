@@ -158,7 +158,7 @@ class Sources:
 
 def _block(language: str, text: str) -> str:
     if language == "mermaid":
-        return f'<div class="diagram-box">\n{diagram.svg(text)}\n</div>'
+        return f'<div class="diagram-box" tabindex="0">\n{diagram.svg(text)}\n</div>'
     # The highlighter does not know CSV.
     return f"```{'text' if language == 'csv' else language}\n{text}```"
 
