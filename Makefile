@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
-.PHONY: help demo operator-demo test test-deep bench lint docs generate architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs site generate architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -32,19 +32,22 @@ test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 	@$(GATES) test-deep
 
-bench: setup $(PREDICTOR) ## measure against peers, write docs/performance.md: make bench ARGS="place-*"
+bench: setup $(PREDICTOR) ## measure against peers, write docs/project/performance.md: make bench ARGS="place-*"
 	@$(NOX) -s bench -- $(ARGS)
 
 lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 	@$(GATES) lint
 
-docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
+docs: setup $(DOCS) ## check the plugins' documentation
 	@$(NOX) -s docs
+
+site: setup $(DOCS) ## build the documentation site in build/site
+	@$(NOX) -s site
 
 generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
 	@$(NOX) -s generate
 
-architecture: setup ## draw docs/architecture.md from the imports between rooms
+architecture: setup ## draw docs/project/architecture.md from the imports between rooms
 	@$(NOX) -s architecture
 
 clean: ## remove environments, mirrors, caches and a running lab's state

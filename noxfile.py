@@ -37,6 +37,7 @@ from scripts.collection_tree import MIRROR, synchronize  # noqa: E402 - the same
 BUILD = REPOSITORY / "build"
 REPORTS = BUILD / "reports"
 TOOLS = Path(sys.executable).parent
+DOCS_TOOLS = REPOSITORY / ".venvs" / "docs" / "bin"
 UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
 # tests/support/examples.py reads these: the number of examples and their first seed.
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
@@ -377,20 +378,16 @@ def manifests(session: nox.Session) -> None:
 
 @gate("lint", "test")
 def docs(session: nox.Session) -> None:
-    """The plugins' documentation: checks it, and builds its pages in build/docs."""
-    pages = BUILD / "docs"
-    shutil.rmtree(pages, ignore_errors=True)
-    pages.mkdir(mode=0o755)
-    tools = REPOSITORY / ".venvs" / "docs" / "bin"
-    antsibull = str(tools / "antsibull-docs")
-    variables = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
-    build = ("--use-current", "--squash-hierarchy", "--output-format", "simplified-rst")
-    run_each(
-        session,
-        (antsibull, "lint-collection-docs", "--plugin-docs", "."),
-        (antsibull, "collection", *build, "--dest-dir", str(pages), "wattwise.kube"),
-        **variables,
-    )
+    """The plugins' documentation, as antsibull-docs checks it."""
+    path = f"{DOCS_TOOLS}{os.pathsep}{os.environ['PATH']}"
+    antsibull = str(DOCS_TOOLS / "antsibull-docs")
+    run(session, antsibull, "lint-collection-docs", "--plugin-docs", ".", PATH=path)
+
+
+@gate("lint", "test")
+def site(session: nox.Session) -> None:
+    """The documentation site in build/site: every page is built, and every link leads somewhere."""
+    run(session, "python", "-m", "scripts.site", str(DOCS_TOOLS), str(BUILD / "site"))
 
 
 @gate("lint", "test")
@@ -547,7 +544,7 @@ def cores(session: nox.Session) -> None:
 
 @gate()
 def bench(session: nox.Session) -> None:
-    """Measures against peers and writes docs/performance.md."""
+    """Measures against peers and writes docs/project/performance.md."""
     build_lab(session)
     run(session, "python", "-m", "bench", *session.posargs, PYTHONPATH=f"{BUILD}:{MIRROR}/tests")
 
@@ -562,7 +559,7 @@ def generate(session: nox.Session) -> None:
 
 @gate()
 def architecture(session: nox.Session) -> None:
-    """Draws docs/architecture.md from the imports between rooms."""
+    """Draws docs/project/architecture.md from the imports between rooms."""
     session.chdir(REPOSITORY)
     run(session, "python", "-m", "scripts.draw_architecture")
 

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draw docs/architecture.md from the imports between the library's rooms: `--check` only compares.
+"""Draw docs/project/architecture.md from the imports between the library's rooms: `--check` only compares.
 
 The picture is a Mermaid diagram. Thin arrows are imports; imports implied by others are left out.
 Thick arrows are the flow of data through a run. The table of rooms comes from their docstrings.
@@ -17,7 +17,7 @@ from pathlib import Path
 import grimp
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGE = REPOSITORY / "docs" / "architecture.md"
+PAGE = REPOSITORY / "docs" / "project" / "architecture.md"
 LIBRARY = "ansible_collections.wattwise.kube.plugins.module_utils"
 FOLDER = REPOSITORY / "plugins" / "module_utils"
 BEGIN, END = "<!-- drawn: {} -->", "<!-- end: {} -->"
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     if "--check" not in arguments:
         PAGE.write_text(new, encoding="utf-8")
     elif new != page:
-        print("docs/architecture.md is not drawn from these imports; run make architecture")
+        print("docs/project/architecture.md is not drawn from these imports; run make architecture")
         return 1
     return 0
 

@@ -48,6 +48,8 @@ NEED_THE_LAB = (
     "image",
     "real_node",
 )
+# The browser shows the site that the other gate built.
+AFTER = {**dict.fromkeys(NEED_THE_LAB, ("lab_build",)), "browser": ("site",)}
 POLL_SECONDS = 0.2
 
 
@@ -256,10 +258,7 @@ def gates_of(tags: Sequence[str]) -> list[Gate]:
     command = [*_NOX, "--list", "--json", "--tags", *tags]
     listed = subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE).stdout
     names = [str(session["session"]) for session in json.loads(listed)]
-    return [
-        Gate(name, PROCESSORS.get(name, 1), ("lab_build",) if name in NEED_THE_LAB else ())
-        for name in names
-    ]
+    return [Gate(name, PROCESSORS.get(name, 1), AFTER.get(name, ())) for name in names]
 
 
 _NOX = (sys.executable, "-m", "nox", "--no-venv", "--noxfile", str(REPOSITORY / "noxfile.py"))

@@ -6,13 +6,14 @@
 A comment `begin generated: TABLE` asks for a part of a file, up to `end generated`; names after the
 table limit it to these options, and names with a hyphen leave options out. The file decides the
 form: documentation of a module, or specification, defaults, limits or passed variables of a role.
-The tables of docs/inventory.md are those in the READMEs of roles, with the types.
+The tables of docs/reference/inventory.md are those in the READMEs of roles, with the types.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import sys
 import textwrap
@@ -35,7 +36,7 @@ PART = re.compile(
     r"^(?P<begin>(?P<indent> *)# begin generated: (?P<request>[^\n]*)\n).*?(?P<end> *# end generated\n)",
     re.MULTILINE | re.DOTALL,
 )
-INVENTORY = REPOSITORY / "docs" / "inventory.md"
+INVENTORY = REPOSITORY / "docs" / "reference" / "inventory.md"
 TABLE = re.compile(
     r"(?P<begin><!-- begin generated: variables of (?P<role>\w+) -->\n).*?(?P<end><!-- end generated -->\n)",
     re.DOTALL,
@@ -215,11 +216,19 @@ def inventory_table(generated: t.Mapping[Path, str], match: re.Match[str]) -> st
     )
     table_lines = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, rest in rows:
-        # Links of the README, seen from docs/.
-        rest = rest.replace("](#", f"](../roles/{role}/README.md#").replace("](../../docs/", "](")
-        rest = re.sub(r"\]\(\.\./(?=\w+/README)", "](../roles/", rest)
-        table_lines.append(f"| `{name}` | {kinds[name]} | {rest}")
+        table_lines.append(f"| `{name}` | {kinds[name]} | {_links_from_inventory(rest, folder)}")
     return match["begin"] + "".join(f"{line}\n" for line in table_lines) + match["end"]
+
+
+def _links_from_inventory(text: str, folder: Path) -> str:
+    """The text of a README in this folder, with links that lead from the inventory reference."""
+
+    def link(match: re.Match[str]) -> str:
+        path, hash_sign, anchor = match[1].partition("#")
+        target = os.path.relpath(folder / (path or "README.md"), INVENTORY.parent)
+        return f"]({target}{hash_sign}{anchor})"
+
+    return re.sub(r"\]\((?!https?:)([^)\s]+)\)", link, text)
 
 
 def rendered() -> dict[Path, str]:

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the tables of docs/placement.md from the allow-list of pod fields.
+"""Write the tables of docs/reference/pod-fields.md from the allow-list of pod fields.
 
 The allow-list alone decides whether a field is honoured, without effect or refused. This file
 explains each field and fails on a field without an explanation.
@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling import pod_fields
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.pod_fields import Fields
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "placement.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "pod-fields.md"
 BEGIN, END = "<!-- written by scripts/write_pod_fields.py: {} -->", "<!-- end: {} -->"
 
 HONOURED, NO_EFFECT, REFUSED = "honoured", "no effect on the node", "refused"

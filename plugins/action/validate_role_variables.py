@@ -29,7 +29,7 @@ _OPTIONS = {
 }
 _NO_HOST = (
     "The inventory has no host in group {group} that this run may work on (--limit may leave it "
-    "out). {example}; docs/inventory.md has a whole example."
+    "out). {example}; docs/reference/inventory.md has a whole example."
 )
 _EXAMPLES = {
     "clusters": "Each of its hosts is one cluster. Write into the file that -i names: "

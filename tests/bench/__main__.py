@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m bench`: measure and write docs/performance.json and docs/performance.md.
+"""`python -m bench`: measure and write docs/performance.json and docs/project/performance.md.
 
 A row is a `Bench` in the list BENCHES of a module in this folder. Without names, every row is
 measured; rows that are not measured keep their results.
@@ -105,15 +105,15 @@ def write_pages(results: Json, docs: Path) -> None:
     """Rewrite the pages from the results."""
     for name, text in pages(results).items():
         path = docs / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def pages(results: Json) -> dict[str, str]:
     """File name below docs/ → content, for every page that has results."""
-    found = {"performance.md": page.render(results, [item.name for item in benches()])}
+    found = {"project/performance.md": page.render(results, [item.name for item in benches()])}
     if "costs" in results:
-        found["scale.md"] = scale.render(results)
+        found["operate/scale.md"] = scale.render(results)
     if placement_page.ROW in results:
         found |= placement_page.pages(results[placement_page.ROW]["row"]["details"])
     if sleep_page.ROW in results:

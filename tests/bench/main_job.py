@@ -112,7 +112,7 @@ def costs(stage: Stage) -> Row:
         title=f"Cost of a steady run at {nodes:,} nodes and {job.pods:,} pods",
         work=(
             "The `place` playbook with nothing to place, a minute after the previous run: the readings "
-            "have moved a little. [Scale](scale.md) extrapolates from these figures."
+            "have moved a little. [Scale](../operate/scale.md) extrapolates from these figures."
         ),
         command="ansible-playbook wattwise.kube.place",
         metrics=[

@@ -8,18 +8,15 @@ Pictures of every case go to build/pictures.
 
 from __future__ import annotations
 
-import importlib.resources
-import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from
 from ansible_collections.wattwise.kube.plugins.module_utils.report.page import page as html_page
 from scripts import chromium
+from support.browser import PICTURES, luminance, violations
 from support.report_documents import Case, write
 
 CASES = {
@@ -41,7 +38,6 @@ CASES = {
     "large": Case(nodes=210, racks=25, pods=3000, waiting=30, lacking=12),
 }
 WINDOWS = {"phone": (360, 740), "desktop": (1280, 860), "wall": (3840, 2160)}
-PICTURES = Path(os.environ["WATTWISE_REPOSITORY"]) / "build" / "pictures"
 
 # Elements that end to the right of the window, and boxes that hide a part of their text.
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(element => {
@@ -51,20 +47,6 @@ OVERFLOWING = """[...document.querySelectorAll('body *')].filter(element => {
     return box.right > innerWidth + 1 ||
         (style.display !== 'inline' && element.scrollWidth > element.clientWidth + 1);
 }).map(element => element.tagName + '.' + element.className + ': ' + element.textContent)"""
-LUMINANCE = """(() => {
-    const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
-    return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
-})()"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = chromium.find()
-    if program is None:
-        pytest.skip(f"there is no Chromium here; {chromium.REMEDY}")
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    with chromium.started(program) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +59,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         paths[name] = folder / f"{name}.html"
         paths[name].write_text(html_page(report), encoding="utf-8")
     return paths
-
-
-def violations(page: Page) -> list[Any]:
-    """axe-core's findings, by rule and place."""
-    script = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
-    page.add_script_tag(content=script)
-    found: list[Any] = page.evaluate(
-        "axe.run().then(result => result.violations.map(rule =>"
-        " [rule.id, rule.nodes.length, rule.nodes[0].failureSummary, rule.nodes[0].html]))"
-    )
-    return found
 
 
 @pytest.mark.parametrize(
@@ -122,7 +93,7 @@ def test_axe_finds_nothing_and_the_scheme_is_the_reader_s(
 ) -> None:
     with chromium.shown(browser, reports[name], *WINDOWS[window], scheme) as page:
         page.screenshot(path=PICTURES / f"{name}-{window}-{scheme}.png")
-        is_light = page.evaluate(LUMINANCE) > 0.5
+        is_light = luminance(page) > 0.5
         assert is_light == (scheme == "light")
         assert violations(page) == []
 
@@ -160,7 +131,7 @@ def test_paper_shows_what_is_folded_and_no_links(
         name = page.get_by_text("shop/web-0-7d9f8b6c5d-x2k4p").first
         assert not name.is_visible()
         page.emulate_media(media="print")
-        assert page.evaluate(LUMINANCE) > 0.9
+        assert luminance(page) > 0.9
         assert not page.locator("nav").is_visible()
         assert name.is_visible()
         page.pdf(path=PICTURES / "measured.pdf", format="A4")

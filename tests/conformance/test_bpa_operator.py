@@ -175,7 +175,7 @@ def test_the_sample_of_two_machines() -> None:
 
 
 class TestDefectsOfTheOriginal:
-    """Numbered as in docs/compatibility.md."""
+    """Numbered as in docs/reference/compatibility.md."""
 
     def test_p1_a_mac_address_that_another_host_only_mentions_is_not_its(self) -> None:
         hostile = bare_metal_host(

@@ -111,7 +111,7 @@ def test_a_cluster_that_serves_no_such_policy_gets_the_alternative(tmp_path: Pat
         ended = run_playbook([play], tmp_path, as_json=True, K8S_AUTH_HOST=api.url)
     [message] = ended.failures().values()
     assert "serves no MutatingAdmissionPolicy of admissionregistration.k8s.io/v1" in message
-    assert "schedulerName: wattwise" in message and "docs/placement.md" in message
+    assert "schedulerName: wattwise" in message and "docs/reference/pod-fields.md" in message
 
 
 def test_pods_of_labelled_namespaces_and_labelled_pods_get_the_name(scheduler: Scheduler) -> None:

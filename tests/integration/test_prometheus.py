@@ -361,7 +361,7 @@ def test_everything_in_the_textfile_is_on_the_dashboard_or_in_an_alert(textfile:
 
 
 def test_the_page_of_the_operator_lists_every_metric_and_alert(textfile: str) -> None:
-    page = (ROOT / "docs" / "operator.md").read_text()
+    page = (ROOT / "docs" / "operate" / "operator.md").read_text()
     listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert set(re.findall(r"^# TYPE (\w+)", textfile, re.MULTILINE)) <= listed
     groups = {one["name"]: one["rules"] for one in yaml.safe_load(RULES.read_text())["groups"]}

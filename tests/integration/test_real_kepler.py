@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kepler in the cluster scope: its permissions on a real API, names of pods, alerts on its metrics.
 
-The tests with a process need a program `kepler` on PATH (docs/kepler.md, "A real Kepler").
+The tests with a process need a program `kepler` on PATH (docs/guides/kepler.md, "A real Kepler").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of docs/awx.md: the fields of each AWX screen with the role's defaults."""
+"""The tables of docs/operate/awx.md: the fields of each AWX screen with the role's defaults."""
 
 from __future__ import annotations
 

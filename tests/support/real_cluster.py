@@ -157,7 +157,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(what: str, start: float) -> None:
-    """One row of the table in docs/operator.md."""
+    """One row of the table in docs/operate/operator.md."""
     with Path(os.environ["WATTWISE_TIMES"]).open("a") as table:
         table.write(f"| {what} | {time.monotonic() - start:.0f} s |\n")
 

@@ -22,7 +22,7 @@ WATTS = {"package": 50.0, "dram": 8.0}
 def program() -> Path:
     found = kepler_program.find()
     if found is None:
-        # docs/kepler.md, "A real Kepler": the collection neither contains nor builds the program.
+        # docs/guides/kepler.md, "A real Kepler": the collection neither contains nor builds the program.
         pytest.skip("no program `kepler` is on PATH")
     return found
 

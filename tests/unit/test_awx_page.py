@@ -11,7 +11,7 @@ from support.awx_screens import fields, fields_without_a_row, screens
 from support.awx_settings import default_configuration
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "awx.md"
+PAGE = ROOT / "docs" / "operate" / "awx.md"
 OF_EACH = {
     *("name", "description", "organization", "inputs", "injectors"),
     *("source_path", "overwrite", "overwrite_vars", "update_on_launch"),

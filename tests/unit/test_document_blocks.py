@@ -194,7 +194,7 @@ def role_options() -> dict[str, dict[str, t.Any]]:
 @cache
 def playbook_variables() -> set[str]:
     """Variables that the inventory reference names beside the roles'."""
-    text = (ROOT / "docs" / "inventory.md").read_text()
+    text = (ROOT / "docs" / "reference" / "inventory.md").read_text()
     return set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
 
 

@@ -177,7 +177,7 @@ def leads_somewhere(page: str, target: str) -> bool:
 
 
 def test_the_summary_that_is_shown_has_the_form_of_a_real_one(tmp_path: Path) -> None:
-    [shown] = blocks("docs/report.md", "text")
+    [shown] = blocks("docs/guides/report.md", "text")
     report = build_from(str(write(tmp_path, Case(pods=300))))
     told = "\n".join(summarize(report, "lab/report.html")["lines"])
     # Figures, names of nodes and paths differ; words and their order do not.
@@ -205,25 +205,25 @@ def words(text: str) -> list[str]:
 
 
 def test_every_part_of_the_collection_is_in_the_contents() -> None:
-    text = text_of("docs/contents.md")
+    text = text_of("docs/reference/contents.md")
     parts = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
     parts += [path.stem for path in (ROOT / "playbooks").glob("*.yml")]
     parts += [path.stem for path in (ROOT / "plugins" / "filter").glob("*.yml")]
     parts += [path.stem for path in (ROOT / "plugins" / "inventory").glob("*.py")]
     assert not [name for name in parts if f"`wattwise.kube.{name}`" not in text]
-    assert not [role for role in ROLES if f"[`{role}`](../roles/{role}/README.md)" not in text]
+    assert not [role for role in ROLES if f"[`{role}`](../../roles/{role}/README.md)" not in text]
 
 
 def test_every_module_has_its_place_in_the_picture() -> None:
-    text = text_of("docs/modules.md")
+    text = text_of("docs/reference/modules.md")
     modules = [path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")]
     assert not [name for name in modules if f"| `wattwise.kube.{name}` |" not in text]
 
 
 def test_every_page_is_in_the_index() -> None:
     text = text_of("docs/README.md")
-    names = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"]
-    assert not [name for name in names if f"({name})" not in text]
+    found = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").glob("*/*.md")]
+    assert not [name for name in found if f"({name})" not in text]
 
 
 _ROLE_OF_PERMISSIONS = {
@@ -258,7 +258,9 @@ def core_rows(role: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in core]
 
 
-@pytest.mark.parametrize(("page", "least"), [("compatibility", 30), ("security", 20)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("reference/compatibility", 30), ("operate/security", 20)]
+)
 def test_the_tests_that_a_page_names_exist(page: str, least: int) -> None:
     named = _TEST.findall(text_of(f"docs/{page}.md"))
     assert len(named) > least
@@ -284,7 +286,7 @@ def defined_tests(path: str) -> frozenset[str]:
 
 
 def test_every_threat_is_stopped_by_something_that_a_test_shows() -> None:
-    text = section("docs/security.md", "## Who can do what")
+    text = section("docs/operate/security.md", "## Who can do what")
     _head, _rule, *lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) > 20
     for line in lines:
@@ -294,7 +296,7 @@ def test_every_threat_is_stopped_by_something_that_a_test_shows() -> None:
 
 
 def test_every_numbered_defect_has_its_row() -> None:
-    table = section("docs/compatibility.md", "### Numbered defects")
+    table = section("docs/reference/compatibility.md", "### Numbered defects")
     assert re.findall(r"^\| (B\d+) \|", table, re.MULTILINE) == [f"B{n}" for n in range(1, 18)]
 
 
@@ -302,7 +304,9 @@ def test_every_numbered_defect_has_its_row() -> None:
 def test_the_inventory_reference_has_every_variable_with_its_type_and_default(role: str) -> None:
     given = {
         name.strip("`| "): (kind, default)
-        for name, kind, default, *_meaning in rows(section("docs/inventory.md", f"### {role}"))
+        for name, kind, default, *_meaning in rows(
+            section("docs/reference/inventory.md", f"### {role}")
+        )
     }
     options = role_options(role)
     assert given.keys() == options.keys()
@@ -340,7 +344,7 @@ def test_defaults_of_a_role_are_those_that_its_argument_specification_tells(role
 
 
 def test_the_variables_of_the_playbooks_are_in_the_inventory_reference() -> None:
-    assert set(variables(text_of("docs/inventory.md"))) >= OTHER_VARIABLES
+    assert set(variables(text_of("docs/reference/inventory.md"))) >= OTHER_VARIABLES
 
 
 def test_examples_of_inventories_use_only_variables_that_there_are() -> None:

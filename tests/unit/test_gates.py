@@ -12,7 +12,7 @@ import pytest
 
 from scripts import ansible_test_home
 from scripts.gates import (
-    NEED_THE_LAB,
+    AFTER,
     PROCESSORS,
     Counts,
     Gate,
@@ -148,8 +148,9 @@ def test_a_skipped_session_is_known_by_its_report(tmp_path: Path) -> None:
 def test_every_gate_of_the_schedule_is_a_session() -> None:
     """CI adds pylint, other ansible-cores and containers; gates that need the lab wait for it."""
     gates = {gate.name: gate for gate in gates_of(["test", "ci", "test-deep"])}
-    assert gates.keys() >= {*PROCESSORS, *NEED_THE_LAB}
+    assert gates.keys() >= {*PROCESSORS, *AFTER}
     assert gates["molecule"].after == ("lab_build",)
+    assert gates["browser"].after == ("site",)
     developers = {gate.name for gate in gates_of(["test"])}
     only_in_ci = {"oldest_core", "newest_core", "pylint", "image", "real_node"}
     assert {gate.name for gate in gates_of(["ci"])} == only_in_ci

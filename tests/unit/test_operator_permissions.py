@@ -265,7 +265,7 @@ READING = {"get", "list", "watch"}
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_the_table_of_strongest_permissions_omits_none(capability: str) -> None:
-    lines = (ROOT / "docs" / "operator.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "docs" / "operate" / "operator.md").read_text("utf-8").splitlines()
     [row] = [line for line in lines if line.startswith(f"| `{capability}` |")]
     for document in yaml.safe_load_all((CONFIG / "rbac" / capability / "rights.yaml").read_text()):
         for rule in document.get("rules", []):

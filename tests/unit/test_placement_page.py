@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/placement.md agrees with the allow-list on each field; the API server's test covers the
+"""docs/reference/pod-fields.md agrees with the allow-list on each field; the API server's test covers the
 rest.
 """
 
@@ -21,7 +21,7 @@ from support.wao import ROOT
 
 
 def test_the_page_is_current() -> None:
-    text = (ROOT / "docs" / "placement.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "pod-fields.md").read_text(encoding="utf-8")
     assert text == page.rendered(text), "run python -m scripts.write_pod_fields"
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Selectors in CEL, in the environment of Kubernetes' DRA, the prototype's flat one or of hosts.
 
-The library is Google's (PyPI: cel-expr-python); docs/decisions.md has the reasons. An expression is
+The library is Google's (PyPI: cel-expr-python); docs/project/decisions.md has the reasons. An expression is
 compiled twice: once with the types of quantities and versions declared as opaque, so that the type
 checker finds mistakes, and once with the types by which the library represents them.
 

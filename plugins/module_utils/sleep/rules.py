@@ -17,7 +17,7 @@ _EVICTION_JOULES = MappingProxyType({"guaranteed": 600e3, "burstable": 300e3, "b
 
 @dataclass(frozen=True)
 class SleepRules:
-    """Each default has its reason in docs/decisions.md.
+    """Each default has its reason in docs/project/decisions.md.
 
     ``select`` is a label selector of nodes that may sleep; empty, it selects none.
     ``max_cycles_a_day`` bounds the switches to off of one machine in any 24 hours.

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/placement-performance.md and its plots, from the details of the row place-fleets."""
+"""docs/project/placement-performance.md and its plots, from the details of the row place-fleets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pages(details: Sequence[Json]) -> dict[str, str]:
     """File name below docs/ → its content."""
     runs = sorted(map(FleetRun.from_json, details), key=lambda run: -run.ours.gap)
     return {
-        "placement-performance.md": _page(runs),
+        "project/placement-performance.md": _page(runs),
         WATTS: _plot_of_watts(runs),
         GAPS: _plot_of_gaps(runs),
         TIMES: _plot_over_nodes(runs, "Processor time", "s", "cpu_seconds"),
@@ -96,10 +96,10 @@ def _savings(run: FleetRun) -> list[str]:
 
 def _pictures() -> Iterator[str]:
     yield "## Plots\n"
-    yield f"![Added power above the lower bound by strategy]({WATTS})\n"
-    yield f"![Gap of our answer by kind of fleet]({GAPS})\n"
-    yield f"![Processor time over the number of nodes]({TIMES})\n"
-    yield f"![Memory over the number of nodes]({MEMORY})\n"
+    yield f"![Added power above the lower bound by strategy](../{WATTS})\n"
+    yield f"![Gap of our answer by kind of fleet](../{GAPS})\n"
+    yield f"![Processor time over the number of nodes](../{TIMES})\n"
+    yield f"![Memory over the number of nodes](../{MEMORY})\n"
 
 
 def _all_fleets(runs: Sequence[FleetRun]) -> Iterator[str]:

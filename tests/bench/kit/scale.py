@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/scale.md: costs of fleets of any size, computed from the measured costs."""
+"""docs/operate/scale.md: costs of fleets of any size, computed from the measured costs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BEGINNING = """# Scale
 
 One run covers one fleet. A thousand nodes are a comfortable fleet; more nodes form more fleets side
 by side, because a run needs no nodes of another fleet. This page computes their costs from a
-[measured](performance.md) fleet.
+[measured](../project/performance.md) fleet.
 """
 
 BUSY = """

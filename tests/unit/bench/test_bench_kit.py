@@ -323,11 +323,11 @@ def test_savings_are_told_beside_what_could_be_saved_at_all() -> None:
     assert (runs[0].saved("greedy"), runs[0].savable("greedy")) == pytest.approx((5.0, 10.0))
     assert runs[2].saved("greedy") is None and runs[0].saved("peaks") is None
     made = placement_page.pages([run.as_json() for run in runs])
-    page = made.pop("placement-performance.md")
+    page = made.pop("project/placement-performance.md")
     assert "| 10.00 % | 5.00 % | 10.00 % | 5.00 % |" in page
     assert "| +5.3 % | +5.3 % | not measured | not measured |" in page
     assert "| **pods left** |" in page
-    assert set(made) == set(re.findall(r"\((images/[\w-]+\.svg)\)", page))
+    assert set(made) == set(re.findall(r"\(\.\./(images/[\w-]+\.svg)\)", page))
 
 
 def test_a_plot_shows_points_where_the_axes_say() -> None:

@@ -4,7 +4,7 @@
 """Connections to an API server, from the options of a task to a pool of TLS connections.
 
 ``urllib3`` keeps the connections. The ``kubernetes`` library could read the configuration, but its
-import takes half a second of processor time; docs/decisions.md compares them.
+import takes half a second of processor time; docs/project/decisions.md compares them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A rule holds if kube-scheduler would admit each placed pod to its node again after its removal. All
 answers are by node (N). Source:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity
-and .../scheduling-eviction/topology-spread-constraints/; WAO's PodSpread in docs/compatibility.md.
+and .../scheduling-eviction/topology-spread-constraints/; WAO's PodSpread in docs/reference/compatibility.md.
 """
 
 from __future__ import annotations

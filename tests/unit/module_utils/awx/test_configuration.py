@@ -331,5 +331,5 @@ def test_awx_takes_each_credential_type_and_injects_what_the_collection_reads(
     everything = str((injected.environment, injected.extra_vars, texts))
     assert all(value in everything for value in given.values())
     assert injected.extra_vars.keys() <= variables_of(role_names()).keys()
-    reference = Path(__file__).resolve().parents[4] / "docs" / "inventory.md"
+    reference = Path(__file__).resolve().parents[4] / "docs" / "reference" / "inventory.md"
     assert all(f"`{variable}`" in reference.read_text() for variable in injected.environment)

@@ -24,7 +24,7 @@ from support.scripted_api import ScriptedApi
 
 Json = dict[str, t.Any]
 NOW = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
-EVENTS_PAGE = Path(__file__).resolve().parents[4] / "docs" / "events.md"
+EVENTS_PAGE = Path(__file__).resolve().parents[4] / "docs" / "operate" / "events.md"
 SOURCE = Path(__file__).resolve().parents[4] / "extensions/eda/plugins/event_source/fleet.py"
 
 
