@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result, difference
 from ...base.errors import InvalidInput, TargetError, TargetFailure
-from ...base.fields.lenient import member, text
+from ...base.fields.lenient import member
 from ...fleet.visits import Client, Pace
 from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, reading_spec
 from ..discovery import survey
@@ -243,15 +243,15 @@ async def _send(
     client: Client, limit: PowerLimit, body: t.Any, watts: float | None
 ) -> TargetFailure | None:
     """Send one change; the failure if the BMC refuses it. Raises TargetFailure."""
-    answer = await client.get_json(limit.uri)
-    tag = answer.headers.get("etag") or text(member(answer.body, "@odata.etag"), 256)
     what = f"PATCH {limit.uri}"
-    received = await send_change(client, "PATCH", limit.uri, body, tag, tag_first=True)
+    received = await send_change(client, "PATCH", limit.uri, body, limit.uri, tag_first=True)
     require_permission(received, what)
     if 200 <= received.status < 300 and limit.trigger:
         what = f"POST {limit.trigger}"
         trigger = {"PowerLimitTrigger": "Deactivate" if watts is None else "Activate"}
-        received = await send_change(client, "POST", limit.trigger, trigger, "", tag_first=False)
+        received = await send_change(
+            client, "POST", limit.trigger, trigger, limit.uri, tag_first=False
+        )
         require_permission(received, what)
     if 200 <= received.status < 300:
         return None

@@ -80,7 +80,7 @@ Command = t.Union[Look, Send, Finished, Failed]
 
 @dataclass(frozen=True)
 class Observation:
-    """One look at the machine. ``problem`` is why its state is unknown.
+    """One look at the machine. ``problem`` is why its state or its action is unknown.
 
     ``task_failure`` is the message of the BMC's task for the last request, if the task failed.
     """
@@ -231,8 +231,10 @@ class SwitchPlan:
         if observation.power_state == "Paused" and purpose == "on":
             return self._failed("refused", "the machine is Paused; resume it first")
         action = observation.action
+        if action is None and observation.problem:
+            return self._look(now)
         if action is None:
-            detail = observation.problem or "the BMC offers no Reset action for the system"
+            detail = "the BMC offers no Reset action for the system"
             return self._failed("refused", f"{detail}; switch the machine in another way")
         reset_type = action.reset_type(purpose)
         if reset_type is None:
