@@ -113,8 +113,13 @@ def messages_of(client: Client, received: Received) -> list[str]:
             raise
         return []
     error = member(body, "error")
-    entries = objects(member(error, "@Message.ExtendedInfo")) or objects(member(error, "Messages"))
-    entries = entries or objects(member(body, "@Message.ExtendedInfo"))
+    given = [
+        value
+        for holder in (error, body)
+        for name, value in (holder.items() if isinstance(holder, dict) else ())
+        if name == "Messages" or name.endswith("@Message.ExtendedInfo")
+    ]
+    entries = [one for value in given for one in objects(_listed(value))]
     if not entries:
         entries = [{"MessageId": member(error, "code"), "Message": member(error, "message")}]
     found = []
@@ -123,3 +128,7 @@ def messages_of(client: Client, received: Received) -> list[str]:
         message = text(entry.get("Message"), 300)
         found.append(": ".join(filter(None, (identifier, message))))
     return [message for message in found if message]
+
+
+def _listed(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else [value]
