@@ -46,7 +46,7 @@ def _chosen(systems: list[Member], wanted: str) -> list[Member]:
     If none is wanted, the only server counts, or the first system where none is a server. Raises
     TargetFailure.
     """
-    servers = [item for item in systems if not any(_whole_servers_first(item)[:2])]
+    servers = [item for item in systems if is_server(item)]
     if wanted:
         own = [item for item in systems if identity(item[0]) == wanted]
     else:
@@ -64,6 +64,11 @@ def _chosen(systems: list[Member], wanted: str) -> list[Member]:
             "them; append the path of one to it",
         )
     return own + [item for item in systems if item not in own and item not in servers]
+
+
+def is_server(item: Member) -> bool:
+    """Whether this is a server, and no baseboard of accelerators or virtual system."""
+    return not any(_whole_servers_first(item)[:2])
 
 
 def _whole_servers_first(item: Member) -> tuple[bool, bool, t.Any]:

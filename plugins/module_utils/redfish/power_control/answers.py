@@ -34,21 +34,38 @@ _MAX_MESSAGES = 4
 
 
 async def send_change(
-    client: Client, method: str, uri: str, body: t.Any, etag: str, *, tag_first: bool
+    client: Client, method: str, uri: str, body: t.Any, tagged: str, *, tag_first: bool
 ) -> Received:
     """Send a change; with another If-Match as long as the BMC refuses the entity tag.
 
-    The order is that of sushy: the tag as given, a weak one as a strong one, none. Without
-    ``tag_first`` it begins with none. Raises TargetFailure.
+    The order is that of sushy: the tag of the resource ``tagged`` as given, a weak one as a strong
+    one, none. Without ``tag_first`` it begins with none, and the resource is read only when the BMC
+    wants a tag. Raises TargetFailure.
     """
-    given = etag if len(etag) <= _MAX_TAG_LENGTH and etag.isascii() and etag.isprintable() else ""
-    tags = [given, given.removeprefix("W/")] if given else []
-    for tag in dict.fromkeys([*tags, ""] if tag_first else ["", *tags]):
+    tags = [*await _tags(client, tagged), ""] if tag_first else [""]
+    while True:
+        tag = tags.pop(0)
         headers = {"If-Match": tag} if tag else {}
         received = await client.write(method, uri, body, headers, limit=WRITE_SECONDS)
         if received.status not in _TAG_REFUSED:
-            break
-    return received
+            return received
+        if not tag_first:
+            tag_first = True
+            try:
+                tags = await _tags(client, tagged)
+            except TargetFailure:
+                return received
+        if not tags:
+            return received
+
+
+async def _tags(client: Client, uri: str) -> list[str]:
+    """The resource's entity tag, which only the header has on some BMCs, and its strong form."""
+    answer = await client.get_json(uri, limit=READ_SECONDS)
+    tag = answer.headers.get("etag") or text(member(answer.body, "@odata.etag"), _MAX_TAG_LENGTH)
+    if not tag or len(tag) > _MAX_TAG_LENGTH or not (tag.isascii() and tag.isprintable()):
+        return []
+    return list(dict.fromkeys([tag, tag.removeprefix("W/")]))
 
 
 def answer_of(client: Client, received: Received, what: str, now: float) -> Answer:
@@ -96,8 +113,13 @@ def messages_of(client: Client, received: Received) -> list[str]:
             raise
         return []
     error = member(body, "error")
-    entries = objects(member(error, "@Message.ExtendedInfo")) or objects(member(error, "Messages"))
-    entries = entries or objects(member(body, "@Message.ExtendedInfo"))
+    given = [
+        value
+        for holder in (error, body)
+        for name, value in (holder.items() if isinstance(holder, dict) else ())
+        if name == "Messages" or name.endswith("@Message.ExtendedInfo")
+    ]
+    entries = [one for value in given for one in objects(_listed(value))]
     if not entries:
         entries = [{"MessageId": member(error, "code"), "Message": member(error, "message")}]
     found = []
@@ -106,3 +128,7 @@ def messages_of(client: Client, received: Received) -> list[str]:
         message = text(entry.get("Message"), 300)
         found.append(": ".join(filter(None, (identifier, message))))
     return [message for message in found if message]
+
+
+def _listed(value: t.Any) -> list[t.Any]:
+    return value if isinstance(value, list) else [value]

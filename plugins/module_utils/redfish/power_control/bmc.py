@@ -11,6 +11,7 @@ import urllib.parse
 
 from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, objects, text
+from ...fleet.failures import REDIRECTS
 from ...fleet.visits import Client, Pace
 from ..tree import Tree
 from .answers import READ_SECONDS, answer_of, messages_of, send_change
@@ -23,8 +24,13 @@ _PASSING = frozenset(
     {"unreachable", "timeout", "server_error", "throttled", "malformed", "not_found"}
 )
 # The task is gone, or the account may not read it.
-_SAYS_NOTHING = frozenset({401, 403, 404, 405, 410})
+_SAYS_NOTHING = frozenset({401, 403, 404, 405, 410, *REDIRECTS})
 _TASK_FAILED = frozenset({"exception", "killed", "cancelled", "interrupted"})
+_TASK_RUNS = frozenset(
+    {"new", "starting", "running", "suspended", "pending", "stopping", "service", "cancelling"}
+)
+# A monitor must not take the time for the power state.
+_TASK_SECONDS = 5.0
 
 
 class Hand(t.Protocol):
@@ -97,30 +103,33 @@ class BmcHand:
         system = await read_system(tree, self._path)
         if not self._has_sent:
             self._expected.require(system)
-        action = await self._action(tree, system)
+        action, problem = await self._action(tree, system)
         task_failure = await self._task_failure()
         self.system, self._path = system, system.uri
-        problem = "" if system.power_state else "the system has no usable PowerState"
+        if system.power_state is None:
+            problem = "the system has no usable PowerState"
         return Observation(system.power_state, action, problem, task_failure)
 
-    async def _action(self, tree: Tree, system: System) -> ResetAction | None:
-        """The action with its values; an ActionInfo is read once for each power state."""
+    async def _action(self, tree: Tree, system: System) -> tuple[ResetAction | None, str]:
+        """The action with its values, or a problem; an ActionInfo is read once for each state."""
         if system.action is None or system.action.values is not None:
-            return system.action
+            return system.action, ""
         key = (system.action.action_info, system.power_state)
-        if key not in self._known:
-            self._known[key] = await with_allowed_values(tree, system)
-        return self._known[key]
+        if key in self._known:
+            return self._known[key], ""
+        found, problem = await with_allowed_values(tree, system)
+        if not problem:
+            self._known[key] = found
+        return found, problem
 
     async def send(self, command: Send) -> Answer:
         """Send a reset. Raises TargetFailure if the account may not do it."""
         action = command.action
         body = {action.parameter: command.reset_type}
-        etag = self.system.etag if self.system else ""
         self._has_sent = True
         try:
             received = await send_change(
-                self._client, "POST", action.target, body, etag, tag_first=False
+                self._client, "POST", action.target, body, self._path, tag_first=False
             )
         except TargetFailure as failure:
             may_have_arrived = failure.reason == "timeout" or failure.fields.get("passing")
@@ -135,22 +144,30 @@ class BmcHand:
         return answer
 
     async def _task_failure(self) -> str:
-        """Why the task of the last reset failed; empty if it did not, runs, or is gone."""
+        """Why the task of the last reset failed; empty if it did not, runs, or says nothing."""
         if not self._monitor:
             return self._task_failed
-        received = await self._client.exchange("GET", self._monitor)
-        if received.status == 202 or received.status >= 500:
+        try:
+            received = await self._client.write("GET", self._monitor, None, limit=_TASK_SECONDS)
+            if received.status in (202, 429) or received.status >= 500:
+                return ""
+            monitor, self._monitor = self._monitor, ""
+            if received.status in _SAYS_NOTHING or not received.content:
+                return ""
+            if not 200 <= received.status < 300:
+                # A task monitor ends with the answer that the request would have had (DSP0266, 12.2).
+                messages = messages_of(self._client, received)
+                self._task_failed = "; ".join(messages) or f"HTTP {received.status}"
+                return self._task_failed
+            body = self._client.decoded(received, "the task monitor")
+        except TargetFailure as failure:
+            if failure.fields.get("exhausted"):
+                raise
+            self._monitor = ""
             return ""
-        self._monitor = ""
-        if received.status in _SAYS_NOTHING or not received.content:
-            return ""
-        if not 200 <= received.status < 300:
-            # A task monitor ends with the answer that the request would have had (DSP0266, 12.2).
-            messages = messages_of(self._client, received)
-            self._task_failed = "; ".join(messages) or f"HTTP {received.status}"
-            return self._task_failed
-        body = self._client.decoded(received, "the task monitor")
         state = text(member(body, "TaskState"))
+        if state.lower() in _TASK_RUNS:
+            self._monitor = monitor
         if state.lower() in _TASK_FAILED:
             entries = objects(member(body, "Messages"))[:4]
             told = [text(each.get("Message") or each.get("MessageId"), 300) for each in entries]

@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result, difference
 from ...base.errors import InvalidInput, TargetError, TargetFailure
-from ...base.fields.lenient import member, text
 from ...fleet.visits import Client, Pace
 from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, reading_spec
 from ..discovery import survey
-from ..links import links
 from ..power import MAX_WATTS
 from ..tree import Tree
 from .answers import READ_SECONDS, WRITE_SECONDS, messages_of, require_permission, send_change
@@ -161,7 +159,8 @@ def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) ->
             assert one.before is not None
             if failure is not None:
                 raise failure
-            one.before.require_possible(one.desired)
+            if _needs_change(one):
+                one.before.require_possible(one.desired)
         except TargetFailure as error:
             one.error = one.machine.error(error)
     return polled.authentication
@@ -179,8 +178,7 @@ def _reader(
         system = await read_system(tree, one.machine.system)
         one.machine.expected.require(system)
         body = await tree.read(system.uri) or {}
-        managers = links(member(body, "Links", "ManagedBy"))
-        return system, await find_limit(tree, await survey(tree), system.uri, managers)
+        return system, await find_limit(tree, await survey(tree), system.uri, body)
 
     return work
 
@@ -225,14 +223,14 @@ def _changer(
         bodies = one.before.changes(one.desired)
         for position, body in enumerate(bodies):
             is_last = position == len(bodies) - 1
-            refused = await _send(client, one.before, body, one.desired)
+            refused, told = await _send(client, one.before, body, one.desired)
             if refused is None:
                 one.changed = True
                 limit = timeout if is_last else min(timeout, _TRIAL_SECONDS)
                 one.after = await _settled(client, one.before, one.desired, limit, pace)
                 if one.after.is_at(one.desired):
                     return
-                refused = _unsettled(one.after, one.desired, timeout)
+                refused = _unsettled(one.after, one.desired, timeout, told)
             if is_last:
                 raise refused
 
@@ -241,24 +239,24 @@ def _changer(
 
 async def _send(
     client: Client, limit: PowerLimit, body: t.Any, watts: float | None
-) -> TargetFailure | None:
-    """Send one change; the failure if the BMC refuses it. Raises TargetFailure."""
-    answer = await client.get_json(limit.uri)
-    tag = answer.headers.get("etag") or text(member(answer.body, "@odata.etag"), 256)
+) -> tuple[TargetFailure | None, str]:
+    """Send one change; the failure if the BMC refuses it, and its messages. Raises TargetFailure."""
     what = f"PATCH {limit.uri}"
-    received = await send_change(client, "PATCH", limit.uri, body, tag, tag_first=True)
+    received = await send_change(client, "PATCH", limit.uri, body, limit.uri, tag_first=True)
     require_permission(received, what)
     if 200 <= received.status < 300 and limit.trigger:
         what = f"POST {limit.trigger}"
         trigger = {"PowerLimitTrigger": "Deactivate" if watts is None else "Activate"}
-        received = await send_change(client, "POST", limit.trigger, trigger, "", tag_first=False)
+        received = await send_change(
+            client, "POST", limit.trigger, trigger, limit.uri, tag_first=False
+        )
         require_permission(received, what)
-    if 200 <= received.status < 300:
-        return None
     messages = "; ".join(messages_of(client, received))
+    if 200 <= received.status < 300:
+        return None, messages
     remedy = next((one for key, one in _REMEDIES.items() if key in messages), "")
     told = ": ".join(filter(None, (messages, remedy))) or "check what the BMC supports"
-    return TargetFailure("refused", f"HTTP {received.status} to {what}: {told}")
+    return TargetFailure("refused", f"HTTP {received.status} to {what}: {told}"), messages
 
 
 async def _settled(
@@ -273,11 +271,14 @@ async def _settled(
         await pace.sleep(_PAUSE_SECONDS)
 
 
-def _unsettled(limit: PowerLimit, watts: float | None, timeout: float) -> TargetFailure:
+def _unsettled(
+    limit: PowerLimit, watts: float | None, timeout: float, told: str
+) -> TargetFailure:
     desired = "no limit" if watts is None else f"{watts:g} W"
     found = "no limit" if limit.watts is None else f"{limit.watts:g} W"
     return TargetFailure(
         "timeout",
-        f"the BMC accepted {desired} at {limit.uri}, but has {found} after {timeout:g} s; a limit "
-        "may need a licence, a setting of the firmware, or a machine that is on",
+        f"the BMC accepted {desired} at {limit.uri}{f' ({told})' if told else ''}, but has {found} "
+        f"after {timeout:g} s; a limit may need a licence, a setting of the firmware, or a machine "
+        "that is on",
     )

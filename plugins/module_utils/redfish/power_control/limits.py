@@ -9,6 +9,7 @@ bmcweb; Cray's power capping daemon.
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -16,21 +17,24 @@ from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, number, text
 from ...base.json_types import Object
 from .. import parts
-from ..discovery import Chassis, Survey, nothing_found
+from ..discovery import ROOT, SYSTEMS, Chassis, Survey, nothing_found
 from ..links import identity, last_segment, link, links
 from ..power import MAX_WATTS, server_controls
+from ..systems import is_server
 from ..tree import Tree
 from ..walk import require_one_server
 
 Place = t.Literal["dell_attributes", "control", "environment_metrics", "power_control"]
 
-_MAX_CONTROLS = 32
+_MAX_CONTROLS, _MAX_SYSTEMS = 32, 16
 _DELL_SETTING, _DELL_VALUE = "ServerPwr.1.PowerCapSetting", "ServerPwr.1.PowerCapValue"
 _DELL_BOUNDS = ("ServerPwr.1.PowerCapMinThres", "ServerPwr.1.PowerCapMaxThres")
 _DELL_ATTRIBUTES = (
     "/redfish/v1/Managers/iDRAC.Embedded.1/Oem/Dell/DellAttributes/System.Embedded.1",
     "/redfish/v1/Managers/System.Embedded.1/Attributes",
 )
+_NO_LIMIT = 32_767.0
+_UNIT = re.compile(r"(?<=[\d\s.])w(?:atts?)?\s*$", re.IGNORECASE)
 _IN_FORCE = ("Automatic", "Override", "Manual")
 
 
@@ -104,18 +108,17 @@ class PowerLimit:
         return [both] if is_lenovo else [{"ControlMode": "Disabled"}, both, {"SetPoint": None}]
 
 
-async def find_limit(
-    tree: Tree, found: Survey, system: str, managers: t.Sequence[str]
-) -> PowerLimit:
+async def find_limit(tree: Tree, found: Survey, system: str, body: Object) -> PowerLimit:
     """The limit of the server at the place that its BMC obeys. Raises TargetFailure.
 
-    ``system`` is the URI of its system, and ``managers`` are those of the managers.
+    ``system`` and ``body`` are the URI of its system and that resource.
     """
     vendor = found.vendor or ""
-    whole = [one for one in found.whole if identity(system) in one.systems] or found.whole
+    whole = await _own_chassis(tree, found, system, body)
     require_one_server(whole)
     readers = [_of_controls, _of_environment, _of_power]
     if vendor.lower().startswith("dell"):
+        managers = links(member(body, "Links", "ManagedBy"))
         for uri in [*await _dell_attributes(tree, managers), *_DELL_ATTRIBUTES]:
             limit = of_dell_attributes(uri, await tree.read(uri) or {})
             if limit is not None:
@@ -128,6 +131,33 @@ async def find_limit(
             if limit is not None:
                 return limit
     raise nothing_found(tree, "power limit of the whole server", "not_found")
+
+
+async def _own_chassis(tree: Tree, found: Survey, system: str, body: Object) -> list[Chassis]:
+    """The chassis of this server and of no other one. Raises TargetFailure."""
+    root = await tree.read(ROOT) or {}
+    members = await tree.members(link(root.get("Systems")) or SYSTEMS) or []
+    bodies = {identity(uri): await tree.read(uri) or {} for uri in members[:_MAX_SYSTEMS]}
+    bodies.pop(identity(system), None)
+    others = {uri: other for uri, other in bodies.items() if is_server((uri, other))}
+    whole = [one for one in found.whole if _is_of_any(one, {identity(system): body})]
+    if not others:
+        return whole or found.whole
+    alone = [one for one in whole if not _is_of_any(one, others)]
+    if not alone:
+        raise TargetFailure(
+            "not_found",
+            f"no chassis is known to hold {system} alone, because the BMC has other servers too; "
+            "limit the enclosure in another way",
+        )
+    return alone
+
+
+def _is_of_any(chassis: Chassis, systems: t.Mapping[str, Object]) -> bool:
+    """Whether a chassis holds one of the systems, by a link in either direction."""
+    linked = (links(member(body, "Links", "Chassis")) for body in systems.values())
+    uris = {identity(uri) for one in linked for uri in one}
+    return bool(chassis.systems & systems.keys()) or identity(chassis.uri) in uris
 
 
 async def read_limit(tree: Tree, known: PowerLimit) -> PowerLimit:
@@ -180,8 +210,8 @@ def of_dell_attributes(uri: str, body: Object) -> PowerLimit | None:
     setting = text(member(attributes, _DELL_SETTING))
     if not setting:
         return None
-    value = number(member(attributes, _DELL_VALUE))
-    low, high = (_bound(member(attributes, name)) for name in _DELL_BOUNDS)
+    value = _watts(member(attributes, _DELL_VALUE))
+    low, high = _bounds(*(member(attributes, name) for name in _DELL_BOUNDS))
     is_enabled = setting.lower() == "enabled"
     return PowerLimit("dell_attributes", uri, "Dell", value if is_enabled else None, low, high)
 
@@ -206,16 +236,17 @@ def of_environment(uri: str, body: Object, vendor: str) -> PowerLimit | None:
 def _of_settings(place: Place, uri: str, settings: Object, vendor: str) -> PowerLimit:
     mode, watts = text(settings.get("ControlMode")), _watts(settings.get("SetPoint"))
     units = text(settings.get("SetPointUnits"))
-    problem = (
-        f"the set point is in {units}, not in W; set it there" if units not in ("", "W") else ""
-    )
+    problem = ""
+    if units.lower() not in ("", "w", "watt", "watts"):
+        problem = f"the set point is in {units}, not in W; set it there"
+    low, high = _bounds(settings.get("AllowableMin"), settings.get("AllowableMax"))
     return PowerLimit(
         place,
         uri,
         vendor,
         None if mode.lower() == "disabled" or problem else watts,
-        _bound(settings.get("AllowableMin")),
-        _bound(settings.get("AllowableMax")),
+        low,
+        high,
         mode=_mode_in_force(mode, settings.get("ControlMode@Redfish.AllowableValues"), vendor),
         problem=problem,
     )
@@ -238,7 +269,7 @@ def of_power(uri: str, body: Object, vendor: str) -> PowerLimit | None:
     position = next(index for index, one in enumerate(body["PowerControl"]) if one is controls[0])
     watts = _watts(limit.get("LimitInWatts"))
     problem = ""
-    if text(limit.get("LimitException")) == "HardPowerOff" and watts is None:
+    if text(limit.get("LimitException")).lower() == "hardpoweroff":
         problem = (
             "LimitException is HardPowerOff, so that the machine would be powered off above the "
             "limit; set LimitException to NoAction first"
@@ -259,10 +290,12 @@ def of_power(uri: str, body: Object, vendor: str) -> PowerLimit | None:
 
 
 def _watts(value: t.Any) -> float | None:
-    found = number(value)
-    return found if found is not None and 0 < found <= MAX_WATTS else None
+    """A number or a text in W; None for no limit, which is also 0 and a number of iDRACs."""
+    found = number(_UNIT.sub("", value) if isinstance(value, str) else value)
+    return found if found is not None and 0 < found <= MAX_WATTS and found != _NO_LIMIT else None
 
 
-def _bound(value: t.Any) -> float | None:
-    """A bound in W; 0 is none."""
-    return _watts(value)
+def _bounds(low: t.Any, high: t.Any) -> tuple[float | None, float | None]:
+    """The bounds in W; None without one, and if they contradict each other."""
+    least, most = _watts(low), _watts(high)
+    return (None, None) if least and most and least > most else (least, most)

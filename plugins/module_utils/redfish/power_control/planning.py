@@ -23,6 +23,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 5.0
 # Ironic repeats after 10 s what iDRAC10 refuses within 60 s of a power-off.
 _REPEAT_SECONDS = 10.0
+# Some BMCs say Retry-After: 0, or hours; the machine may change meanwhile.
+_MAX_REPEAT_SECONDS = 60.0
 # Some BMCs report the new state for a moment, then the old one again.
 _CONFIRMATIONS = 2
 _MAX_LISTED = 12
@@ -78,7 +80,7 @@ Command = t.Union[Look, Send, Finished, Failed]
 
 @dataclass(frozen=True)
 class Observation:
-    """One look at the machine. ``problem`` is why its state is unknown.
+    """One look at the machine. ``problem`` is why its state or its action is unknown.
 
     ``task_failure`` is the message of the BMC's task for the last request, if the task failed.
     """
@@ -128,6 +130,7 @@ class SwitchPlan:
     _refused: Answer | None = None
     _not_before: float = 0.0
     _graceful_since: float | None = None
+    _is_forcing: bool = False
     _confirmed: int = 0
     _looks: int = 0
 
@@ -173,7 +176,7 @@ class SwitchPlan:
         self._refused = answer
         if answer.kind == "not_now":
             pause = _REPEAT_SECONDS if answer.retry_after is None else answer.retry_after
-            self._not_before = now + pause
+            self._not_before = now + min(max(pause, _FIRST_PAUSE_SECONDS), _MAX_REPEAT_SECONDS)
         return Look(0.0)
 
     def _next(self, observation: Observation, target: PowerState, now: float) -> Command:
@@ -200,14 +203,16 @@ class SwitchPlan:
 
     def _is_to_force(self, now: float) -> bool:
         """Whether the time for a graceful shutdown is over, or the BMC refuses it for good."""
-        last = self.requests[-1] if self.requests else None
-        if self.goal.mode != "graceful_then_force" or (last and last.purpose == "force_off"):
+        if self.goal.mode != "graceful_then_force":
             return False
-        if self._refused is not None and self._refused.kind == "refused":
-            self._refused, self._not_before = None, now
-            return True
+        last = self.requests[-1] if self.requests else None
+        if last is not None and last.purpose == "graceful_off" and last.answer.kind == "refused":
+            self._is_forcing, self._refused, self._not_before = True, None, now
         since = self._graceful_since
-        return since is not None and now - since >= self.goal.graceful_timeout
+        if since is not None and now - since >= self.goal.graceful_timeout:
+            self._is_forcing = True
+        is_sent = self._in_flight is not None and self._in_flight.purpose == "force_off"
+        return self._is_forcing and not is_sent
 
     def _purpose_of_off(self, observation: Observation) -> Purpose:
         """Graceful unless the mode forces; a BMC without a graceful type is forced only by mode."""
@@ -220,14 +225,16 @@ class SwitchPlan:
 
     def _sending(self, observation: Observation, purpose: Purpose, now: float) -> Command:
         if now < self._not_before:
-            return self._look(now, self._not_before - now)
+            return self._look(now, min(self._not_before - now, _REPEAT_SECONDS))
         if self._refused is not None and self._refused.kind == "refused":
             return self._failed("refused", self._refused.text)
         if observation.power_state == "Paused" and purpose == "on":
             return self._failed("refused", "the machine is Paused; resume it first")
         action = observation.action
+        if action is None and observation.problem:
+            return self._look(now)
         if action is None:
-            detail = observation.problem or "the BMC offers no Reset action for the system"
+            detail = "the BMC offers no Reset action for the system"
             return self._failed("refused", f"{detail}; switch the machine in another way")
         reset_type = action.reset_type(purpose)
         if reset_type is None:
@@ -238,6 +245,7 @@ class SwitchPlan:
         assert self._legs is not None
         self._legs.pop(0)
         self._in_flight = self._refused = self._graceful_since = None
+        self._is_forcing = False
         self._confirmed = self._looks = 0
 
     def _look(self, now: float, pause: float | None = None) -> Look:

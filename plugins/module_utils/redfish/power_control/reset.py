@@ -22,7 +22,7 @@ Purpose = t.Literal["on", "graceful_off", "force_off"]
 
 _POWER_STATES: dict[str, PowerState] = {state.lower(): state for state in t.get_args(PowerState)}
 _MAX_VALUES = 64
-_OF_FUJITSU = "#FTSComputerSystem.Reset"
+_STANDARD, _OF_FUJITSU = "#ComputerSystem.Reset", "#FTSComputerSystem.Reset"
 
 # The only value of each purpose by the action's parameter; no other one replaces it.
 _VALUES: dict[str, dict[Purpose, str]] = {
@@ -37,8 +37,8 @@ _RESET_TYPES = (
 )
 # A Supermicro BMC has GracefulShutdownGracefulRestart in one text (bmclib, smc_1.14.0).
 _LONGEST_FIRST = "|".join(sorted(_RESET_TYPES, key=len, reverse=True))
-_FUSED = re.compile(rf"(?:{_LONGEST_FIRST})+")
-_EACH = re.compile(_LONGEST_FIRST)
+_FUSED = re.compile(rf"(?:{_LONGEST_FIRST})+", re.IGNORECASE)
+_EACH = re.compile(_LONGEST_FIRST, re.IGNORECASE)
 
 
 def power_state_of(value: t.Any) -> PowerState | None:
@@ -59,9 +59,10 @@ class ResetAction:
     action_info: str = ""
 
     def reset_type(self, purpose: Purpose) -> str | None:
-        """The reset type for the purpose if it is allowed, else None."""
+        """The reset type for the purpose in the BMC's spelling if it is allowed, else None."""
         name = self.name_of(purpose)
-        return name if name in (self.values or ()) else None
+        spellings = {value for value in self.values or () if value.lower() == name.lower()}
+        return name if name in spellings else min(spellings, default=None)
 
     def name_of(self, purpose: Purpose) -> str:
         """The reset type for the purpose, whether it is allowed or not."""
@@ -73,7 +74,7 @@ class ResetAction:
             (
                 _values(parameter.get("AllowableValues"))
                 for parameter in objects(body.get("Parameters"))
-                if parameter.get("Name") == self.parameter
+                if text(parameter.get("Name")).lower() == self.parameter.lower()
             ),
             None,
         )
@@ -83,31 +84,42 @@ class ResetAction:
 def reset_action_of(system: Object) -> ResetAction | None:
     """The reset action of a ComputerSystem; None if it has none.
 
-    Older firmware of Fujitsu has only an action of its own, which takes other values.
+    It may be in a vendor's block. Older firmware of Fujitsu has only an action of its own, which
+    takes other values.
     """
-    actions = member(system, "Actions")
-    usual = f"{identity(link(system))}/Actions/ComputerSystem.Reset"
-    standard = _action(member(actions, "#ComputerSystem.Reset"), "ResetType", usual)
+    uri, actions = identity(link(system)), member(system, "Actions")
+    own = list(_of_vendors(member(actions, "Oem")))
+    of_vendor = next((one for name, one in own if name == _STANDARD), None)
+    given = member(actions, _STANDARD) or of_vendor
+    standard = _action(given, "ResetType", uri, "Actions/ComputerSystem.Reset")
     if standard is not None and standard.values is not None:
         return standard
-    return _fujitsu(member(actions, "Oem"), identity(link(system))) or standard
+    given = next((one for name, one in own if name.endswith(_OF_FUJITSU)), None)
+    fujitsu = _action(given, "FTSResetType", uri, "Actions/Oem/FTSComputerSystem.Reset")
+    return fujitsu or standard
 
 
-def _fujitsu(actions: t.Any, system: str) -> ResetAction | None:
-    """Fujitsu's own action; its name may begin with the URL of a schema."""
-    named = actions.items() if isinstance(actions, dict) else ()
-    own = next((one for name, one in named if text(name).endswith(_OF_FUJITSU)), None)
-    return _action(own, "FTSResetType", f"{system}/Actions/Oem/FTSComputerSystem.Reset")
+def _of_vendors(actions: t.Any) -> t.Iterator[tuple[str, t.Any]]:
+    """Vendors' actions by their names, which may begin with the URL of a schema."""
+    for name, one in actions.items() if isinstance(actions, dict) else ():
+        yield text(name), one
+        for inner, action in one.items() if isinstance(one, dict) else ():
+            yield text(inner), action
 
 
-def _action(given: t.Any, parameter: str, usual_target: str) -> ResetAction | None:
+def _action(given: t.Any, parameter: str, system: str, usual_target: str) -> ResetAction | None:
     if not isinstance(given, dict):
         return None
-    target = link(given.get("target")) or usual_target
+    target = _below(system, link(given.get("target")) or usual_target)
     values = _values(given.get(f"{parameter}@Redfish.AllowableValues"))
-    if not target:
-        return None
-    return ResetAction(target, parameter, values, link(given.get("@Redfish.ActionInfo")))
+    info = _below(system, link(given.get("@Redfish.ActionInfo")))
+    return ResetAction(target, parameter, values, info)
+
+
+def _below(system: str, uri: str) -> str:
+    """A reference of a system; one without a path from the root is below the system."""
+    is_relative = re.match(r"/|redfish/|[a-z]+:", uri, re.IGNORECASE) is None
+    return f"{system}/{uri}" if uri and is_relative else uri
 
 
 def _values(given: t.Any) -> frozenset[str] | None:

@@ -356,7 +356,7 @@ def _reader(
         tree = Tree(client)
         system = await read_system(tree, one.machine.system)
         one.machine.expected.require(system)
-        action = await with_allowed_values(tree, system)
-        return system, Observation(system.power_state, action)
+        action, problem = await with_allowed_values(tree, system)
+        return system, Observation(system.power_state, action, problem)
 
     return work

@@ -35,7 +35,6 @@ class System:
     action: ResetAction | None
     serial_numbers: tuple[str, ...] = ()
     uuid: str = ""
-    etag: str = ""
     vendor: str = ""
     model: str = ""
     power_restore_policy: str = ""
@@ -104,37 +103,58 @@ def is_uuid(value: str) -> bool:
 
 
 async def read_system(tree: Tree, path: str = "") -> System:
-    """The system at a known path, else the server's system. Raises TargetFailure."""
+    """The system at a known path, else the server's system. Raises TargetFailure.
+
+    Without a path every system must be readable, because another server may be the one that is not.
+    """
     body = await tree.require(path) if path else None
-    if body is not None:
+    if body is not None and _is_system(body):
         return system_of(path, body)
     _root, systems = await find_systems(tree, path)
+    if tree.failures and not path:
+        failure = tree.failures[0]
+        raise TargetFailure(
+            failure.reason, f"{failure.detail}; or name the path of the machine's system"
+        )
     return system_of(*systems[0])
 
 
-async def with_allowed_values(tree: Tree, system: System) -> ResetAction | None:
-    """The reset action with its values, from the ActionInfo if the system has none."""
+def _is_system(body: Object) -> bool:
+    kind = text(body.get("@odata.type")).lstrip("#").partition(".")[0]
+    return kind in ("", "ComputerSystem")
+
+
+async def with_allowed_values(tree: Tree, system: System) -> tuple[ResetAction | None, str]:
+    """The reset action with its values, from the ActionInfo if the system has none.
+
+    If that cannot be read, there is no action, but a problem that may end. Raises TargetFailure.
+    """
     action = system.action
     if action is None or action.values is not None or not action.action_info:
-        return action
-    body = await tree.read(action.action_info)
-    return action if body is None else action.with_info(body)
+        return action, ""
+    try:
+        body = await tree.require(action.action_info)
+    except TargetFailure as failure:
+        if failure not in tree.failures:
+            raise
+        return None, failure.detail
+    return (action if body is None else action.with_info(body)), ""
 
 
 def system_of(uri: str, body: Object) -> System:
     """The system by its resource."""
     own = link(body)
+    # With the slash of the BMC, which spares a redirect.
+    uri = own if identity(own) == identity(uri) else uri
     serials = (name_of(body.get("SerialNumber")), name_of(body.get("SKU")))
     is_dell = name_of(body.get("Manufacturer")).lower().startswith("dell")
     return System(
-        # With the slash of the BMC, which spares a redirect.
-        uri=own if identity(own) == identity(uri) else uri,
+        uri=uri,
         power_state=power_state_of(body.get("PowerState")),
-        action=reset_action_of({"@odata.id": uri, **body}),
+        action=reset_action_of({**body, "@odata.id": uri}),
         # Dell's service tag is the SKU, and its serial number that of the board.
         serial_numbers=tuple(filter(None, serials if is_dell else serials[:1])),
         uuid=name_of(body.get("UUID")),
-        etag=text(body.get("@odata.etag"), 256),
         vendor=name_of(body.get("Manufacturer")),
         model=name_of(body.get("Model")),
         power_restore_policy=name_of(body.get("PowerRestorePolicy"))

@@ -193,6 +193,57 @@ def test_a_missing_type_is_an_error_that_names_what_there_is() -> None:
     )
 
 
+class TestRepetitions:
+    """Answers that say not now."""
+
+    offer = action(*TYPES)
+
+    def sent(self, plan: SwitchPlan, now: float) -> Send:
+        command = plan.observe(Observation("On", self.offer), now)
+        assert isinstance(command, Send), command
+        return command
+
+    def next_request(self, plan: SwitchPlan, now: float) -> tuple[Send, float]:
+        """The next request to a machine that stays on, and when it is sent."""
+        command = plan.observe(Observation("On", self.offer), now)
+        while isinstance(command, Look):
+            assert command.pause > 0
+            now += command.pause
+            command = plan.observe(Observation("On", self.offer), now)
+        assert isinstance(command, Send), command
+        return command, now
+
+    def test_a_force_off_that_was_refused_because_the_bmc_is_busy_is_sent_again(self) -> None:
+        plan = SwitchPlan(Goal("off", "graceful_then_force", graceful_timeout=60))
+        plan.answered(self.sent(plan, 0), Answer("accepted", "HTTP 204"), 0)
+        forced = self.sent(plan, 60)
+        assert forced.purpose == "force_off"
+        plan.answered(forced, Answer("not_now", "HTTP 503", 15.0), 60)
+        again, now = self.next_request(plan, 60)
+        assert (again.purpose, now) == ("force_off", 75)
+
+    def test_a_force_off_that_is_refused_for_good_is_not_sent_again(self) -> None:
+        plan = SwitchPlan(Goal("off", "graceful_then_force", graceful_timeout=60))
+        plan.answered(self.sent(plan, 0), Answer("refused", "HTTP 400"), 0)
+        forced = self.sent(plan, 0)
+        plan.answered(forced, Answer("refused", "HTTP 400"), 0)
+        assert isinstance(plan.observe(Observation("On", self.offer), 1), Failed)
+        assert len(plan.requests) == 2
+
+    @pytest.mark.parametrize(("retry_after", "seconds"), [(0.0, 1.0), (1e9, 60.0), (17.0, 17.0)])
+    def test_an_absurd_retry_after_neither_hurries_nor_ends_the_repetitions(
+        self, retry_after: float, seconds: float
+    ) -> None:
+        plan = SwitchPlan(Goal("off"))
+        plan.answered(self.sent(plan, 0), Answer("not_now", "HTTP 503", retry_after), 0)
+        assert self.next_request(plan, 0)[1] == seconds
+
+    def test_the_machine_is_looked_at_while_a_repetition_waits(self) -> None:
+        plan = SwitchPlan(Goal("off"))
+        plan.answered(self.sent(plan, 0), Answer("not_now", "HTTP 503", 50.0), 0)
+        assert plan.observe(Observation("On", self.offer), 0) == Look(10.0)
+
+
 @pytest.mark.parametrize(
     ("given", "state"),
     [
