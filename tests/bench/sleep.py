@@ -70,7 +70,7 @@ def _of_ours(table: Mapping[str, Mapping[str, Run]]) -> Iterator[Metric]:
     )
     most = [float(run.most_cycles) for run in ours]
     yield metric("most cycles of a machine in a day", "", most, at_most(4.0, "worst"))
-    ahead = [float(sum(_is_ahead(run, each[OURS]) for run in _rules(each))) for each in cases]
+    ahead = [float(sum(is_ahead(run, each[OURS]) for run in _rules(each))) for each in cases]
     yield metric("rules that are ahead", "", ahead, at_most(0.0, "worst"))
     shares = [
         100 * each[OURS].evictions / each[THRESHOLD].evictions
@@ -89,7 +89,8 @@ def _rules(by_policy: Mapping[str, Run]) -> Iterator[Run]:
             yield run
 
 
-def _is_ahead(rule: Run, ours: Run) -> bool:
+def is_ahead(rule: Run, ours: Run) -> bool:
+    """Whether a rule draws less energy and makes fewer pods wait."""
     less_energy = rule.joules < ours.joules * (1 - TOLERANCE)
     return less_energy and rule.share_waiting < ours.share_waiting - TOLERANCE
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.kit.plot import Axis, Series, plot
@@ -87,7 +88,7 @@ def _plot_of_awake(by_policy: Mapping[str, Run]) -> str:
     names = [OURS, "delayed off", "VMware DPM"]
     peak = max(max(ours.cores), 1.0)
     most = float(max(max(by_policy[name].awake) for name in names))
-    days = {24.0 * day: f"day {day}" for day in range(int(max(ours.hours) // 24) + 2)}
+    days = {24.0 * day: f"day {day}" for day in range(max(1, math.ceil(max(ours.hours) / 24)) + 1)}
     series = [
         Series(name, list(zip(run.hours, map(float, run.awake), strict=True)), line=True)
         for name in names
