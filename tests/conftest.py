@@ -2,15 +2,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+"""Set-up of all tests."""
+
 from __future__ import annotations
 
 import os
 import signal
 
 import pytest
-import yaml
 
-from support.examples import generated, register_profile
+try:
+    import yaml
+
+    import ansible_collections.wattwise.kube.plugins.module_utils
+    from support.examples import generated, register_profile
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"Module {error.name} is missing here: run `make pytest`, which sets up the environment and"
+        " the folder of the tests."
+    ) from error
 
 register_profile()
 
