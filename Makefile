@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
-.PHONY: help demo operator-demo test test-deep bench lint docs generate architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs generate architecture clean setup pytest mypy lock image release version
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -40,6 +40,12 @@ lint: setup $(DOCS) $(GALAXY) ## the gates that need no lab
 
 docs: setup $(DOCS) ## check the plugins' documentation and build its pages in build/docs
 	@$(NOX) -s docs
+
+release: setup $(GALAXY) ## make the files of a release in build/release: make release VERSION=… ARGS="--without image"
+	@$(NOX) -s release -- $(VERSION) $(ARGS)
+
+version: setup ## write a version and its notes: make version VERSION=…
+	@$(NOX) -s version -- $(VERSION)
 
 generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
 	@$(NOX) -s generate

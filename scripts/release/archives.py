@@ -1,0 +1,43 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Archives whose bytes depend on their files alone: sorted names, one time, no owner."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+def write(
+    archive: Path, files: Mapping[str, bytes], time: int, programs: Iterable[str] = ()
+) -> None:
+    """A .tar.gz of the files; ``programs`` names the executable ones."""
+    executable = set(programs)
+    # A gzip header with a name and a time would differ from run to run.
+    with (
+        archive.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=time) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for name in sorted(files):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(files[name]), time
+            member.mode = 0o755 if name in executable else 0o644
+            tar.addfile(member, io.BytesIO(files[name]))
+
+
+def write_folders(archive: Path, root: Path, paths: Iterable[str], prefix: str, time: int) -> None:
+    """The files of these paths, which are files or folders of ``root``, below ``prefix``."""
+    chosen = [
+        path
+        for each in map(root.joinpath, paths)
+        for path in ([each] if each.is_file() else sorted(each.rglob("*")))
+        if path.is_file()
+    ]
+    names = {path: f"{prefix}/{path.relative_to(root).as_posix()}" for path in chosen}
+    programs = [names[path] for path in chosen if path.stat().st_mode & 0o100]
+    write(archive, {names[path]: path.read_bytes() for path in chosen}, time, programs)

@@ -1,0 +1,38 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's image as an OCI archive, built with buildah from the released files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from lab import gotools
+from lab.operator import ANSIBLE_OPERATOR
+from scripts import build_image, containers
+from scripts.release.source import ReleaseError, Source
+
+LEFT_OUT = "repeat the command with ARGS='--without image' to release all but the image"
+
+
+def build(source: Source, archive: Path) -> None:
+    """Write the archive. Raises ReleaseError where no image can be built."""
+    if problem := containers.problem():
+        raise ReleaseError(f"The image cannot be built here: {problem}; {LEFT_OUT}")
+    program = gotools.build(ANSIBLE_OPERATOR, print)
+    name = f"localhost/{build_image.TARGETS['operator']}:{source.version}-release"
+    # Files and layers get the commit's time; no layer of another day's packages is used.
+    engine = (*containers.BUILD[:-1], "--no-cache", f"--timestamp={source.time}")
+    status = build_image.build(
+        *(engine, "operator", name, containers.BASE, program),
+        pip_python=str(build_image.REPOSITORY / ".venvs" / "uv" / "bin" / "python"),
+        context=source.tree,
+        revision=source.commit,
+    )
+    if status != 0:
+        raise ReleaseError(f"The image cannot be built; see the output above, or {LEFT_OUT}")
+    archive.unlink(missing_ok=True)
+    push = ("buildah", "push", "--quiet", name, f"oci-archive:{archive}:{source.version}")
+    subprocess.run(push, check=True)
+    subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)
