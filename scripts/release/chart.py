@@ -27,7 +27,7 @@ NAMESPACE_VALUE = "{{ .Values.namespace.name }}"
 IMAGE_VALUE = '{{ include "wattwise.image" . }}'
 HELPERS = """\
 {{- define "wattwise.image" -}}
-{{- $name := required "Set image.repository to the name of your own image; `make image` builds it" .Values.image.repository -}}
+{{- $name := required "Set image.repository to the image that `make image` built" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
 {{ $name }}@{{ .Values.image.digest }}
 {{- else -}}

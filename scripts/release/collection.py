@@ -37,7 +37,7 @@ def _write_changelog(source: Source) -> None:
     known = yaml.safe_load(path.read_text(encoding="utf-8"))["releases"] if path.exists() else ()
     if source.version in known:
         return
-    day = datetime.datetime.fromtimestamp(source.time, datetime.timezone.utc).date().isoformat()
+    day = datetime.datetime.fromtimestamp(source.time, datetime.UTC).date().isoformat()
     _run(source, "antsibull-changelog", "release", "--version", source.version, "--date", day)
 
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from lab import gotools
+from lab.locks import file_lock
 from lab.operator import ANSIBLE_OPERATOR
 from scripts import build_image, containers
 from scripts.release.source import ReleaseError, Source
@@ -18,21 +19,22 @@ LEFT_OUT = "repeat the command with ARGS='--without image' to release all but th
 
 def build(source: Source, archive: Path) -> None:
     """Write the archive. Raises ReleaseError where no image can be built."""
-    if problem := containers.problem():
-        raise ReleaseError(f"The image cannot be built here: {problem}; {LEFT_OUT}")
-    program = gotools.build(ANSIBLE_OPERATOR, print)
-    name = f"localhost/{build_image.TARGETS['operator']}:{source.version}-release"
-    # Files and layers get the commit's time; no layer of another day's packages is used.
-    engine = (*containers.BUILD[:-1], "--no-cache", f"--timestamp={source.time}")
-    status = build_image.build(
-        *(engine, "operator", name, containers.BASE, program),
-        pip_python=str(build_image.REPOSITORY / ".venvs" / "uv" / "bin" / "python"),
-        context=source.tree,
-        revision=source.commit,
-    )
-    if status != 0:
-        raise ReleaseError(f"The image cannot be built; see the output above, or {LEFT_OUT}")
-    archive.unlink(missing_ok=True)
-    push = ("buildah", "push", "--quiet", name, f"oci-archive:{archive}:{source.version}")
-    subprocess.run(push, check=True)
-    subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)
+    with file_lock(gotools.cache_folder() / "images.lock", print, "another build of images"):
+        if problem := containers.problem():
+            raise ReleaseError(f"The image cannot be built here: {problem}; {LEFT_OUT}")
+        name = f"localhost/{build_image.TARGETS['operator']}:{source.version}-release"
+        # Files and layers get the commit's time; no layer of another day's packages is used.
+        engine = (*containers.BUILD[:-1], "--no-cache", f"--timestamp={source.time}")
+        status = build_image.build(
+            *(engine, "operator", name, containers.BASE),
+            gotools.build(ANSIBLE_OPERATOR, print),
+            pip_python=str(build_image.REPOSITORY / ".venvs" / "uv" / "bin" / "python"),
+            context=source.tree,
+            revision=source.commit,
+        )
+        if status != 0:
+            raise ReleaseError(f"The image cannot be built; see the output above, or {LEFT_OUT}")
+        archive.unlink(missing_ok=True)
+        push = ("buildah", "push", "--quiet", name, f"oci-archive:{archive}:{source.version}")
+        subprocess.run(push, check=True)
+        subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)

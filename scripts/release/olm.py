@@ -73,7 +73,7 @@ def _anywhere(item: Object) -> Object:
 
 def _version(source: Source, items: list[Object], image: str) -> Object:
     """The ClusterServiceVersion."""
-    created = datetime.datetime.fromtimestamp(source.time, datetime.timezone.utc)
+    created = datetime.datetime.fromtimestamp(source.time, datetime.UTC)
     sample = source.tree / overlays.CONFIG / "samples" / "powerfleet_minimal.yaml"
     example = yaml.safe_load(sample.read_text(encoding="utf-8"))
     example["spec"] = {"placement": {"enabled": False}}

@@ -26,7 +26,7 @@ def document(source: Source, archive: Path) -> str:
     lock = (source.tree / LOCK).read_text(encoding="utf-8")
     packages = [_package(*found) for found in REQUIREMENT.findall(lock)]
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    created = datetime.datetime.fromtimestamp(source.time, datetime.timezone.utc)
+    created = datetime.datetime.fromtimestamp(source.time, datetime.UTC)
     content = {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
