@@ -13,9 +13,9 @@ from pathlib import Path
 
 
 def write(
-    archive: Path, files: Mapping[str, bytes], time: int, programs: Iterable[str] = ()
+    archive: Path, files: Mapping[str, bytes | None], time: int, programs: Iterable[str] = ()
 ) -> None:
-    """A .tar.gz of the files; ``programs`` names the executable ones."""
+    """A .tar.gz of the files; ``programs`` names the executable ones. None is a folder."""
     executable = set(programs)
     # A gzip header with a name and a time would differ from run to run.
     with (
@@ -23,11 +23,14 @@ def write(
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=time) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
-        for name in sorted(files):
+        for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(files[name]), time
-            member.mode = 0o755 if name in executable else 0o644
-            tar.addfile(member, io.BytesIO(files[name]))
+            member.mtime = time
+            if content is None:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            else:
+                member.size, member.mode = len(content), 0o755 if name in executable else 0o644
+            tar.addfile(member, io.BytesIO(content or b""))
 
 
 def write_folders(archive: Path, root: Path, paths: Iterable[str], prefix: str, time: int) -> None:

@@ -46,13 +46,17 @@ def repack(draft: Path, archive: Path, time: int) -> None:
 
     Its FILES.json lists files in the order of the file system; MANIFEST.json has its checksum.
     """
-    contents, programs = {}, []
+    contents: dict[str, bytes] = {}
+    folders, programs = [], []
     with tarfile.open(draft) as tar:
         for member in tar:
-            if (file := tar.extractfile(member)) is not None:
-                contents[member.name] = file.read()
-                if member.mode & 0o100:
-                    programs.append(member.name)
+            file = tar.extractfile(member)
+            if file is None:
+                folders.append(member.name)
+                continue
+            contents[member.name] = file.read()
+            if member.mode & 0o100:
+                programs.append(member.name)
     listed = json.loads(contents["FILES.json"])
     listed["files"].sort(key=lambda entry: entry["name"])
     contents["FILES.json"] = json.dumps(listed, indent=True).encode()
@@ -60,7 +64,7 @@ def repack(draft: Path, archive: Path, time: int) -> None:
     digest = hashlib.sha256(contents["FILES.json"]).hexdigest()
     manifest["file_manifest_file"]["chksum_sha256"] = digest
     contents["MANIFEST.json"] = json.dumps(manifest, indent=True).encode()
-    archives.write(archive, contents, time, programs)
+    archives.write(archive, {**dict.fromkeys(folders), **contents}, time, programs)
 
 
 def _run(source: Source, *command: str) -> None:
