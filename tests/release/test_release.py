@@ -27,17 +27,29 @@ REPOSITORY = Path(os.environ["WATTWISE_REPOSITORY"])
 VERSION = version_of(REPOSITORY)
 COLLECTION = f"wattwise-kube-{VERSION}"
 WITHOUT = os.environ.get("WATTWISE_WITHOUT", "")
-NODE = """
-templates:
-  - apiVersion: wao.bitmedia.co.jp/v1beta1
-    kind: NodeConfigTemplate
-    metadata: {name: rack-1, namespace: wao-system}
-    spec:
-      nodeSelector: {matchLabels: {rack: r1}}
-      template: {metricsCollector: {}, predictor: {}}
-nodes:
-  - metadata: {name: worker-1, labels: {kubernetes.io/hostname: worker-1, rack: r1}}
-"""
+# Options of a module that needs no cluster.
+TEMPLATE = {
+    "apiVersion": "wao.bitmedia.co.jp/v1beta1",
+    "kind": "NodeConfigTemplate",
+    "metadata": {"name": "rack-1", "namespace": "wao-system"},
+    "spec": {
+        "nodeSelector": {"matchLabels": {"rack": "r1"}},
+        "template": {
+            "metricsCollector": {
+                "inletTemp": {"type": "Redfish", "endpoint": "https://10.0.100.11"},
+                "deltaP": {"type": "DifferentialPressureAPI", "endpoint": "http://10.0.0.1:5000"},
+            },
+            "predictor": {},
+        },
+    },
+}
+NODE = {
+    "metadata": {
+        "name": "worker-1",
+        "labels": {"kubernetes.io/hostname": "worker-1", "rack": "r1"},
+    },
+    "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.11"}]},
+}
 
 
 def run(*command: str, folder: Path, **variables: str) -> str:
@@ -124,9 +136,9 @@ def test_a_module_runs_in_an_empty_environment(released: Path, tmp_path: Path) -
     }
     install = ("ansible-galaxy", "collection", "install", "--offline", "-p", "collections")
     run(*install, str(released / f"{COLLECTION}.tar.gz"), folder=tmp_path, **variables)
-    (tmp_path / "node.yml").write_text(NODE)
     module = ("ansible", "localhost", "-m", "wattwise.kube.node_config_template")
-    answer = run(*module, "-a", "@node.yml", folder=tmp_path, **variables)
+    options = json.dumps({"templates": [TEMPLATE], "nodes": [NODE]})
+    answer = run(*module, "-a", options, folder=tmp_path, **variables)
     result = json.loads(answer[answer.index("{") :])
     [rendered] = result["node_configs"]
     assert rendered["spec"]["nodeName"] == "worker-1"
