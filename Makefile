@@ -27,7 +27,7 @@ operator-demo: setup $(PREDICTOR) ## start a lab and the operator, let a day pas
 	@$(RUN) -m lab operator-demo $(ARGS)
 
 test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds pylint and two other versions of ansible-core
-	@$(GATES) test $(if $(CI),ci)
+	@$(GATES) $(or $(TAGS),test $(if $(CI),ci))
 
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 	@$(GATES) test-deep

@@ -66,7 +66,7 @@ def files(source: Source) -> dict[str, bytes]:
     texts = {
         "Chart.yaml": _dump(_chart(source)),
         "values.yaml": _values(resources),
-        "values.schema.json": json.dumps(_schema(resources), indent=2) + "\n",
+        "values.schema.json": json.dumps(schema(resources), indent=2) + "\n",
         "LICENSE": (source.tree / "LICENSE").read_text(encoding="utf-8"),
         "templates/_helpers.tpl": HELPERS,
         "templates/NOTES.txt": NOTES,
@@ -179,7 +179,7 @@ crds: true
 {_dump({"resources": resources})}"""
 
 
-def _schema(resources: dict[str, Any]) -> dict[str, Any]:
+def schema(resources: dict[str, Any]) -> dict[str, Any]:
     text, switch = {"type": "string"}, {"type": "boolean"}
 
     def fields(**properties: Any) -> dict[str, Any]:

@@ -74,9 +74,6 @@ def _anywhere(item: Object) -> Object:
 def _version(source: Source, items: list[Object], image: str) -> Object:
     """The ClusterServiceVersion."""
     created = datetime.datetime.fromtimestamp(source.time, datetime.UTC)
-    sample = source.tree / overlays.CONFIG / "samples" / "powerfleet_minimal.yaml"
-    example = yaml.safe_load(sample.read_text(encoding="utf-8"))
-    example["spec"] = {"placement": {"enabled": False}}
     crds = [item for item in items if item["kind"] == "CustomResourceDefinition"]
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -85,7 +82,7 @@ def _version(source: Source, items: list[Object], image: str) -> Object:
             "name": f"{NAME}.v{source.version}",
             "namespace": "placeholder",
             "annotations": {
-                "alm-examples": json.dumps([example], indent=2),
+                "alm-examples": json.dumps([_example(source)], indent=2),
                 "capabilities": "Basic Install",
                 "categories": "Monitoring",
                 "containerImage": image,
@@ -114,6 +111,13 @@ def _version(source: Source, items: list[Object], image: str) -> Object:
             "install": {"strategy": "deployment", "spec": _install(items, image)},
         },
     }
+
+
+def _example(source: Source) -> Object:
+    """A PowerFleet that needs no permission to bind pods."""
+    sample = source.tree / overlays.CONFIG / "samples" / "powerfleet_minimal.yaml"
+    fleet: Object = yaml.safe_load(sample.read_text(encoding="utf-8"))
+    return {**fleet, "spec": {"placement": {"enabled": False}}}
 
 
 def _owned(crd: Object) -> dict[str, str]:
