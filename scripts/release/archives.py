@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import tarfile
+import typing as t
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,14 +17,16 @@ from pathlib import Path
 def write(
     archive: Path, files: Mapping[str, bytes | None], time: int, programs: Iterable[str] = ()
 ) -> None:
-    """A .tar.gz of the files; ``programs`` names the executable ones. None is a folder."""
+    """A .tar, or else a .tar.gz; ``programs`` names the executable files. None is a folder."""
     executable = set(programs)
-    # A gzip header with a name and a time would differ from run to run.
-    with (
-        archive.open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=time) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as tar,
-    ):
+    with contextlib.ExitStack() as stack:
+        output: t.IO[bytes] = stack.enter_context(archive.open("wb"))
+        if archive.suffix != ".tar":
+            # A gzip header with a name and a time would differ from run to run.
+            compressed = gzip.GzipFile(filename="", mode="wb", fileobj=output, mtime=time)
+            output = t.cast("t.IO[bytes]", stack.enter_context(compressed))
+        tar = tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT)
+        stack.enter_context(tar)
         for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.mtime = time

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 from lab import gotools
 from lab.locks import file_lock
 from lab.operator import ANSIBLE_OPERATOR
 from scripts import build_image, containers
+from scripts.release import archives
 from scripts.release.source import ReleaseError, Source
 
 LEFT_OUT = "repeat the command with ARGS='--without image' to release all but the image"
@@ -34,7 +36,13 @@ def build(source: Source, archive: Path) -> None:
         )
         if status != 0:
             raise ReleaseError(f"The image cannot be built; see the output above, or {LEFT_OUT}")
-        archive.unlink(missing_ok=True)
-        push = ("buildah", "push", "--quiet", name, f"oci-archive:{archive}:{source.version}")
-        subprocess.run(push, check=True)
-        subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)
+        with tempfile.TemporaryDirectory() as folder:
+            push = ("buildah", "push", "--quiet", name, f"oci:{folder}:{source.version}")
+            subprocess.run(push, check=True)
+            subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)
+            # An archive of buildah's own has the time of its making.
+            layout = {
+                path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
+                for path in Path(folder).rglob("*")
+            }
+            archives.write(archive, layout, source.time)
