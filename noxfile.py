@@ -589,7 +589,6 @@ def version(session: nox.Session) -> None:
     """Writes the version of the argument to the files that have it, and its notes."""
     session.chdir(REPOSITORY)
     run(session, "python", "-m", "scripts.release.version", *session.posargs)
-    session.chdir(synchronize())
     run(session, "antsibull-changelog", "release")
 
 

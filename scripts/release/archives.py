@@ -25,8 +25,7 @@ def write(
             # A gzip header with a name and a time would differ from run to run.
             compressed = gzip.GzipFile(filename="", mode="wb", fileobj=output, mtime=time)
             output = t.cast("t.IO[bytes]", stack.enter_context(compressed))
-        tar = tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT)
-        stack.enter_context(tar)
+        tar = stack.enter_context(tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT))
         for name, content in sorted(files.items()):
             member = tarfile.TarInfo(name)
             member.mtime = time
