@@ -24,7 +24,9 @@ def build(source: Source, archive: Path) -> None:
     with file_lock(gotools.cache_folder() / "images.lock", print, "another build of images"):
         if problem := containers.problem():
             raise ReleaseError(f"The image cannot be built here: {problem}; {LEFT_OUT}")
-        name = f"localhost/{build_image.TARGETS['operator']}:{source.version}-release"
+        loaded = f"localhost/{build_image.TARGETS['operator']}:{source.version}"
+        # Under another name, because this machine may have an image of that name.
+        name = f"{loaded}-release"
         # Files and layers get the commit's time; no layer of another day's packages is used.
         engine = (*containers.BUILD[:-1], "--no-cache", f"--timestamp={source.time}")
         status = build_image.build(
@@ -37,7 +39,7 @@ def build(source: Source, archive: Path) -> None:
         if status != 0:
             raise ReleaseError(f"The image cannot be built; see the output above, or {LEFT_OUT}")
         with tempfile.TemporaryDirectory() as folder:
-            push = ("buildah", "push", "--quiet", name, f"oci:{folder}:{source.version}")
+            push = ("buildah", "push", "--quiet", name, f"oci:{folder}:{loaded}")
             subprocess.run(push, check=True)
             subprocess.run(("buildah", "rmi", name), check=True, stdout=subprocess.DEVNULL)
             # An archive of buildah's own has the time of its making.
