@@ -27,6 +27,16 @@ INLINED = (
     *("Namespace", "ServiceAccount", "Deployment"),
     *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
 )
+_PREFIX = "operators.operatorframework.io.bundle"
+# Of the bundle, and labels of its image.
+ANNOTATIONS = {
+    f"{_PREFIX}.mediatype.v1": "registry+v1",
+    f"{_PREFIX}.manifests.v1": "manifests/",
+    f"{_PREFIX}.metadata.v1": "metadata/",
+    f"{_PREFIX}.package.v1": NAME,
+    f"{_PREFIX}.channels.v1": CHANNEL,
+    f"{_PREFIX}.channel.default.v1": CHANNEL,
+}
 HOMEPAGE = "https://github.com/wattwise/wattwise.kube"
 DESCRIPTION = """\
 Reads temperatures and power draw of the nodes of a PowerFleet from their BMCs, and records them in the NodeConfigs.
@@ -49,19 +59,14 @@ def files(source: Source, image: str) -> dict[str, bytes]:
         },
     }
     texts = {f"manifests/{name}.yaml": item for name, item in manifests.items()}
-    texts["metadata/annotations.yaml"] = {
-        "annotations": {
-            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
-            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
-            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
-            "operators.operatorframework.io.bundle.package.v1": NAME,
-            "operators.operatorframework.io.bundle.channels.v1": CHANNEL,
-            "operators.operatorframework.io.bundle.channel.default.v1": CHANNEL,
-        }
-    }
+    texts["metadata/annotations.yaml"] = {"annotations": ANNOTATIONS}
+    labels = "".join(f"LABEL {name}={text}\n" for name, text in ANNOTATIONS.items())
     return {
-        path: yaml.safe_dump(item, sort_keys=False, allow_unicode=True).encode()
-        for path, item in texts.items()
+        "Dockerfile": f"FROM scratch\n{labels}COPY manifests /manifests/\nCOPY metadata /metadata/\n".encode(),
+        **{
+            path: yaml.safe_dump(item, sort_keys=False, allow_unicode=True).encode()
+            for path, item in texts.items()
+        },
     }
 
 

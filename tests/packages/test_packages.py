@@ -127,6 +127,7 @@ def bundle() -> dict[str, t.Any]:
     return {
         path: yaml.safe_load(content)
         for path, content in olm.files(SOURCE, f"{OWN_IMAGE}:1").items()
+        if path.endswith(".yaml")
     }
 
 
@@ -140,6 +141,12 @@ def test_a_bundle_without_its_crd_is_refused(tmp_path: Path) -> None:
     del files[crd]
     with pytest.raises(ReleaseError, match="PowerFleet"):
         validate_bundle(files, tmp_path)
+
+
+def test_the_bundles_image_has_its_annotations_as_labels() -> None:
+    dockerfile = olm.files(SOURCE, f"{OWN_IMAGE}:1")["Dockerfile"].decode()
+    labels = dict(line[6:].split("=", 1) for line in dockerfile.splitlines() if line[:5] == "LABEL")
+    assert labels == bundle()["metadata/annotations.yaml"]["annotations"]
 
 
 def test_the_bundle_grants_what_its_overlay_grants_in_one_namespace() -> None:
