@@ -50,7 +50,7 @@ NEED_THE_LAB = (
     "released",
 )
 POLL_SECONDS = 0.2
-# What nox says about a skipped session.
+# Line of nox about a skipped session.
 SKIPPED = re.compile(r"^nox > Session \S+ skipped: (.*?)\.?$", re.MULTILINE)
 
 

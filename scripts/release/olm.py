@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bundle for the Operator Lifecycle Manager, from the objects of one overlay.
 
-OLM installs CRDs, Deployments, accounts and permissions, and no admission policies. Those are what
-restricts the permissions of all overlays but `minimal`, so the bundle is that of `minimal`.
+OLM installs CRDs, Deployments, accounts and permissions, and no admission policies. These policies
+restrict the permissions of the larger overlays, so the bundle is that of `minimal`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class ReleaseError(Exception):
-    """Why nothing can be released, and the remedy."""
+    """Reason why nothing can be released, and the remedy."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def render(archive: Path, **values: str) -> Rendered:
-    """What Helm renders with these values; `__` in a name is a dot."""
+    """Objects that Helm renders with these values; `__` in a name is a dot."""
     values = {"image__repository": overlays.image(ROOT), **values}
     given = [f"--set={name.replace('__', '.')}={value}" for name, value in values.items()]
     done = helm("template", "any", str(archive), *given)
@@ -50,7 +50,7 @@ def render(archive: Path, **values: str) -> Rendered:
 
 
 def without_keep(items: Rendered) -> Rendered:
-    """The objects without what only Helm needs; every CRD must have it."""
+    """The objects without the annotation for Helm, which every CRD must have."""
     for (kind, _namespace, _name), item in items.items():
         if kind == "CustomResourceDefinition":
             annotations = item["metadata"]["annotations"]

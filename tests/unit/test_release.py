@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release needs without its tools: versions, archives, the workflow, and the labels."""
+"""Parts of a release that need no tools: versions, archives, the workflow and the labels."""
 
 from __future__ import annotations
 
