@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Entry points; noxfile.py defines their sessions.
 .DEFAULT_GOAL := help
-.PHONY: help demo operator-demo test test-deep bench lint docs site generate architecture clean setup pytest mypy lock image
+.PHONY: help demo operator-demo test test-deep bench lint docs site release version generate architecture clean setup pytest mypy lock image
 SHELL := /bin/bash
 export PATH := $(PATH):$(CURDIR)/.venvs/uv/bin
 
@@ -27,7 +27,7 @@ operator-demo: setup $(PREDICTOR) ## start a lab and the operator, let a day pas
 	@$(RUN) -m lab operator-demo $(ARGS)
 
 test: setup $(PREDICTOR) $(DOCS) $(GALAXY) ## every gate and every test; CI adds pylint and two other versions of ansible-core
-	@$(GATES) test $(if $(CI),ci)
+	@$(GATES) $(or $(TAGS),test $(if $(CI),ci))
 
 test-deep: setup $(PREDICTOR) ## the tests that take many minutes
 	@$(GATES) test-deep
@@ -43,6 +43,12 @@ docs: setup $(DOCS) ## check the plugins' documentation
 
 site: setup $(DOCS) ## build the documentation site in build/site
 	@$(NOX) -s site
+
+release: setup $(GALAXY) ## make the files of a release in build/release: make release VERSION=… ARGS="--without image"
+	@$(NOX) -s release -- $(VERSION) $(ARGS)
+
+version: setup ## write a version and its notes: make version VERSION=…
+	@$(NOX) -s version -- $(VERSION)
 
 generate: setup ## write the forms of each option, and the CRDs, from their tables in scripts/
 	@$(NOX) -s generate

@@ -39,6 +39,7 @@ REPORTS = BUILD / "reports"
 TOOLS = Path(sys.executable).parent
 DOCS_TOOLS = REPOSITORY / ".venvs" / "docs" / "bin"
 UV_FOLDER = REPOSITORY / ".venvs" / "uv" / "bin"
+GALAXY_TOOLS = REPOSITORY / ".venvs" / "galaxy-importer" / "bin"
 # tests/support/examples.py reads these: the number of examples and their first seed.
 FACTOR_VARIABLE, SEED_VARIABLE = "WATTWISE_EXAMPLES_FACTOR", "WATTWISE_EXAMPLES_SEED"
 FEW_EXAMPLES = {FACTOR_VARIABLE: "0.1"}
@@ -335,7 +336,12 @@ def molecule(session: nox.Session) -> None:
 def browser(session: nox.Session) -> None:
     """The report in headless Chromium: layout and accessibility; pictures in build/pictures."""
     if chromium.find() is None and chromium.install() is None:
-        leave_out(session, f"there is no Chromium here; {chromium.REMEDY}")
+        reason = (
+            f"no page of the report was looked at: there is no Chromium here; {chromium.REMEDY}"
+        )
+        if os.environ.get("CI"):
+            session.error(reason)
+        leave_out(session, reason)
     run_pytest(session, *(session.posargs or ["tests/browser"]))
 
 
@@ -377,6 +383,12 @@ def manifests(session: nox.Session) -> None:
 
 
 @gate("lint", "test")
+def packages(session: nox.Session) -> None:
+    """The Helm chart, OLM's bundle and the SBOM, compared with what they are made from."""
+    run_pytest(session, *(session.posargs or ["tests/packages"]))
+
+
+@gate("lint", "test")
 def docs(session: nox.Session) -> None:
     """The plugins' documentation, as antsibull-docs checks it."""
     path = f"{DOCS_TOOLS}{os.pathsep}{os.environ['PATH']}"
@@ -405,23 +417,29 @@ def galaxy_importer(session: nox.Session) -> None:
     folder = BUILD / "galaxy"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    tools = REPOSITORY / ".venvs" / "galaxy-importer" / "bin"
+    build = (str(GALAXY_TOOLS / "ansible-galaxy"), "collection", "build")
+    run(session, *build, "--output-path", str(folder))
+    [archive] = folder.glob("*.tar.gz")
+    judge_archive(session, archive)
+
+
+def judge_archive(session: nox.Session, archive: Path) -> None:
+    """Check an archive of the collection as Galaxy checks an upload; each warning is an error."""
+    folder = BUILD / "galaxy"
+    folder.mkdir(exist_ok=True)
     variables = {
-        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{GALAXY_TOOLS}{os.pathsep}{os.environ['PATH']}",
         "GALAXY_IMPORTER_ANSIBLE_LOCAL_TMP": str(folder / "tmp"),
         "GALAXY_IMPORTER_CHECK_REQUIRED_TAGS": "true",
         # The session ansible_lint checks the same files by the same profile.
         "GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "false",
     }
-    build = (str(tools / "ansible-galaxy"), "collection", "build", "--output-path", str(folder))
-    run(session, *build, **variables)
-    [archive] = folder.glob("*.tar.gz")
     session.chdir(folder)
     log = folder / "importer.log"
     try:
         with log.open("w") as output:
             session.run(
-                *(str(tools / "python"), "-m", "galaxy_importer.main", str(archive)),
+                *(str(GALAXY_TOOLS / "python"), "-m", "galaxy_importer.main", str(archive)),
                 env={**environment(), **variables},
                 external=True,
                 stdout=output,
@@ -490,6 +508,18 @@ def real_node(session: nox.Session) -> None:
 
 
 @gate("ci")
+def released(session: nox.Session) -> None:
+    """A release made twice: equal bytes, each file at work in an empty environment."""
+    variables = {}
+    if problem := containers.problem():
+        if os.environ.get(RELEASE_VARIABLE):
+            leave_out(session, problem)
+        session.log(f"the release is made without the image: {problem}")
+        variables["WATTWISE_WITHOUT"] = "image"
+    run_pytest(session, *(session.posargs or ["tests/release"]), variables=variables)
+
+
+@gate("ci")
 def oldest_core(session: nox.Session) -> None:
     """The oldest supported ansible-core: documentation, imports, tasks, plugins."""
     try_core(session, min(other_cores.OTHER_CORES))
@@ -540,6 +570,23 @@ def cores(session: nox.Session) -> None:
             # pep8 of 2.18 refuses the formatter's output; ruff checks style.
             options = ("--skip-test", "pep8", *USED, *session.posargs)
             run_sanity(session, found.tools, interpreters, options)
+
+
+@gate()
+def release(session: nox.Session) -> None:
+    """Makes the files of a release in build/release; the first argument is the version."""
+    session.chdir(REPOSITORY)
+    run(session, "python", "-m", "scripts.release", *session.posargs)
+    for archive in (BUILD / "release" / session.posargs[0]).glob("wattwise-kube-*[0-9].tar.gz"):
+        judge_archive(session, archive)
+
+
+@gate()
+def version(session: nox.Session) -> None:
+    """Writes the version of the argument to the files that have it, and its notes."""
+    session.chdir(REPOSITORY)
+    run(session, "python", "-m", "scripts.release.version", *session.posargs)
+    run(session, "antsibull-changelog", "release")
 
 
 @gate()

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.registry_settings import pip_configuration, read_pip_settings
+from scripts.release.source import version_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCKERFILE = REPOSITORY / "operator" / "Dockerfile"
@@ -53,9 +54,7 @@ def default_base() -> str:
 
 def default_name(target: str) -> str:
     """The target's name on this machine, with the version of the collection."""
-    galaxy = (REPOSITORY / "galaxy.yml").read_text(encoding="utf-8")
-    [version] = re.findall(r"^version: (\S+)$", galaxy, re.MULTILINE)
-    return f"localhost/{TARGETS[target]}:{version}"
+    return f"localhost/{TARGETS[target]}:{version_of(REPOSITORY)}"
 
 
 def working_engine(base: str) -> tuple[str, ...]:
@@ -119,19 +118,24 @@ def build(
     ansible_operator: Path | None = None,
     pip_python: str = sys.executable,
     output: t.IO[str] | None = None,
+    context: Path = REPOSITORY,
+    revision: str = "",
 ) -> int:
-    """Build one target; the exit status is the engine's.
+    """Build one target from the files of ``context``; the exit status is the engine's.
 
-    ``ansible_operator`` is a folder with the compiled program.
+    ``ansible_operator`` is a folder with the compiled program, ``revision`` the commit.
     """
-    options = ["--target", target, "--tag", image, "--build-arg", f"BASE={base}"]
+    options = ["--target", target, "--tag", image]
+    values = {"BASE": base, "VERSION": version_of(context), "REVISION": revision}
+    for name, value in values.items():
+        options += ["--build-arg", f"{name}={value}"]
     if ansible_operator:
         options += ["--build-context", f"ansible-operator={ansible_operator}"]
     with tempfile.TemporaryDirectory() as folder:
         options += secrets(pip_python, Path(folder), os.environ)
         return subprocess.run(
             [*engine, "--file", "operator/Dockerfile", *options, "."],
-            cwd=REPOSITORY,
+            cwd=context,
             env={**os.environ, "DOCKER_BUILDKIT": "1"},
             stdout=output,
             stderr=subprocess.STDOUT if output else None,

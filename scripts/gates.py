@@ -47,10 +47,13 @@ NEED_THE_LAB = (
     "oldest_kubernetes",
     "image",
     "real_node",
+    "released",
 )
 # The browser shows the site that the other gate built.
 AFTER = {**dict.fromkeys(NEED_THE_LAB, ("lab_build",)), "browser": ("site",)}
 POLL_SECONDS = 0.2
+# Line of nox about a skipped session.
+SKIPPED = re.compile(r"^nox > Session \S+ skipped: (.*?)\.?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,13 @@ def failed_gate(name: str, reports: Path) -> str:
     return "\n".join([f"{name}: the end of its output", *(f"  {x}"[:300] for x in errors + last)])
 
 
+def reason_of(name: str, reports: Path) -> str:
+    """The name of a skipped gate, and why it was skipped."""
+    log = reports / f"{name}.log"
+    said = SKIPPED.findall(log.read_text(errors="replace")) if log.exists() else []
+    return f"{name}: {said[-1]}" if said else name
+
+
 def summary(outcomes: Iterable[Outcome], reports: Path) -> str:
     """The failures, the table and the closing line."""
     outcomes = list(outcomes)
@@ -151,7 +161,11 @@ def summary(outcomes: Iterable[Outcome], reports: Path) -> str:
         lines.append(row.rstrip())
     failed = [outcome.name for outcome in outcomes if outcome.result == "failed"]
     details = [part for name in failed for part in (failed_gate(name, reports), "")]
-    closing = ["", f"failed: {', '.join(failed)}"] if failed else []
+    skipped = [outcome.name for outcome in outcomes if outcome.result == "skipped"]
+    closing = (
+        ["", *(f"not checked: {reason_of(name, reports)}" for name in skipped)] if skipped else []
+    )
+    closing += ["", f"failed: {', '.join(failed)}"] if failed else []
     if total != Counts():
         closing += ["", str(total)]
     return "\n".join(details + lines + closing)

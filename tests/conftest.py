@@ -1,6 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""Set-up of all tests."""
 
 from __future__ import annotations
 
@@ -8,9 +9,17 @@ import os
 import signal
 
 import pytest
-import yaml
 
-from support.examples import generated, register_profile
+try:
+    import yaml
+
+    import ansible_collections.wattwise.kube  # noqa: F401 - a plain clone is in no such folder
+    from support.examples import generated, register_profile
+except ModuleNotFoundError as error:
+    raise SystemExit(
+        f"Module {error.name} is missing here: run `make pytest`, which sets up the environment and"
+        " the folder of the tests."
+    ) from error
 
 register_profile()
 

@@ -18,21 +18,13 @@ from pathlib import Path
 
 import yaml
 
-from lab.gotools import GoTools, build
+from lab.gotools import build
 from scripts.manifests import rendered
+from scripts.manifests.programs import PROGRAMS
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 EXCEPTIONS = FOLDER / "exceptions.yml"
-PROGRAMS = GoTools(
-    name="manifests",
-    module=FOLDER,
-    programs={
-        "kube-score": "github.com/zegl/kube-score/cmd/kube-score",
-        "kustomize": "sigs.k8s.io/kustomize/kustomize/v5",
-    },
-    duration="a minute",
-)
 DOCKERFILE = "operator/Dockerfile"
 OVERLAYS = "operator/config/overlays"
 FILES = ("docs/rbac", "docs/examples/kubernetes")

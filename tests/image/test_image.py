@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects import (
     PROBE_ANNOTATION,
@@ -62,6 +63,18 @@ def run(*command: str, image: str = IMAGE, user: str = USERS[1]) -> str:
 
 
 # Files
+
+
+@pytest.mark.parametrize("name", [IMAGE, EE_IMAGE])
+def test_an_image_has_its_labels_and_licences(name: str) -> None:
+    command = ("podman", "image", "inspect", "--format", "{{json .Labels}}", name)
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    assert json.loads(told.stdout)["org.opencontainers.image.version"] == version
+    collection = MODULES.removesuffix("/plugins/modules")
+    for path in (f"{collection}/LICENSES", "/usr/share/common-licenses", "/usr/share/doc"):
+        assert run("ls", path, image=name)
+    assert "openssl" in run("cat", "/usr/share/doc/libssl3t64/copyright", image=name).lower()
 
 
 def test_the_image_is_small() -> None:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,16 @@ def test_nothing_is_installed_elsewhere(
         (programs / "apt-get").unlink()
     assert chromium.install() is None
     assert not (programs / "apt-get.log").exists()
+
+
+@pytest.mark.parametrize(("ci", "result"), [("true", "failed"), ("", "skipped")])
+def test_a_run_without_a_browser_says_that_no_page_was_looked_at(
+    tmp_path: Path, ci: str, result: str
+) -> None:
+    variables = {**os.environ, "PATH": str(tmp_path), "CI": ci, "WATTWISE_MIRROR_IS_CURRENT": "1"}
+    variables.pop("WATTWISE_RELEASE", None)
+    noxfile = Path(os.environ["WATTWISE_REPOSITORY"]) / "noxfile.py"
+    command = (sys.executable, "-m", "nox", "--no-venv", "-f", str(noxfile), "-s", "browser")
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert "no page of the report was looked at" in done.stderr
+    assert (done.returncode == 0) == (result == "skipped")

@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.trace i
 from lab import predictor
 from lab.errors import LabError
 from lab.predictor import recorded
+from scripts.release import chart
 from support import ansible_yaml
 from support.code_texts import code_texts, matches
 from support.pages import ROOT, Block, blocks, pages, prose
@@ -303,6 +304,17 @@ def check_pip(words: list[str]) -> None:
     assert all(f"\n{word}" in required for word in words[2:])
 
 
+def check_helm(words: list[str]) -> None:
+    """The chart has the version, and the schema the values."""
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    assert (words[1], words[3]) == ("install", f"{chart.NAME}-{version}.tgz")
+    assert set(words[4::2]) == {"--set"}
+    for value in words[5::2]:
+        part: t.Any = chart.schema({})
+        for name in value.partition("=")[0].split("."):
+            part = part["properties"][name]
+
+
 def check_doc(words: list[str]) -> None:
     assert (ROOT / "plugins" / "modules" / f"{words[1].rpartition('.')[2]}.py").exists()
 
@@ -313,6 +325,7 @@ def check_nothing_more(words: list[str]) -> None:
 
 PROGRAMS: dict[str, t.Callable[[list[str]], None]] = {
     "make": check_make,
+    "helm": check_helm,
     "ansible-playbook": check_playbook,
     "ansible-navigator": check_navigator,
     "ansible-rulebook": check_rulebook,

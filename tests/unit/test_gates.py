@@ -46,6 +46,13 @@ def test_last_line_sums_the_reports_of_all_sessions(tmp_path: Path) -> None:
     assert re.fullmatch(r"unit +success +1\.2  3 passed, 2 failed, 2 skipped", lines[2])
 
 
+def test_a_skipped_session_says_what_was_not_looked_at(tmp_path: Path) -> None:
+    log = "nox > Session browser skipped: no page was looked at.\n"
+    (tmp_path / "browser.log").write_text(log)
+    lines = summary(outcomes("browser", result="skipped"), tmp_path).splitlines()
+    assert lines[-1] == "not checked: browser: no page was looked at"
+
+
 def test_failed_sessions_are_named_and_no_tests_are_not_counted(tmp_path: Path) -> None:
     given = outcomes("ruff", "mypy", result="failed") + outcomes("molecule", result="skipped")
     lines = summary([*given, *outcomes("sanity", result="stopped")], tmp_path).splitlines()
@@ -152,7 +159,7 @@ def test_every_gate_of_the_schedule_is_a_session() -> None:
     assert gates["molecule"].after == ("lab_build",)
     assert gates["browser"].after == ("site",)
     developers = {gate.name for gate in gates_of(["test"])}
-    only_in_ci = {"oldest_core", "newest_core", "pylint", "image", "real_node"}
+    only_in_ci = {"oldest_core", "newest_core", "pylint", "image", "real_node", "released"}
     assert {gate.name for gate in gates_of(["ci"])} == only_in_ci
     assert developers.isdisjoint({*only_in_ci, "deep"})
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.wattwise.kube.plugins.module_utils.base.version import VERSION
 from scripts.collection_tree import listed_files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -252,6 +253,10 @@ def test_module_is_named_by_a_test(path: str) -> None:
         if re.fullmatch(r"tests/.*/test_\w+\.py|extensions/molecule/.*\.yml", item)
     ]
     assert any(name.search(text_of(item)) for item in tests)
+
+
+def test_servers_see_the_version_of_the_collection() -> None:
+    assert yaml.safe_load(text_of("galaxy.yml"))["version"] == VERSION
 
 
 def test_version_is_that_of_the_changelog() -> None:

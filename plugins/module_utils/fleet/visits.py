@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..base.context import ProgressCallback, ignore_progress
 from ..base.errors import InvalidInput, TargetError, TargetFailure, failure_of, told_text
 from ..base.libraries import aiohttp
+from ..base.version import USER_AGENT
 from .budget import Budget
 from .client import Answer, Client
 from .exchange import Received
@@ -35,9 +36,6 @@ __all__ = [
     "error_of",
     "visit",
 ]
-
-VERSION = "0.1.0"
-USER_AGENT = f"wattwise.kube/{VERSION}"
 
 T = t.TypeVar("T")
 Visit = t.Callable[[Client, Target], t.Awaitable[T]]

@@ -14,7 +14,7 @@ import pytest
 from bench import sleep
 from bench.kit import sleep_page, sleep_runs
 from bench.kit.sleep_runs import BASELINE, OPTIMUM, OURS, POLICIES, Case, Run
-from support.sleep_fleets import DEMAND
+from support.sleep_fleets import DEMAND, recorded_demand
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,12 @@ def runs() -> list[Run]:
 
 def test_each_policy_has_a_line_and_each_plot_is_drawn(runs: list[Run]) -> None:
     made = sleep_page.pages([dataclasses.asdict(run) for run in runs])
-    text = made["sleep-performance.md"]
+    text = made["project/sleep-performance.md"]
     assert "## 3 machines, mixed demand" in text
     for name in [*POLICIES, OPTIMUM]:
         assert f"\n| {name} | " in text
     images = re.findall(r"\((images/[\w-]+\.svg)\)", text)
-    assert sorted(images) == sorted(set(made) - {"sleep-performance.md"})
+    assert sorted(images) == sorted(set(made) - {"project/sleep-performance.md"})
     for name in images:
         assert ElementTree.fromstring(made[name]).tag.endswith("svg")
 
@@ -56,6 +56,6 @@ def test_a_rule_is_ahead_only_in_both(runs: list[Run]) -> None:
 
 def test_the_recorded_demand_is_optional(monkeypatch: pytest.MonkeyPatch, runs: list[Run]) -> None:
     monkeypatch.delenv(DEMAND, raising=False)
-    assert sleep_runs.recorded_demand() is None
+    assert recorded_demand() is None
     names = {run.policy for run in runs}
     assert {BASELINE, OURS} <= names

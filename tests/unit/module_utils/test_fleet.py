@@ -12,7 +12,6 @@ import typing as t
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,12 +22,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.base.libraries import LazyModule
+from ansible_collections.wattwise.kube.plugins.module_utils.base.version import USER_AGENT
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet import visits
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.failures import (
     retry_after_seconds,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.fleet.visits import (
-    VERSION,
     Budget,
     Client,
     Credential,
@@ -367,12 +366,7 @@ def test_credentials_and_user_agent_travel() -> None:
     with HttpsServer({"/x": {"v": 1}}, account=("admin", "pä:ss")) as server:
         credential = Credential("admin", "pä:ss")
         assert visit([target(server.endpoint, credential=credential)], read_x) == [{"v": 1}]
-        assert server.seen.user_agents == {f"wattwise.kube/{VERSION}"}
-
-
-def test_the_version_is_the_collection_s() -> None:
-    galaxy = Path(__file__).resolve().parents[3] / "galaxy.yml"
-    assert yaml.safe_load(galaxy.read_text())["version"] == VERSION
+        assert server.seen.user_agents == {USER_AGENT}
 
 
 def test_an_account_that_was_refused_is_not_tried_for_the_next_node_of_the_same_machine() -> None:

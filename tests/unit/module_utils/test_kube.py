@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     InvalidInput,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.base.version import USER_AGENT
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube, UnknownKind
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.connection.authorizer import (
     STARTING_SECONDS,
@@ -48,11 +49,12 @@ def page(names: list[str], token: str = "") -> Reply:
     )
 
 
-def test_the_token_is_sent_and_the_answer_decoded() -> None:
+def test_the_token_and_the_version_are_sent_and_the_answer_decoded() -> None:
     with ScriptedApi(in_turn(Reply({"kind": "Pod"}))) as api:
         kube, _pauses = connect(api)
         assert kube.get("/api/v1/pods/a", {"limit": 5}) == {"kind": "Pod"}
         assert api.asked[0].headers["Authorization"] == "Bearer t0ken"
+        assert api.asked[0].headers["User-Agent"] == USER_AGENT
         assert api.asked[0].path == "/api/v1/pods/a?limit=5"
 
 

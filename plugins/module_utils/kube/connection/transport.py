@@ -16,6 +16,7 @@ from ...base import strict_json
 from ...base.errors import ApiError, InvalidInput
 from ...base.json_types import MutableObject
 from ...base.libraries import urllib3
+from ...base.version import USER_AGENT
 from .. import reading
 from ..errors import describe_connection_failure, describe_status
 from .authorizer import Authorizer
@@ -174,7 +175,7 @@ class Transport:
 
     def _asking_headers(self) -> t.Any:
         """The headers of each request: accepted types and authentication."""
-        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": "wattwise.kube"})
+        headers = urllib3.HTTPHeaderDict({"Accept": self._accept, "User-Agent": USER_AGENT})
         for name, value in self._headers():
             headers.add(name, value)
         return headers
