@@ -53,18 +53,22 @@ def main(arguments: Sequence[str]) -> int:
             page.write_text(_ENTRY.sub(r"    \1 (\2) <\1_\2>", text), encoding="utf-8")
         shutil.rmtree(site, ignore_errors=True)
         settings = str(Path(__file__).parent)
-        # -E -a: nothing of an earlier build; -W: a warning is an error, after all are shown.
+        # -W --keep-going: a warning is an error, after all are shown.
         flags = ("-q", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html", "-c", settings)
         doctrees = str(Path(temporary) / "doctrees")
         _run(tools, "sphinx-build", *flags, "-d", doctrees, str(sources), str(site))
     for page in site.rglob("*.html"):
-        text = page.read_text("utf-8")
-        for fault, repair in _REPAIRS.items():
-            text = text.replace(fault, repair)
-        page.write_text(text, encoding="utf-8")
+        _repair(page)
     problems = links.problems(site)
     print("\n".join(problems) or f"{site / 'index.html'}: every link leads somewhere")
     return 1 if problems else 0
+
+
+def _repair(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for fault, repair in _REPAIRS.items():
+        text = text.replace(fault, repair)
+    page.write_text(text, encoding="utf-8")
 
 
 def _run(tools: Path, program: str, *arguments: str) -> None:

@@ -222,6 +222,7 @@ def test_every_module_has_its_place_in_the_picture() -> None:
 
 def test_every_page_is_in_the_index() -> None:
     text = text_of("docs/README.md")
+    assert [path.name for path in (ROOT / "docs").glob("*.md")] == ["README.md"]
     found = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").glob("*/*.md")]
     assert not [name for name in found if f"({name})" not in text]
 
