@@ -120,6 +120,9 @@ def _patch(
         }
     ]
     for part, wanted in (("annotations", annotations), ("labels", labels)):
+        if member(node, "metadata", part) is None:
+            operations.append({"op": "add", "path": f"/metadata/{part}", "value": wanted})
+            continue
         operations += _of_mapping(f"/metadata/{part}", _mapping(node, part), wanted)
     if taints != _taints(node):
         operations.append({"op": "add", "path": "/spec/taints", "value": taints})
@@ -133,9 +136,7 @@ def _patch(
 
 
 def _of_mapping(path: str, before: Object, after: Object) -> Patch:
-    """Single keys, since a list of nodes may lack long annotations; a missing mapping as a whole."""
-    if after and not before:
-        return [{"op": "add", "path": path, "value": dict(after)}]
+    """Single keys, because trimmed nodes lack some annotations."""
     changed: Patch = [
         {"op": "add", "path": f"{path}/{_escaped(key)}", "value": value}
         for key, value in after.items()
