@@ -9,7 +9,7 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
-from ...base.boundary import Finding, Subject, guarded
+from ...base.boundary import Finding, Subject, guarded, subject_of
 from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import MutableObject, Object
@@ -131,6 +131,22 @@ class Records:
             is_cordoned(node),
             is_excluded(node),
         )
+
+
+def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
+    """Pods by node that must leave before the machine is switched off.
+
+    Daemons and static pods end with their machine, and come back with it. An unreadable pod stays.
+    """
+    found: dict[str, list[str]] = {}
+    for pod in pods:
+        node = text(member(pod, "spec", "nodeName"))
+        if node and member(pod, "status", "phase") not in ("Succeeded", "Failed"):
+            owners = objects(member(pod, "metadata", "ownerReferences"))
+            kinds = {one.get("kind") for one in owners if one.get("controller")}
+            if not kinds & {"DaemonSet", "Node"}:
+                found.setdefault(node, []).append(str(subject_of(pod, "Pod")))
+    return found
 
 
 def _is_tainted(node: Object) -> bool:

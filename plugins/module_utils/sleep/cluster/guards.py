@@ -22,10 +22,6 @@ _MAX_UNREADY_SHARE = 0.45
 _CLOCK_SKEW = 60.0
 # Longer lists mean an API server in trouble.
 _MAX_LIST_SECONDS = 60.0
-_CONTROL_PLANE = frozenset(
-    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "controlplane", "master", "etcd")
-)
-_SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 _MACHINES = ("cluster.x-k8s.io/machine", "machine.openshift.io/machine")
 _SKIPPED = "cluster.x-k8s.io/skip-remediation"
 
@@ -83,23 +79,23 @@ def fleet_obstacle(moment: Moment, peers: Peers) -> str:
     return ""
 
 
-def protection(node: Object, is_selected: bool, peers: Peers, has_bmc: bool) -> str:
-    """Why an awake machine never sleeps as it is now; empty if it may."""
-    labels = member(node, "metadata", "labels") or {}
+def protection(node: Object, peers: Peers, has_bmc: bool) -> str:
+    """Why an awake machine must not sleep in this cluster; empty if it may.
+
+    The rules' own protections are those of ``sleep.protection``.
+    """
     annotations = member(node, "metadata", "annotations") or {}
-    role = next((label for label in sorted(_CONTROL_PLANE) if label in labels), None)
-    if role:
-        return f"It belongs to the control plane (label {role})."
-    if not is_selected:
-        return "The rule select does not match it."
     if is_held(node):
         return f"The annotation {HOLD} holds it."
     if not has_bmc:
         return "Its NodeConfig names no BMC of type Redfish that could switch it."
     if not text(member(node, "status", "nodeInfo", "systemUUID")):
         return "Its Node has no systemUUID, with which its BMC could be compared."
-    if peers.has_cluster_autoscaler and annotations.get(_SCALE_DOWN_DISABLED) != "true":
-        return f"The cluster autoscaler would delete its Node; annotate it {_SCALE_DOWN_DISABLED}=true."
+    if peers.has_cluster_autoscaler and member(node, "spec", "providerID"):
+        return (
+            "The cluster autoscaler deletes Nodes of its groups that are off for 20 minutes, and its "
+            "Node has a providerID."
+        )
     if peers.has_machine_health_checks and any(name in annotations for name in _MACHINES):
         if _SKIPPED not in annotations:
             return (
@@ -107,11 +103,6 @@ def protection(node: Object, is_selected: bool, peers: Peers, has_bmc: bool) -> 
                 f"Machine with {_SKIPPED}."
             )
     return ""
-
-
-def control_plane_pod(pod: Object) -> bool:
-    """Whether this is a static pod of a control plane, by kubeadm's label."""
-    return member(pod, "metadata", "labels", "tier") == "control-plane"
 
 
 def unready_by_zone(nodes: t.Iterable[Object]) -> dict[str, float]:
