@@ -40,7 +40,7 @@ from support.wao import node_config
 
 Json = dict[str, t.Any]
 LABEL = "test.example.org/sleeps"
-CURVE = {"cores": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
+CURVE = {"cpu": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
 LEASE = {"lease_namespace": "kube-system", "lease_timeout": 3.0}
 
 
@@ -94,7 +94,7 @@ class SleepingLab:
 
     def snapshot(self) -> Json:
         """The cluster, with NodeConfigs that only this test knows."""
-        options = {"include": ["pods", "pod_disruption_budgets", "namespaces"]}
+        options = {"include": ["pods", "pod_disruption_budgets", "namespaces", "bare_metal_hosts"]}
         taken = snapshot.take(options, kube=self.kube)["snapshot"]
         port = self.lab.settings.ports["bmc"]
         configs = []
