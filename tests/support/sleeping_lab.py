@@ -22,9 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.option
     OPTIONS,
     SleepOptions,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planner import (
-    FleetInputs,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planner import FleetInputs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import ANNOTATION
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.step import (
     SleepInputs,
@@ -156,9 +154,7 @@ class SleepingLab:
 
     def run(self, mode: str = "on", check_mode: bool = False, **more: t.Any) -> Json:
         of_inputs = {
-            name: more.pop(name)
-            for name in ("fresh", "readings_age", "idle_watts")
-            if name in more
+            name: more.pop(name) for name in ("fresh", "readings_age", "idle_watts") if name in more
         }
         context = Context(check_mode=check_mode, warn=self.warnings.append)
         options = self.options(mode, **more)

@@ -45,22 +45,7 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
     if not _concerns_any(cluster, options):
         return None
     with run.log.step("sleep") as (step, context):
-        scheduler = run.options["place"]["scheduler_name"]
-        now = context.now()
-        inputs = SleepInputs(
-            FleetInputs(
-                cluster.snapshot,
-                known.curves,
-                of_module(placement.SPEC, run.options, "place"),
-                cluster.scope,
-            ),
-            of_module(thermal.SPEC, run.options, "read"),
-            of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
-            run.owner,
-            frozenset(name for name, one in known.readings.items() if one.values and not one.is_stale),
-            _age(known.readings, now),
-            _idle_watts(known.samples),
-        )
+        inputs = _inputs(run, cluster, known)
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
         step.counts = {name: result[name] for name in _IN_SUMMARY}
@@ -69,15 +54,28 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
-            "mode": result["mode"],
+            **{name: result[name] for name in ("mode", "saved_watts", "saved_joules")},
             **step.counts,
             "switched": len(result["transitions"]),
-            "saved_watts": result["saved_watts"],
-            "saved_joules": result["saved_joules"],
         }
         run.log.diff += result["diff"]
         run.write("sleep", told)
     return told
+
+
+def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
+    scheduler = run.options["place"]["scheduler_name"]
+    placing = of_module(placement.SPEC, run.options, "place")
+    readings = known.readings
+    return SleepInputs(
+        FleetInputs(cluster.snapshot, known.curves, placing, cluster.scope),
+        of_module(thermal.SPEC, run.options, "read"),
+        of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
+        run.owner,
+        frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
+        _age(readings, run.context.now()),
+        _idle_watts(known.samples),
+    )
 
 
 def _concerns_any(cluster: Cluster, options: SleepOptions) -> bool:
