@@ -939,7 +939,8 @@ sleep:
       first. C(obstacle) says why nothing is switched off now.
     - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
       saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
-    - C(dry_run_days) sums the dry runs of each day.
+    - C(dry_run_days) has the machines, power and energy that the dry runs of each day would have
+      saved.
   returned: when step V(sleep) ran, and a machine sleeps or may sleep
   type: dict
   sample:
@@ -970,8 +971,8 @@ sleep:
         warning: false
     dry_run_days:
       - day: "2026-01-31"
-        runs: 288
         most_asleep: 1
+        watts: 110.0
         saved_joules: 9504000.0
 """
 

@@ -431,8 +431,8 @@ SCHEMAS: dict[str, Schema] = {
                 _record(
                     {
                         "day": _TEXT,
-                        "runs": _AMOUNT,
                         "most_asleep": _AMOUNT,
+                        "watts": _AMOUNT,
                         "saved_joules": _AMOUNT,
                     }
                 )
