@@ -936,7 +936,8 @@ sleep:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence
       C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves.
     - C(transitions) are the changes of phase that were made; in a dry run those that would be made
-      first. C(obstacle) says why nothing is switched off now.
+      first. C(obstacle) says why nothing is switched off now. C(reserve) is kept free on awake
+      machines, in millicores of cpu and else in whole units.
     - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
       saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
     - C(dry_run_days) has the machines, power and energy that the dry runs of each day would have
@@ -955,6 +956,8 @@ sleep:
     saved_joules: 0.0
     obstacle:
     notes: []
+    reserve:
+      cpu: 8000.0
     findings: []
     machines:
       - name: node-2

@@ -423,6 +423,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "obstacle": _TEXT_OR_NULL,
             "notes": _TEXTS,
+            "reserve": _by_name(_AMOUNT),
             "findings": _FINDINGS,
             **dict.fromkeys(_PHASES, _COUNT),
             "saved_watts": _AMOUNT,

@@ -54,7 +54,8 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
-            **{name: result[name] for name in ("mode", "saved_watts", "saved_joules")},
+            **{name: result[name] for name in ("mode", "reserve", "obstacle")},
+            **{name: result[name] for name in ("saved_watts", "saved_joules")},
             **step.counts,
             "switched": len(result["transitions"]),
         }

@@ -45,6 +45,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "transitions": [_as_dict(one) for one in written],
         "obstacle": run.obstacle or None,
         "notes": list(plan.notes),
+        "reserve": dict(plan.reserve),
         "findings": [one.as_dict() for one in run.records.findings],
         "awake": len(own) - len(phases),
         **counts,
