@@ -126,7 +126,7 @@ def in_spec(variable: str, names: t.Collection[str]) -> str:
     name = first + "".join(part.capitalize() for part in others)
     if name == "select":
         return "nodeSelector"
-    return f"{name}Seconds" if f"{name}Seconds" in names else name
+    return f"{name}Seconds" if name not in names and f"{name}Seconds" in names else name
 
 
 @pytest.mark.parametrize("part", PARTS)
