@@ -61,7 +61,7 @@ def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[Slee
     found.admin("DELETE", "/faults")
     for name in found.names:
         annotations = {ANNOTATION: None, HOLD: None}
-        labels = {LABEL: None, EXCLUDED: None}
+        labels = {LABEL: None, EXCLUDED: None, "policy-test": None}
         body = {
             "metadata": {"annotations": annotations, "labels": labels},
             "spec": {"unschedulable": None, "taints": None},
@@ -303,9 +303,13 @@ class TestAccount:
                 return False
             return True
 
-        refused = {"metadata": {"labels": {"a": "b"}}}
+        tries = itertools.count()
+
+        def is_in_force() -> bool:
+            return not may({"metadata": {"labels": {"policy-test": str(next(tries))}}})
+
         # A new policy is in force after a moment.
-        wait_until(lambda: not may(refused), 30.0, "the policy")
+        wait_until(is_in_force, 30.0, "the policy")
         record = NodeRecord(Phase.DRAINING, 1.8e9, "test", cordoned=True, excluded=True)
         node = sleeping.node(name)
         assert apply_patch(account, node, patch_to_record(node, record)) is not None
