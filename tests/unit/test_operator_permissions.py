@@ -185,8 +185,8 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("full") == capabilities("default") | {
         *("devices", "kepler", "kepler-addons", "provisioning", "rmd")
     }
-    # Moving running pods is only for users who ask for it.
-    assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
+    # Moving running pods and switching machines are only for users who ask for it.
+    assert set(CAPABILITIES) - capabilities("full") == {"eviction", "sleep"}
 
 
 def capabilities(overlay: str) -> set[str]:

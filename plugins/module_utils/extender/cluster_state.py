@@ -17,7 +17,7 @@ from collections import defaultdict
 from .priced_nodes import PricedNodes
 from .publication import PodKey, Publication
 from .scores import HIGHEST, Prices, scores_of
-from .views import Allocatable, AskingPod, Measured, PodLoad, occupancy_of
+from .views import AskingPod, Measured, NodeView, PodLoad, occupancy_of
 
 ASSUMED_SECONDS = 5.0
 # As long as the last reading of a BMC replaces a missing one.
@@ -167,7 +167,7 @@ class ClusterState:
         self._clock = clock
         # Held for one node or one request at a time, never for the whole fleet.
         self._lock = threading.RLock()
-        self._nodes: dict[str, Allocatable] = {}
+        self._nodes: dict[str, NodeView] = {}
         self._measured = _Measurements(clock, measured_seconds)
         self._pods = _Pods()
         # Waiting pods on the nodes where the plan wants them.
@@ -179,13 +179,13 @@ class ClusterState:
         # One at a time: two concurrent publications would miss each other's nodes.
         self._publishing = threading.Lock()
 
-    def set_node(self, name: str, allocatable: Allocatable | None) -> None:
+    def set_node(self, name: str, view: NodeView | None) -> None:
         """A node as ``views.view_node`` gives it; None if it is gone."""
         with self._lock:
-            if allocatable is None:
+            if view is None:
                 self._nodes.pop(name, None)
             else:
-                self._nodes[name] = allocatable
+                self._nodes[name] = view
             self._refresh(name)
 
     def set_pod(self, key: PodKey, load: PodLoad | None) -> None:
@@ -291,16 +291,16 @@ class ClusterState:
 
     def _has_room(self, pod: AskingPod, name: str) -> bool:
         """Whether a node has room beside the pods that are planned or nominated for it."""
-        allocatable = self._nodes.get(name)
+        view = self._nodes.get(name)
         reserved, nominated = (
             _before(pod, waiting.on(name)) for waiting in (self._reserved, self._pods.nominated)
         )
-        if allocatable is None or not reserved:
+        if view is None or not reserved:
             return True
         promised = {**nominated, **reserved}.values()
         taken = occupancy_of([*self._pods.running.on(name).values(), *promised], 0.0).requests
         return all(
-            taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
+            taken.get(resource, 0) + amount <= view.allocatable.get(resource, 0)
             for resource, amount in pod.load.requests
         )
 
@@ -343,8 +343,8 @@ class ClusterState:
         """Update the price of a node."""
         for priced in (self._published.of_node.get(name), self._arriving):
             if priced is not None and name in priced.index:
-                measured = self._measured.of_node.get(name)
-                priced.refresh(name, name in self._nodes, self._loads(name), measured)
+                measured, view = self._measured.of_node.get(name), self._nodes.get(name)
+                priced.refresh(name, view, self._loads(name), measured)
 
     def _loads(self, name: str) -> t.Iterator[PodLoad]:
         reserved = self._reserved.on(name)

@@ -54,7 +54,22 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     moves = placement["rebalance"] and placement["allowEvict"]
     if "bind" in steps and moves and trigger.is_whole:
         steps.append("evict")
+    # A sleeping machine is woken for waiting pods, so that requests take the step, too.
+    if placement["enabled"] and (fleet.spec["sleep"]["nodeSelector"] or has_sleepers(fleet)):
+        steps.append("sleep")
     return steps
+
+
+def has_sleepers(fleet: PowerFleet) -> bool:
+    """Whether the last run left a machine that is not awake."""
+    told = fleet.status.get("sleep") or {}
+    return any(told.get(name) for name in ("draining", "goingOff", "asleep", "waking"))
+
+
+def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
+    """The options of a run that only brings back all machines."""
+    given = fleet_options(fleet, Trigger("suspend"), options)
+    return {**given, "steps": ["snapshot", "sleep"], "sleep": {**given["sleep"], "mode": "off"}}
 
 
 def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
@@ -94,6 +109,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
+        "sleep": taken_fields(spec["sleep"], FIELDS["sleep"]),
     }
 
 

@@ -97,6 +97,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "metering": _metering(fleet, outcome),
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
+        "sleep": sleep_of(fleet, outcome.summary),
         "failing": _failing(fleet, outcome),
         "unplaced": _unplaced(fleet, outcome),
     }
@@ -146,6 +147,12 @@ def _essence(status: Object, stored: Object) -> Status:
         name: status.get(name) or None
         for name in ("observedGeneration", "nodes", "curves", "failing", "unplaced")
     }
+    # Energy grows in every run, and the heartbeat tells it.
+    essence["sleep"] = {
+        name: value
+        for name, value in (status.get("sleep") or {}).items()
+        if name not in ("savedKilowattHours", "reserveCores", "message")
+    } or None
     told = {"pods": dict(status.get("pods") or {})}
     if not told["pods"].get("bound"):
         # A run without bindings causes no write.
@@ -193,7 +200,7 @@ def _kept(fleet: PowerFleet) -> Status:
     """The stored parts: all of ours except the conditions."""
     names = (
         *("nodes", "curves", "watts", "metering", "hottestInlet"),
-        *("pods", "failing", "unplaced", "lastRun"),
+        *("pods", "sleep", "failing", "unplaced", "lastRun"),
     )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
 
@@ -270,6 +277,22 @@ def _pods(fleet: PowerFleet, outcome: Outcome) -> Status:
         "waiting": max(0, waiting),
         "bound": bound,
         "unplaced": len(outcome.unplaced),
+    }
+
+
+def sleep_of(fleet: PowerFleet, summary: Object) -> Status:
+    """The machines by phase, of the last run with the step."""
+    told = summary.get("sleep")
+    if told is None:
+        return dict(member(fleet.status, "sleep") or {})
+    names = ("awake", "draining", "asleep", "waking", "quarantined", "mode")
+    return {
+        **{name: told[name] for name in names},
+        "goingOff": told["going_off"],
+        "reserveCores": round(told["reserve"].get("cpu", 0.0) / 1000, 1),
+        "savedWatts": round(told["saved_watts"], 1),
+        "savedKilowattHours": round(told["saved_joules"] / 3.6e6, 2),
+        **({"message": told_text(told["obstacle"])} if told["obstacle"] else {}),
     }
 
 

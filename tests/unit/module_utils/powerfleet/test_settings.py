@@ -37,6 +37,7 @@ PARTS = {
     "placement": "placement",
     "devices": "devices",
     "rmd": "rmd_workloads",
+    "sleep": "sleep",
 }
 SECRETS = "a spec holds no secret; NodeConfigs name theirs, and the module has its own"
 FILES = "the run folder of the fleet has a place for it"
@@ -92,6 +93,8 @@ LEFT_OUT: dict[str, str] = {
     "rmd_workloads_prune_max": "no run may remove most of what is there",
     "rmd_workloads_force": "beside rmd-operator nothing is written",
     "rmd_workloads_run_dir": FILES,
+    "sleep_eviction_joules": "the defaults weigh classes of pods, and fields would be a mapping",
+    "sleep_wait_timeout": "the next run of the operator continues",
 }
 # Differing defaults: (that of the role, that of the spec), with the reason beside them.
 OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
@@ -121,7 +124,9 @@ def in_spec(variable: str, names: t.Collection[str]) -> str:
     """The name in the spec: camelCase, with the unit if the spec has one."""
     first, *others = variable.split("_")
     name = first + "".join(part.capitalize() for part in others)
-    return f"{name}Seconds" if f"{name}Seconds" in names else name
+    if name == "select":
+        return "nodeSelector"
+    return f"{name}Seconds" if name not in names and f"{name}Seconds" in names else name
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -155,6 +160,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
+    own["sleep"] = {"eviction_joules", "wait_timeout"}
     for group, known in GROUPS.items():
         if group in ("store", "restore"):
             continue
