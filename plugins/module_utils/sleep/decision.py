@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import typing as t
+from dataclasses import replace
 
 from ..base.errors import InvalidInput
 from ..base.libraries import numpy
@@ -74,22 +75,25 @@ class _Deciding:
 
     def decision(self) -> Decision:
         fleet = self.fleet
-        room = Room(fleet.amounts.free, fleet.open | fleet.coming)
+        self.emptying = Emptying(fleet.state)
+        moves = self._room_for_waiting()
+        room = Room(self._free(), fleet.open | fleet.coming)
         unplaced = room.pack_all(self.waiting)
         before = room.free.copy()
         lacking = room.pack_all(self.reserve[:1])
         slot = (room.free != before).any(axis=1)
         lacking += room.pack_all(self.reserve[1:])
-        target = target_set(self._task(not unplaced and not lacking))
+        task = self._task(not unplaced and not lacking)
+        target = target_set(task)
+        lean = self._lean_set(task, target)
         wake = self._wakes(unplaced, lacking, target)
         off: list[Transition] = []
-        moves: list[PlannedMove] = []
-        if not unplaced and not lacking:
-            off, moves = self._offs(target)
+        if not unplaced and not lacking and not moves:
+            off, moves = self._offs(lean)
         gone = {transition.node for transition in (*off, *wake)}
         avoid = [
             Transition(node, *self.stay[node])
-            for node in (fleet.open & ~target & ~fleet.protected).nonzero()[0].tolist()
+            for node in (fleet.open & ~lean & ~fleet.protected).nonzero()[0].tolist()
             if node not in gone and node in self.stay
         ]
         avoid += [
@@ -102,6 +106,37 @@ class _Deciding:
         return Decision(
             tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
         )
+
+    def _free(self) -> Floats:
+        """Free amounts after the moves, beside the waiting pods that these seat."""
+        free = self.fleet.amounts.free.copy()
+        free[:, : self.emptying.assignment.free.shape[1]] = self.emptying.assignment.free
+        return free
+
+    def _room_for_waiting(self) -> list[PlannedMove]:
+        """Moves that seat waiting pods where room is scattered, if they cost less than a boot."""
+        fleet = self.fleet
+        if not fleet.state.waiting.any():
+            return []
+        prices = price_of_wake(fleet)[fleet.wakeable]
+        most = float(prices.min()) if len(prices) else math.inf
+        room = Room(fleet.amounts.free, fleet.open)
+        moves: list[PlannedMove] = []
+        waiting: list[Shape] = []
+        for shape in self.waiting:
+            rest = room.pack(shape)
+            seated = 0
+            while seated < rest.count and shape.group is not None:
+                made = self.emptying.make_room(shape.group, fleet.open, most)
+                if made is None:
+                    break
+                self.emptying.accept(made)
+                moves += made.moves
+                seated += 1
+                room = Room(self._free(), fleet.open)
+            waiting.append(replace(shape, count=shape.count - seated))
+        self.waiting = [shape for shape in waiting if shape.count]
+        return moves
 
     def _task(self, is_enough: bool) -> Task:
         """The search for the target set; a set that holds all shapes has enough room."""
@@ -132,6 +167,21 @@ class _Deciding:
             ~(present | fleet.wakeable),
             price_of_sleep(fleet) + fleet.eviction_joules,
             price_of_wake(fleet),
+        )
+
+    def _lean_set(self, task: Task, target: Booleans) -> Booleans:
+        """The machines of the target set that new pods should use.
+
+        Evictions have no price here: departures empty the other machines for nothing.
+        """
+        locked_out = task.locked_out | ~target
+        return target_set(
+            replace(
+                task,
+                locked_out=locked_out,
+                locked_in=task.locked_in & target,
+                price_out=price_of_sleep(self.fleet),
+            )
         )
 
     def _wakes(
@@ -170,7 +220,7 @@ class _Deciding:
     def _offs(self, target: Booleans) -> tuple[list[Transition], list[PlannedMove]]:
         """Machines outside of the target set that can be emptied at a price that sleep repays."""
         fleet, rules = self.fleet, self.rules
-        emptying = Emptying(fleet.state)
+        emptying = self.emptying
         floors = Floors(fleet)
         leaving = (fleet.open & ~target).nonzero()[0].tolist()
         leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
@@ -199,9 +249,7 @@ class _Deciding:
                 continue
             saved = drawn - float(fleet.standby_watts[node]) - emptied.added_watts
             price = emptied.joules + float(cycle[node])
-            free = fleet.amounts.free.copy()
-            free[:, : emptying.assignment.free.shape[1]] = emptying.assignment.free
-            room = Room(free, targets)
+            room = Room(self._free(), targets)
             lacks = bool(room.pack_all(self.waiting)) or bool(room.pack_all(self.reserve))
             if lacks or saved * rules.horizon_seconds < price:
                 emptying.refuse(emptied)

@@ -49,6 +49,15 @@ class Growth(t.NamedTuple):
     typical: dict[str, float]
 
 
+class Quantiles(t.NamedTuple):
+    """Quantiles of net ``growth`` and of the size of ``pods``, as shares of the largest
+    ``machine``, whose amounts are sorted by name."""
+
+    growth: float
+    pods: float
+    machine: tuple[tuple[str, float], ...]
+
+
 @dataclass
 class _Series:
     """Requests of the pods with the same devices: changes by ascending time."""
@@ -123,47 +132,45 @@ class Demand:
         lost = sum(max(0.0, min(end, now) - max(start, self.since)) for start, end in self._holes)
         return max(0.0, now - self.since - lost)
 
-    def growth(
-        self, now: float, window: float, quantile: float, pod_quantile: float
-    ) -> list[Growth]:
+    def growth(self, now: float, window: float, quantiles: Quantiles) -> list[Growth]:
         """The quantile, over past arrivals, of growth within a window before each of them.
 
-        The ``largest`` pod is that at ``pod_quantile`` of size.
-
         Arrivals of this hour of the week and its neighbours count if there are enough of them, else
-        those of this hour of the day, else all.
+        those of this hour of the day, else all. Devices that hardly any recent pod requested have
+        no growth: its pods are among those that the quantile leaves out.
         """
         hour = math.floor(now / HOUR) * HOUR
         if hour != self._memo_hour:
             self._memo.clear()
             self._memo_hour = hour
-        key = window, quantile, pod_quantile
+        key = window, quantiles
         if key not in self._memo:
-            self._memo[key] = self._growth(hour, *key)
+            self._memo[key] = self._growth(hour, window, quantiles)
         return t.cast("list[Growth]", self._memo[key])
 
-    def _growth(
-        self, hour: float, window: float, quantile: float, pod_quantile: float
-    ) -> list[Growth]:
+    def _growth(self, hour: float, window: float, quantiles: Quantiles) -> list[Growth]:
         found = []
-        for devices, series in self._series(hour).items():
-            ends = series.arrivals
+        all_series = self._series(hour)
+        recent = {devices: _recency(each.arrivals, hour) for devices, each in all_series.items()}
+        everything = sum(float(weights.sum()) for weights in recent.values())
+        for devices, series in all_series.items():
+            ends, weights = series.arrivals, recent[devices]
             sound = self._is_whole(ends, window)
-            if not sound.any():
+            if not sound.any() or weights.sum() < (1 - quantiles.pods) * everything:
                 continue
-            pool = _pool(ends, sound, hour + HOUR / 2, quantile)
+            pool = _pool(ends, sound, hour + HOUR / 2, quantiles.growth)
             grown = numpy.maximum(series.growth(ends[pool], window), 0.0)
-            total = numpy.quantile(grown, quantile, axis=0, method="higher")
+            total = numpy.quantile(grown, quantiles.growth, axis=0, method="higher")
             requests = series.requests[pool]
-            largest = _recurring(series, sound, hour, pod_quantile)
+            largest = _recurring(series, weights * sound, quantiles)
             total = numpy.maximum(total, largest)
-            weights = requests.sum(axis=0) / numpy.maximum((requests > 0).sum(axis=0), 1)
+            mean = requests.sum(axis=0) / numpy.maximum((requests > 0).sum(axis=0), 1)
             found.append(
                 Growth(
                     devices,
                     *(
                         dict(zip(series.names, map(float, values)))
-                        for values in (total, largest, numpy.minimum(weights, total))
+                        for values in (total, largest, numpy.minimum(mean, total))
                     ),
                 )
             )
@@ -226,15 +233,17 @@ def _pool(ends: Floats, sound: Booleans, centre: float, quantile: float) -> Bool
     return sound
 
 
-def _recurring(series: _Series, sound: Booleans, now: float, quantile: float) -> Floats:
-    """Requests of the pod at the quantile of size, recent pods counting more.
+def _recency(arrivals: Floats, now: float) -> Floats:
+    """Weights that halve with each half-life of age."""
+    return numpy.exp2((arrivals - now) / _HALF_LIFE)
 
-    A pod's size is its largest share of the most that any pod requested of a resource.
-    """
-    requests = series.requests[sound]
-    size = (requests / numpy.maximum(requests.max(axis=0), 1e-9)).max(axis=1)
+
+def _recurring(series: _Series, weights: Floats, quantiles: Quantiles) -> Floats:
+    """Requests of the pod at the quantile of size; a size is the largest share of a machine."""
+    sizes = dict(quantiles.machine)
+    column = numpy.array([max(sizes.get(name, 0.0), 1e-9) for name in series.names])
+    size = (series.requests / column).max(axis=1)
     order = numpy.argsort(size, kind="stable")
-    weights = numpy.exp2((series.arrivals[sound][order] - now) / _HALF_LIFE)
-    upto = numpy.cumsum(weights)
-    index = int(numpy.searchsorted(upto, quantile * upto[-1]))
-    return t.cast("Floats", requests[order[min(index, len(order) - 1)]])
+    upto = numpy.cumsum(weights[order])
+    index = int(numpy.searchsorted(upto, quantiles.pods * upto[-1]))
+    return t.cast("Floats", series.requests[order[min(index, len(order) - 1)]])

@@ -21,6 +21,10 @@ if t.TYPE_CHECKING:
     from .state import FleetState
 
 
+# Groups of pods that are tried for one move off an overfull node.
+_CANDIDATES = 6
+
+
 @dataclass(frozen=True)
 class Emptied:
     """The moves off a node, the price of their evictions, and the watts added elsewhere."""
@@ -65,8 +69,78 @@ class Emptying:
                     self._undo(moves)
                     return None
                 moves.append(PlannedMove(group, node, target))
-        joules = float(sum(self._state.eviction_joules[move.group] for move in moves))
-        return Emptied(tuple(moves), joules, float(assignment.cost[nodes].sum()) - before)
+        added = float(assignment.cost[nodes].sum()) - before
+        return Emptied(tuple(moves), self._joules(moves), added)
+
+    def make_room(self, group: int, nodes: Booleans, most_joules: float) -> Emptied | None:
+        """Seat a waiting pod on one of the nodes by moves of others; None if that costs more.
+
+        Each move frees what is missing, with the smallest pod that suffices if there is one.
+        """
+        best: tuple[float, int] | None = None
+        allowed = nodes & (self.assignment.problem.limit[group] > 0)
+        for node in allowed.nonzero()[0].tolist():
+            moves = self._moves_for(group, node, nodes, most_joules)
+            if moves is not None:
+                self._undo(moves)
+                if best is None or self._joules(moves) < best[0]:
+                    best = self._joules(moves), node
+        if best is None:
+            return None
+        moves = self._moves_for(group, best[1], nodes, most_joules) or []
+        self.assignment.place(group, best[1])
+        return Emptied(tuple(moves), best[0])
+
+    def _moves_for(
+        self, group: int, node: int, nodes: Booleans, most_joules: float
+    ) -> list[PlannedMove] | None:
+        """Moves off a node until a pod of the group fits there; None, unchanged, without such."""
+        assignment, problem = self.assignment, self.assignment.problem
+        targets = (nodes & (assignment.all_nodes != node)).nonzero()[0]
+        here = numpy.array([node])
+        moves: list[PlannedMove] = []
+        while not assignment.fits(group, here)[0]:
+            missing = (problem.request[group] - assignment.free[node]).clip(0)
+            moved = numpy.bincount([move.group for move in moves], minlength=len(problem.groups))
+            movable = numpy.minimum(
+                assignment.counts[:, node], self._movable[:, node] - moved
+            ).nonzero()[0]
+            candidates = [
+                each
+                for each in movable.tolist()
+                if (problem.request[each][missing > 0] > 0).any() and self._is_allowed(each, moves)
+            ]
+            covered = {
+                each: float(numpy.minimum(problem.request[each] / missing.clip(1), 1.0).sum())
+                for each in candidates
+            }
+            candidates.sort(key=lambda g: (-covered[g], self._state.eviction_joules[g], g))
+            target = next(
+                (
+                    PlannedMove(each, node, to)
+                    for each in candidates[:_CANDIDATES]
+                    for to in [self._move(each, node, targets)]
+                    if to is not None
+                ),
+                None,
+            )
+            if target is not None:
+                moves.append(target)
+            if target is None or self._joules(moves) > most_joules:
+                self._undo(moves)
+                return None
+        return moves
+
+    def _is_allowed(self, group: int, moves: list[PlannedMove]) -> bool:
+        """Whether the budgets admit one more eviction beside these moves."""
+        return all(
+            sum(move.group in budget.groups for move in moves) < allowed
+            for budget, allowed in zip(self._state.budgets, self._allowed)
+            if group in budget.groups
+        )
+
+    def _joules(self, moves: t.Iterable[PlannedMove]) -> float:
+        return float(sum(self._state.eviction_joules[move.group] for move in moves))
 
     def accept(self, emptied: Emptied) -> None:
         """Take the moves off the budgets; pods that moved stay."""

@@ -13,7 +13,7 @@ import math
 import typing as t
 
 from ..base.libraries import numpy
-from .demand import WEEK, Demand
+from .demand import WEEK, Demand, Quantiles
 from .room import Amounts, Shape
 
 if t.TYPE_CHECKING:
@@ -37,11 +37,14 @@ def reserve_of(
     boot that the next one begins.
     """
     window = boot_seconds + rules.interval_seconds
+    largest_machine = amounts.capacity.max(axis=0, initial=0.0).tolist()
+    machine = tuple(sorted(zip(amounts.names, largest_machine)))
+    quantiles = Quantiles(rules.reserve_quantile, rules.largest_quantile, machine)
     shapes: list[Shape] = []
     stated = numpy.zeros(len(amounts.names))
     if demand.seconds_before(now) < WEEK:
         stated = present * rules.reserve_share
-    for growth in demand.growth(now, window, rules.reserve_quantile, rules.largest_quantile):
+    for growth in demand.growth(now, window, quantiles):
         total, largest = amounts.vector(growth.total), amounts.vector(growth.largest)
         if not growth.devices:
             total, stated = numpy.maximum(total, stated), numpy.zeros_like(stated)

@@ -22,11 +22,15 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Shape:
-    """``count`` pods that each request ``requests[r]``; ``allowed`` are nodes open to them."""
+    """``count`` pods that each request ``requests[r]``; ``allowed`` are nodes open to them.
+
+    ``group`` is the group of waiting pods.
+    """
 
     requests: Floats
     count: int
     allowed: Booleans | None = None
+    group: int | None = None
 
     @property
     def total(self) -> Floats:

@@ -53,6 +53,11 @@ class SleepRules:
             if not _is_number(value) or not least <= value <= most:
                 wanted = f"from {least:g} to {most:g}" if most < math.inf else f"{least:g} or more"
                 raise InvalidInput(f"sleep rules: {name} is {value!r}; give a number {wanted}")
+        missing = sorted(_EVICTION_JOULES.keys() - self.eviction_joules.keys())
+        if missing:
+            raise InvalidInput(
+                f"sleep rules: eviction_joules has no {', '.join(missing)}; give joules of each class"
+            )
         for name in ("eviction_joules", "min_awake_by_zone", "min_awake_by_rack"):
             for key, value in getattr(self, name).items():
                 if not _is_number(value) or value < 0:

@@ -92,7 +92,7 @@ def waiting_shapes(fleet: Fleet) -> list[Shape]:
     state = fleet.state
     limit = fleet.problem.limit > 0
     shapes = [
-        Shape(fleet.amounts.of_group(state, group), int(state.waiting[group]), limit[group])
+        Shape(fleet.amounts.of_group(state, group), int(state.waiting[group]), limit[group], group)
         for group in state.waiting.nonzero()[0].tolist()
     ]
     largest = numpy.maximum(fleet.amounts.capacity.max(axis=0, initial=0.0), 1e-9)
