@@ -687,7 +687,7 @@ options:
         default: {}
       min_awake_by_rack:
         description: Number of machines that stay awake in a rack, by the value of the label
-          C(topology.kubernetes.io/rack).
+          C(wattwise.github.io/rack), else of C(topology.kubernetes.io/rack).
         type: dict
         default: {}
       urgent_seconds:

@@ -173,6 +173,7 @@ GROUP_VARIABLES = {
     "bind": ("placement", "placement_bind_options"),
     "evict": ("placement", "placement_evict_options"),
     "devices": ("devices", "devices_options"),
+    "sleep": ("sleep", "sleep_options"),
 }
 GROUP_REASONS = {
     ("read", "model_max_age"): "the default is that of the module which reads them",

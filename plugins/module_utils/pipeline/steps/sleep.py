@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
 from ...base.boundary import Finding, warn_of
 from ...base.fields.lenient import member
@@ -26,9 +27,16 @@ from .cluster import Cluster
 _IN_SUMMARY = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
 
 
-def sleep_machines(
-    run: Run, cluster: Cluster, curves: Object, readings: Readings, samples: Samples
-) -> Object | None:
+@dataclass(frozen=True)
+class Known:
+    """What the run knows of its machines. The curves are in the form of their document."""
+
+    curves: Object = field(default_factory=dict)
+    readings: Readings = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+
+
+def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
     """The result of the step; None if no machine may sleep and none sleeps.
 
     Raises what ``run_sleep`` raises.
@@ -42,16 +50,16 @@ def sleep_machines(
         inputs = SleepInputs(
             FleetInputs(
                 cluster.snapshot,
-                curves,
+                known.curves,
                 of_module(placement.SPEC, run.options, "place"),
                 cluster.scope,
             ),
             of_module(thermal.SPEC, run.options, "read"),
             of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
             run.owner,
-            frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
-            _age(readings, now),
-            _idle_watts(samples),
+            frozenset(name for name, one in known.readings.items() if one.values and not one.is_stale),
+            _age(known.readings, now),
+            _idle_watts(known.samples),
         )
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
