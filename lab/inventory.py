@@ -66,7 +66,9 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
         racks = {machine.rack: machine for machine in machines}
         variables |= {
             "node_configs_namespace": NAMESPACE,
-            "node_configs_secrets": [_secret(machine) for machine in racks.values()],
+            "node_configs_secrets": [
+                secret for machine in racks.values() for secret in _secrets(machine)
+            ],
             "node_configs_templates": [
                 _template(rack, settings, asks_machine=number == 0)
                 for number, rack in enumerate(racks)
@@ -98,12 +100,16 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
     return groups
 
 
-def _secret(machine: Machine) -> JsonObject:
-    return {
-        "name": f"bmc-{machine.rack}",
-        "username": machine.bmc_username,
-        "password": _Unsafe(machine.bmc_password),
+def _secrets(machine: Machine) -> list[JsonObject]:
+    """The accounts of the machine's rack: one that reads, and one that also switches."""
+    accounts = {
+        "bmc": (machine.bmc_username, machine.bmc_password),
+        "power": (machine.power_username, machine.power_password),
     }
+    return [
+        {"name": f"{kind}-{machine.rack}", "username": username, "password": _Unsafe(password)}
+        for kind, (username, password) in accounts.items()
+    ]
 
 
 def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObject:
@@ -131,4 +137,5 @@ def _template(rack: str, settings: LabSettings, asks_machine: bool) -> JsonObjec
             "predictor": predictor,
         },
     }
-    return {"name": f"rack-{rack}", "spec": spec}
+    annotations = {"wattwise.github.io/power-secret": f"power-{rack}"}
+    return {"name": f"rack-{rack}", "annotations": annotations, "spec": spec}
