@@ -63,9 +63,9 @@ class Sources:
 
     ``snapshot`` to ``plan`` are from the last run. ``bindings`` and ``bound_…`` are from the last
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
-    readings under another scheduler, ``asleep`` those with idle machines switched off, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
-    with device objects, ``metering`` the power draw of pods, ``hosts`` the bare-metal hosts of a
-    cluster.
+    readings under another scheduler, ``asleep`` those with idle machines switched off, ``rmd`` the
+    state of the RMD daemons, ``devices`` a snapshot with device objects, ``metering`` the power
+    draw of pods, ``hosts`` the bare-metal hosts of a cluster.
     """
 
     snapshot: Document
