@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -66,9 +66,7 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
         racks = {machine.rack: machine for machine in machines}
         variables |= {
             "node_configs_namespace": NAMESPACE,
-            "node_configs_secrets": [
-                secret for machine in racks.values() for secret in _secrets(machine)
-            ],
+            "node_configs_secrets": _secrets(racks.values()),
             "node_configs_templates": [
                 _template(rack, settings, asks_machine=number == 0)
                 for number, rack in enumerate(racks)
@@ -100,15 +98,15 @@ def inventory(state: LabState, settings: LabSettings, machines: Sequence[Machine
     return groups
 
 
-def _secrets(machine: Machine) -> list[JsonObject]:
-    """The accounts of the machine's rack: one that reads, and one that also switches."""
-    accounts = {
-        "bmc": (machine.bmc_username, machine.bmc_password),
-        "power": (machine.power_username, machine.power_password),
-    }
+def _secrets(machines: Iterable[Machine]) -> list[JsonObject]:
+    """Two accounts of the rack of each machine: one that reads, and one that also switches."""
     return [
         {"name": f"{kind}-{machine.rack}", "username": username, "password": _Unsafe(password)}
-        for kind, (username, password) in accounts.items()
+        for machine in machines
+        for kind, username, password in (
+            ("bmc", machine.bmc_username, machine.bmc_password),
+            ("power", machine.power_username, machine.power_password),
+        )
     ]
 
 
