@@ -167,8 +167,8 @@ def _up(chosen: argparse.Namespace) -> int:
 def _demo(chosen: argparse.Namespace) -> int:
     state = LabState.chosen(chosen.state)
     asked = LabSettings(chosen.nodes, chosen.racks, chosen.seed, parts=lifecycle.PARTS)
-    result = demo.demo(state, asked, _Progress())
-    print(f"\n{demo.ending(result)}")
+    lines = demo.demo(state, asked, _Progress())
+    print(f"\n{demo.ending(lines)}")
     return 0
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from lab.api import CONNECTIONS, Api, ApiError, JsonObject
+from lab.controlplane.components import OFF_LABEL
 from lab.hardware import system_uuid
 from lab.process import wait_until
 
@@ -68,16 +69,21 @@ def delete_nodes(api: Api, owner: str) -> None:
 
 
 def wait_for_nodes(api: Api, names: Iterable[str], timeout: float | None = None) -> None:
-    """Wait until pods can be scheduled to each named Node; the default timeout grows with their
-    number.
+    """Wait until pods can be scheduled to each named Node, unless its machine is off.
+
+    The default timeout grows with their number.
     """
     wanted = set(names)
     if timeout is None:
         timeout = READY_SECONDS + READY_SECONDS_A_NODE * len(wanted)
 
     def all_ready() -> bool:
-        schedulable = [node["metadata"]["name"] for node in list_nodes(api) if is_schedulable(node)]
-        return wanted.issubset(schedulable)
+        settled = [
+            node["metadata"]["name"]
+            for node in list_nodes(api)
+            if is_schedulable(node) or OFF_LABEL in node["metadata"].get("labels", {})
+        ]
+        return wanted.issubset(settled)
 
     wait_until(
         all_ready,

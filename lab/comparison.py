@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 SCHEDULER = "wattwise"
 # Measured power is compared, so all readings must be from after the pods moved.
-_REFRESH = ("-e", "observe_refresh=true")
+REFRESH = ("-e", "observe_refresh=true")
 # The report also shows the plans of other placers.
 _COMPARED = (
     "-e",
@@ -62,12 +62,12 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
         make_namespace(api)
         delete_pods(api, settings)
         say("ansible-playbook wattwise.kube.site: install, read the idle fleet")
-        run_playbook("site", state, *_REFRESH)
+        run_playbook("site", state, *REFRESH)
         say(f"the default scheduler places {pods} pods")
         create_pods(api, workload, "default-scheduler")
         wait_until_bound(api, pods, settings)
         say("ansible-playbook wattwise.kube.observe: read the fleet under the default scheduler")
-        run_playbook("observe", state, *_REFRESH)
+        run_playbook("observe", state, *REFRESH)
         _keep_as_baseline(state)
         delete_pods(api, settings)
         create_pods(api, workload, SCHEDULER)
@@ -75,20 +75,20 @@ def compare(state: LabState, pods: int, seed: int, say: Say) -> Comparison:
         run_playbook("place", state, *_COMPARED)
         wait_until_bound(api, pods, settings)
     say("ansible-playbook wattwise.kube.site: read the fleet again, change nothing")
-    changed = run_playbook("site", state, *_REFRESH)
+    changed = run_playbook("site", state, *REFRESH)
     say(f"this second run changed {changed} tasks")
     return _comparison(state, changed)
 
 
 def _keep_as_baseline(state: LabState) -> None:
     """Readings that the report compares with its measurements."""
-    folder = _documents(state)
+    folder = documents(state)
     shutil.copyfile(folder / "readings.json", folder / "baseline.json")
 
 
 def _comparison(state: LabState, changed: int) -> Comparison:
     """The report's summary. Raises LabError if it could not measure the whole fleet."""
-    summary = json.loads((_documents(state) / "summary.json").read_text())
+    summary = json.loads((documents(state) / "summary.json").read_text())
     watts = summary["watts"]
     if summary["state"] != "measured" or watts["baseline"] is None:
         raise LabError(
@@ -135,5 +135,6 @@ def run_playbook(name: str, state: LabState, *arguments: str) -> int:
     return sum(int(count) for count in _CHANGED.findall(done.stdout))
 
 
-def _documents(state: LabState) -> Path:
+def documents(state: LabState) -> Path:
+    """The run folder of the lab's cluster."""
     return state.root / "runs" / CLUSTER

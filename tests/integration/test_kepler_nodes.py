@@ -64,7 +64,8 @@ HOSTILE = (
 
 
 def node(name: str, **spec: t.Any) -> MutableObject:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,8 +30,9 @@ class Node:
 
     ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` and ``published`` are
     the evidence of such a curve. ``measured_before`` was read for the plan, ``measured_after``
-    after its pods had settled, ``baseline`` under another scheduler. ``expected`` are the
-    quantities that are configured to be read: none without a NodeConfig, and None if unknown.
+    after its pods had settled, ``baseline`` under another scheduler, and ``asleep`` while idle
+    machines were switched off. ``expected`` are the quantities that are configured to be read: none
+    without a NodeConfig, and None if unknown.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Node:
     measured_before: float | None
     measured_after: float | None
     baseline: float | None
+    asleep: float | None
     reading: Document
     curve_source: str = ""
     learned: Document = field(default_factory=dict)
@@ -139,6 +141,7 @@ def join(sources: Sources) -> Fleet:
         before=before,
         after=after if is_measured else {},
         baseline=_read_power(sources.baseline),
+        asleep=_read_power(sources.asleep),
         sources=sources,
     )
     found = [
@@ -275,13 +278,15 @@ class _Joiner:
         before: dict[str, float],
         after: dict[str, float],
         baseline: dict[str, float],
+        asleep: dict[str, float],
         sources: Sources,
     ) -> None:
         self.planned = {entry["name"]: entry for entry in plan.get("nodes") or []}
         self.pods = Counter(entry["node"] for entry in placements)
         self.lacking_pods = {entry["node"] for entry in not_bound}
         self.curves, self.options = curves, sources.options
-        self.before, self.after, self.baseline = before, after, baseline
+        self.before, self.after = before, after
+        self.baseline, self.asleep = baseline, asleep
         self.readings = (sources.readings or {}).get("readings") or {}
         self.expected = _expected(sources.snapshot)
         self.findings: list[Finding] = []
@@ -316,6 +321,7 @@ class _Joiner:
             measured_before=self.before.get(name),
             measured_after=self.after.get(name),
             baseline=self.baseline.get(name),
+            asleep=self.asleep.get(name),
             reading=self.readings.get(name) or {},
             curve_source=curve.get("source") or "",
             learned=curve.get("learned") or {},

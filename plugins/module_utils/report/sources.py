@@ -31,6 +31,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "bound_readings": ("bound/readings.json", "readings"),
     "bound_curves": ("bound/curves.json", "curves"),
     "baseline": ("baseline.json", "readings"),
+    "asleep": ("asleep.json", "readings"),
     "rmd": ("rmd.json", "rmd"),
     "devices": ("devices.json", "snapshot"),
     "metering": ("metering.json", "metering"),
@@ -62,9 +63,9 @@ class Sources:
 
     ``snapshot`` to ``plan`` are from the last run. ``bindings`` and ``bound_…`` are from the last
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
-    readings under another scheduler, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
-    with device objects, ``metering`` the power draw of pods, ``hosts`` the bare-metal hosts of a
-    cluster.
+    readings under another scheduler, ``asleep`` those with idle machines switched off, ``rmd`` the
+    state of the RMD daemons, ``devices`` a snapshot with device objects, ``metering`` the power
+    draw of pods, ``hosts`` the bare-metal hosts of a cluster.
     """
 
     snapshot: Document
@@ -77,6 +78,7 @@ class Sources:
     bound_readings: Document | None = None
     bound_curves: Document | None = None
     baseline: Document | None = None
+    asleep: Document | None = None
     rmd: Document | None = None
     devices: Document | None = None
     metering: Document | None = None

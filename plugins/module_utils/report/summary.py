@@ -20,6 +20,7 @@ _ROWS = (
     ("baseline", "default scheduler"),
     ("predicted_after", "wattwise, predicted"),
     ("measured_after", "wattwise, measured"),
+    ("asleep", "idle machines off"),
 )
 
 
@@ -74,6 +75,8 @@ def _watts(first: Report) -> list[str]:
         value, added = first["watts"][name], first["added"].get(name)
         if value is not None:
             plus = "" if added is None else f"   the pods add {_plain(added)} W"
+            if name == "asleep" and first["watts"]["measured_after"] is not None:
+                plus = f"   {_plain(first['watts']['measured_after'] - value)} W less, measured"
             lines.append(f"{label:<20} {_plain(value):>8} W{plus}")
         elif name == "measured_after" and first["state"] == "pending":
             lines.append(f"{label:<20} pending; read it after {first['pending_until']}")

@@ -21,6 +21,7 @@ _OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
     "predicted_after": lambda node: node.predicted_after,
     "measured_after": lambda node: node.measured_after,
     "baseline": lambda node: node.baseline,
+    "asleep": lambda node: node.asleep,
 }
 
 

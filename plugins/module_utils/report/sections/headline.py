@@ -89,6 +89,7 @@ def _times(fleet: Fleet) -> dict[str, str | None]:
         "baseline": sources.baseline,
         "predicted_after": fleet.plan,
         "measured_after": after,
+        "asleep": sources.asleep,
     }
     return {name: None if given is None else given["time"] for name, given in documents.items()}
 
@@ -121,6 +122,7 @@ _NAMES = {
     "baseline": "Default scheduler",
     "predicted_after": "wattwise",
     "measured_after": "wattwise",
+    "asleep": "Idle machines off",
 }
 
 
@@ -216,7 +218,7 @@ def _bars(data: Data) -> Markup:
     """One bar per state on a common scale from 0, with the added power in colour."""
     values = data["watts"]
     before = "predicted_before" if values["measured_before"] is None else "measured_before"
-    order = [before, "baseline", "predicted_after", "measured_after"]
+    order = [before, "baseline", "predicted_after", "measured_after", "asleep"]
     most = max((values[name] or 0 for name in order), default=0)
     rows = [_bar(name, data, most) for name in order if _is_shown(name, data)]
     return element("dl", rows, class_="watts")

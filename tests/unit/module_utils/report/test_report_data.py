@@ -236,6 +236,24 @@ def test_a_quantity_of_which_less_than_half_is_known_is_not_summed(tmp_path: Pat
     assert headline["saved"]["against"] == "spreading the pods"
 
 
+def test_power_with_idle_machines_off_stands_beside_the_others(tmp_path: Path) -> None:
+    write(tmp_path)
+    alone = build_from(str(tmp_path))
+    awake = json.loads((tmp_path / "readings.json").read_text())
+    for reading in list(awake["readings"].values())[:5]:
+        reading["power_watts"] = 8.0
+    (tmp_path / "asleep.json").write_text(json.dumps(awake))
+    report = build_from(str(tmp_path))
+    watts = report["sections"]["headline"]["watts"]
+    assert watts["asleep"] < watts["measured_after"]
+    assert {**watts, "asleep": None} == alone["sections"]["headline"]["watts"]
+    assert report["sections"]["headline"]["saved"] == alone["sections"]["headline"]["saved"]
+    [line] = [each for each in summarize(report, "")["lines"] if "idle machines off" in each]
+    assert line.endswith(" W less, measured")
+    assert "idle machines off" not in str(summarize(alone, "")["lines"])
+    assert "Idle machines off" in page(report)
+
+
 def test_without_any_reading_nothing_is_summed(tmp_path: Path) -> None:
     report = report_of(tmp_path, Case(pods=0, bound=False, baseline=False, lacking=20))
     headline = report["sections"]["headline"]
