@@ -271,9 +271,7 @@ async def _settled(
         await pace.sleep(_PAUSE_SECONDS)
 
 
-def _unsettled(
-    limit: PowerLimit, watts: float | None, timeout: float, told: str
-) -> TargetFailure:
+def _unsettled(limit: PowerLimit, watts: float | None, timeout: float, told: str) -> TargetFailure:
     desired = "no limit" if watts is None else f"{watts:g} W"
     found = "no limit" if limit.watts is None else f"{limit.watts:g} W"
     return TargetFailure(

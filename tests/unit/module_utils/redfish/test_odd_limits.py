@@ -127,7 +127,11 @@ def test_other_units_are_no_watts(units: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"@Message.ExtendedInfo": [{"MessageId": "x.PropertyNotWritable", "Message": "Read only."}]},
+        {
+            "@Message.ExtendedInfo": [
+                {"MessageId": "x.PropertyNotWritable", "Message": "Read only."}
+            ]
+        },
         {"error": {"@Message.ExtendedInfo": {"MessageId": "x.PropertyNotWritable"}}},
         {
             "PowerLimitWatts": {"SetPoint": 500},

@@ -116,7 +116,6 @@ class TestTags:
         only(switch(bmc))
         assert [post.headers.get("If-Match") for post in bmc.posts] == [None, '"9"']
 
-
     def test_a_tag_that_cannot_be_read_is_a_refusal_of_the_reset(self) -> None:
         bmc = Bmc(replies=[Reply(428)])
 
@@ -171,7 +170,9 @@ class TestSystem:
 
 
 class TestActions:
-    @pytest.mark.parametrize("listed", [["on", "forceoff", "gracefulshutdown"], ["GRACEFULSHUTDOWN"]])
+    @pytest.mark.parametrize(
+        "listed", [["on", "forceoff", "gracefulshutdown"], ["GRACEFULSHUTDOWN"]]
+    )
     def test_a_value_is_sent_in_the_spelling_of_the_bmc(self, listed: list[str]) -> None:
         action = {"target": RESET, **Bmc().values(listed)}
         bmc = Bmc(system={"Actions": {"#ComputerSystem.Reset": action}})
