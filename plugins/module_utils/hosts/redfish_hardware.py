@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..base.boundary import InvalidField, shown, shown_text
@@ -25,10 +25,10 @@ from ..nodeconfig.poll import (
     poll,
     reading_spec,
 )
-from ..redfish.discovery import SYSTEMS
 from ..redfish.hardware import facts, pci
 from ..redfish.hardware.facts import Facts
 from ..redfish.hardware.walk import Walk
+from ..redfish.power_control.machines import with_system
 from ..redfish.tree import Tree
 from .host import Disk, Hardware, Host, HostSource, NetworkInterface, PciDevice, Processors
 from .labels import RACK_LABELS, rack_of, with_labels
@@ -54,14 +54,7 @@ def read_hardware(parameters: Parameters, context: Context = Context()) -> Resul
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, _REDFISH, "inlet_temp")
-    return read([_with_system(target) for target in found], options, context)
-
-
-def _with_system(target: PollTarget) -> PollTarget:
-    """The target with the computer system that the path of its endpoint names."""
-    endpoint, separator, name = target.endpoint.partition(f"{SYSTEMS}/")
-    system = f"{separator}{name}".rstrip("/")
-    return replace(target, endpoint=endpoint, extra={"system": system}) if name else target
+    return read([with_system(target) for target in found], options, context)
 
 
 def read(

@@ -18,7 +18,7 @@ from ...nodeconfig.poll import (
     reading_spec,
 )
 from ..tree import Tree
-from .machines import REDFISH, SYSTEM_OPTIONS
+from .machines import REDFISH, SYSTEM_OPTIONS, with_system
 from .system import System, read_system
 
 _FAKE = TargetFailure("not_found", "a BMC of type Fake has no power state; leave the node out")
@@ -31,7 +31,8 @@ def read_power(parameters: Parameters, context: Context = Context()) -> Result:
     Raises InvalidInput, and WattwiseError with all results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    targets = given_targets(options, REDFISH, "inlet_temp", list(SYSTEM_OPTIONS))
+    given = given_targets(options, REDFISH, "inlet_temp", list(SYSTEM_OPTIONS))
+    targets = [with_system(target) for target in given]
     polled = poll([Job(target, REDFISH, _work, None) for target in targets], options, context)
     states: list[Result] = []
     errors: list[TargetError] = []

@@ -22,6 +22,7 @@ from ...fleet.urls import parse_endpoint
 from ...fleet.visits import error_of
 from ...nodeconfig.poll import PollTarget, given_targets, poll_targets, snapshot_targets
 from ...nodeconfig.targets import Targets
+from ..discovery import SYSTEMS
 from ..links import identity, is_uri
 from .metal3 import HostName, host_name, hosts_of_nodes, nodes_of_metal3
 from .system import ExpectedMachine, System, is_uuid
@@ -146,7 +147,16 @@ def _of_repeated(first: str) -> TargetFailure:
     )
 
 
+def with_system(target: PollTarget) -> PollTarget:
+    """The target with the computer system that the path of its endpoint names."""
+    endpoint, separator, name = target.endpoint.partition(f"{SYSTEMS}/")
+    path = f"{separator}{name}".rstrip("/")
+    extra = {**target.extra, "system": target.extra.get("system") or path}
+    return replace(target, endpoint=endpoint, extra=extra) if name else target
+
+
 def _of_target(target: PollTarget, options: Parameters) -> Machine:
+    target = with_system(target)
     extra = target.extra
     power_key, uuid = extra["power_credential"], extra["system_uuid"]
     system, host = extra["system"], extra.get("bare_metal_host")
@@ -175,6 +185,7 @@ def _of_target(target: PollTarget, options: Parameters) -> Machine:
 
 def _of_node_config(target: PollTarget, options: Parameters) -> Machine:
     """The machine of a NodeConfig. Its account for reading is never used for changes."""
+    target = with_system(target)
     namespace = target.named.namespace
     secret = target.extra["power_secret"]
     account: CredentialReference | None = None
@@ -184,4 +195,4 @@ def _of_node_config(target: PollTarget, options: Parameters) -> Machine:
         namespace in options["default_credential_namespaces"]
     ):
         account = CredentialReference(key=POWER_KEY)
-    return Machine(target, "", ExpectedMachine(), account)
+    return Machine(target, target.extra.get("system") or "", ExpectedMachine(), account)

@@ -143,6 +143,22 @@ class TestSystem:
         # Its path tells which one is meant.
         assert only(switch(bmc, target={"system": SYSTEM}))["power_state"] == "Off"
 
+    @pytest.mark.parametrize("slash", ["", "/"])
+    def test_the_endpoint_may_name_one_of_several_systems(self, slash: str) -> None:
+        other = f"{ROOT}/Systems/2"
+        bmc = Bmc(
+            documents={
+                f"{ROOT}/Systems": collection(other, SYSTEM),
+                other: {"@odata.id": other, "PowerState": "Off"},
+            }
+        )
+        with HttpsServer(bmc.tree, answer=bmc.answer) as server:
+            targets = [{"name": "n1", "endpoint": f"{server.endpoint}{SYSTEM}{slash}"}]
+            given = {"targets": targets, "tls_fingerprint": PIN}
+            assert read_power(given)["states"][0]["system"] == SYSTEM
+            result = switch_power({**given, "state": "off"}, Context(), FakeTime().pace)
+        assert (only(result)["system"], bmc.state) == (SYSTEM, "Off")
+
     @pytest.mark.parametrize("path", ["/redfish/v1/Chassis/Server", "/redfish/v1/Systems"])
     def test_the_path_of_something_else_is_an_error_at_once(self, path: str) -> None:
         bmc = Bmc()
