@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 import bench
-from bench.kit import machine, page, placement_page, scale, store
+from bench.kit import machine, page, placement_page, scale, sleep_page, store
 from bench.kit.rows import Bench, Json
 from bench.kit.stage import Stage, open_stage
 
@@ -116,6 +116,8 @@ def pages(results: Json) -> dict[str, str]:
         found["scale.md"] = scale.render(results)
     if placement_page.ROW in results:
         found |= placement_page.pages(results[placement_page.ROW]["row"]["details"])
+    if sleep_page.ROW in results:
+        found |= sleep_page.pages(results[sleep_page.ROW]["row"]["details"])
     return found
 
 

@@ -38,11 +38,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one name; `joined` draws a line through them."""
+    """Points of one name; `joined` draws a line through them, and `line` nothing but the line."""
 
     name: str
     points: Sequence[Point]
     joined: bool = False
+    line: bool = False
 
 
 def plot(title: str, across: Axis, up: Axis, series: Sequence[Series], height: int = 420) -> str:
@@ -70,17 +71,19 @@ def plot(title: str, across: Axis, up: Axis, series: Sequence[Series], height: i
     lines.append(_text(LEFT + inner[0] / 2, TOP + inner[1] + 36, across.title, "middle"))
     lines.append(_text(LEFT - 8, TOP - 12, up.title, "end"))
     for number, each in enumerate(series):
-        lines += _drawn(number, [place(point) for point in each.points], each.joined)
+        lines += _drawn(number, each, [place(point) for point in each.points])
     if len(series) > 1:
         lines += _legend([each.name for each in series], height)
     return "\n".join([*lines, "</svg>\n"])
 
 
-def _drawn(number: int, places: Sequence[Point], joined: bool) -> Iterator[str]:
+def _drawn(number: int, series: Series, places: Sequence[Point]) -> Iterator[str]:
     colour = COLOURS[number % len(COLOURS)]
-    if joined:
+    if series.joined or series.line:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         yield f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+    if series.line:
+        return
     marks = "".join(_symbol(number, x, y) for x, y in places)
     yield f'<path d="{marks}" fill="{colour}" fill-opacity=".7"/>'
 

@@ -276,7 +276,7 @@ def _cpu_load(simulation: Simulation) -> Floats:
     if "cpu" not in problem.resources:
         return numpy.zeros(len(use))
     total = problem.free[:, problem.resources.index("cpu")] * _MICROCORES_PER_MILLICORE
-    return t.cast("Floats", use / numpy.maximum(total, 1))
+    return use / numpy.maximum(total, 1)
 
 
 def _memory_load(simulation: Simulation) -> Floats:
@@ -285,4 +285,4 @@ def _memory_load(simulation: Simulation) -> Floats:
         return numpy.zeros(len(problem.free))
     memory = problem.resources.index("memory")
     total = numpy.maximum(problem.free[:, memory], 1)
-    return t.cast("Floats", 1.0 - simulation.assignment.free[:, memory] / total)
+    return 1.0 - simulation.assignment.free[:, memory] / total

@@ -64,6 +64,27 @@ class _Kind(enum.IntEnum):
     SAMPLE = 4
 
 
+class _Running:
+    """Where pods run."""
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[int, int], dict[int, None]] = defaultdict(dict)
+        self.node_of: dict[int, int] = {}
+
+    def first(self, group: int, node: int) -> int:
+        """The pod of the group that has been on the node for the longest time."""
+        return next(iter(self._pods[group, node]))
+
+    def put(self, pod: int, group: int, node: int) -> None:
+        self._pods[group, node][pod] = None
+        self.node_of[pod] = node
+
+    def take(self, pod: int, group: int) -> int:
+        node = self.node_of.pop(pod)
+        del self._pods[group, node][pod]
+        return node
+
+
 class Simulation:
     """The state at ``now``. Policies read it, and change it by the methods without underscore."""
 
@@ -82,8 +103,7 @@ class Simulation:
         self.wake_later: set[int] = set()
         self.evictions = 0
         self._events: list[tuple[float, int, int]] = []
-        self._pods: dict[tuple[int, int], dict[int, None]] = defaultdict(dict)
-        self._node_of: dict[int, int] = {}
+        self._running = _Running()
         self._started: set[int] = set()
         self._ledger = _Ledger(self)
 
@@ -100,8 +120,6 @@ class Simulation:
             self._moment()
         self._ledger.advance(self.scenario.end)
         return self._ledger.outcome()
-
-    # What a policy reads.
 
     def group(self, pod: int) -> int:
         """The group of a pod that fits somewhere."""
@@ -125,8 +143,6 @@ class Simulation:
     def in_phase(self, *phases: Phase) -> list[int]:
         """Nodes whose machines are in one of these phases."""
         return [node for node, machine in enumerate(self.machines) if machine.phase in phases]
-
-    # What a policy does.
 
     def wake(self, node: int) -> None:
         """Boot a machine that sleeps or shuts down; any other is left as it is."""
@@ -162,19 +178,19 @@ class Simulation:
         """Evict a pod, which starts at once on the target. Raises ValueError if it does not fit."""
         if not self.awake[target] or not self.assignment.fits(group, numpy.array([target]))[0]:
             raise ValueError(f"a pod of group {group} does not fit on {self.machines[target].name}")
-        pod = next(iter(self._pods[group, source]))
+        pod = self._running.first(group, source)
         self._take(pod)
         self._put(pod, target)
         self.evictions += 1
 
     def evict(self, group: int, node: int) -> None:
         """Evict a pod, which waits until the policy has a node for it."""
-        pod = next(iter(self._pods[group, node]))
+        pod = self._running.first(group, node)
         self._take(pod)
         self.waiting[pod] = self.now
         self.evictions += 1
 
-    def place_waiting(self) -> None:
+    def _place_waiting(self) -> None:
         """Give nodes to waiting pods, largest CPU requests first."""
         trace = self.scenario.trace
         full: set[int] = set()
@@ -194,16 +210,11 @@ class Simulation:
                 each = trace.pods[pod]
                 end = self.now + each.departure - each.arrival
                 self._schedule(end, _Kind.DEPARTURE, pod)
-        for pod in self.waiting:
-            sleeping = ~self.awake & (self.problem.limit[self.group(pod)] > 0)
-            if sleeping.any():
-                self._ledger.waits_for_boot(pod)
+        self._ledger.note_waits_for_boots()
 
     def tick_at(self, time: float) -> None:
         """Call the policy's tick at a time as well."""
         self._schedule(time, _Kind.TICK, 1)
-
-    # Events.
 
     def _schedule(self, time: float, kind: _Kind, subject: int) -> None:
         heapq.heappush(self._events, (time, int(kind), subject))
@@ -236,12 +247,12 @@ class Simulation:
 
     def _flush(self) -> None:
         if self.waiting:
-            self.place_waiting()
+            self._place_waiting()
         if self.waiting:
             self.policy.unplaced(self)
 
     def _depart(self, pod: int) -> None:
-        if pod in self._node_of:
+        if pod in self._running.node_of:
             self._take(pod)
         elif pod in self.waiting:  # evicted, and without a node since
             self._ledger.waited(pod, self.now - self.waiting.pop(pod))
@@ -263,14 +274,13 @@ class Simulation:
     def _put(self, pod: int, node: int) -> None:
         group = self.group(pod)
         self.assignment.place(group, node)
-        self._pods[group, node][pod] = None
-        self._node_of[pod] = node
+        self._running.put(pod, group, node)
         self._ledger.draws(node)
 
     def _take(self, pod: int) -> None:
-        group, node = self.group(pod), self._node_of.pop(pod)
+        group = self.group(pod)
+        node = self._running.take(pod, group)
         self.assignment.place(group, node, -1)
-        del self._pods[group, node][pod]
         self._ledger.draws(node)
 
 
@@ -323,8 +333,12 @@ class _Ledger:
     def waited(self, pod: int, seconds: float) -> None:
         self._waited[pod] += seconds
 
-    def waits_for_boot(self, pod: int) -> None:
-        self._for_boot[pod] = True
+    def note_waits_for_boots(self) -> None:
+        """Note the waiting pods that a machine would take if it were awake."""
+        simulation = self._simulation
+        for pod in simulation.waiting:
+            fitting = simulation.problem.limit[simulation.group(pod)] > 0
+            self._for_boot[pod] |= bool((fitting & ~simulation.awake).any())
 
     def sample(self) -> None:
         simulation, line = self._simulation, self._timeline

@@ -117,7 +117,7 @@ def read_trace(lines: t.Iterable[str], source: str, start: float = 0.0) -> Trace
                 raise InvalidInput(f"{where}: a trace has at most {_MAX_PODS:,} pods")
     except (csv.Error, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"{source}, line {rows.line_num + 1}: not readable as CSV: {error}"
+            f"{source}, line {max(1, rows.line_num)}: not readable as CSV: {error}"
         ) from error
     if not pods:
         raise InvalidInput(f"{source}: the trace has no pod; give a line for each")
