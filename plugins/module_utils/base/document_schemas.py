@@ -62,6 +62,9 @@ _ERRORS = _list(_record({"name": _TEXT, "reason": _TEXT, "detail": _TEXT}, {"end
 _FINDINGS = _list(
     {**_by_name(_TEXT), "required": ["kind", "namespace", "name", "field", "problem"]}
 )
+# Phases of machines that sleep; see sleep/machine.py.
+_PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+_PHASE: Schema = {"enum": [*_PHASES]}
 _PLACEMENT: Schema = {"namespace": _TEXT, "pod": _TEXT, "node": _TEXT}
 _DAEMON = _record(
     {
@@ -389,5 +392,51 @@ SCHEMAS: dict[str, Schema] = {
         "bindings",
         {"bound": _list(_record(_PLACEMENT)), "skipped": _list(_record(_PLACEMENT))},
         {"plan_time": _TIME, "errors": _list(_ANY)},
+    ),
+    # One run of machines that sleep; see sleep/cluster/step.py.
+    "sleep": _schema(
+        "sleep",
+        {
+            "mode": {"enum": ["off", "dry_run", "on"]},
+            "machines": _list(
+                _record(
+                    {
+                        "name": _TEXT,
+                        "phase": _PHASE,
+                        "word": _TEXT,
+                        "reason": _TEXT,
+                        "power_state": _TEXT_OR_NULL,
+                        "watts": _AMOUNT,
+                    }
+                )
+            ),
+            "transitions": _list(
+                _record(
+                    {
+                        "name": _TEXT,
+                        "phase": _PHASE,
+                        "word": _TEXT,
+                        "reason": _TEXT,
+                        "warning": _BOOLEAN,
+                    }
+                )
+            ),
+            "obstacle": _TEXT_OR_NULL,
+            "notes": _TEXTS,
+            "findings": _FINDINGS,
+            **dict.fromkeys(_PHASES, _COUNT),
+            "saved_watts": _AMOUNT,
+            "saved_joules": _AMOUNT,
+            "dry_run_days": _list(
+                _record(
+                    {
+                        "day": _TEXT,
+                        "runs": _AMOUNT,
+                        "most_asleep": _AMOUNT,
+                        "saved_joules": _AMOUNT,
+                    }
+                )
+            ),
+        },
     ),
 }

@@ -32,6 +32,7 @@ DocumentKind = t.Literal[
     "curves",
     "plan",
     "bindings",
+    "sleep",
     "report",
     "summary",
     "rmd",

@@ -12,7 +12,7 @@ from .source import Source, identified, selected_fields
 
 
 def trim_node(node: MutableObject) -> MutableObject:
-    """Labels, taints, addresses, resources and readiness of a Node."""
+    """Labels, taints, addresses, resources, identity and readiness of a Node."""
     status = node.get("status", {})
     ready = [item for item in status.get("conditions") or [] if item.get("type") == "Ready"]
     return identified(
@@ -22,7 +22,7 @@ def trim_node(node: MutableObject) -> MutableObject:
             **selected_fields(status, "addresses", "capacity", "allocatable"),
             "conditions": ready,
             "nodeInfo": selected_fields(
-                status.get("nodeInfo", {}), "architecture", "operatingSystem"
+                status.get("nodeInfo", {}), "architecture", "operatingSystem", "systemUUID"
             ),
         },
     )

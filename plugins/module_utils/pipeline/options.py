@@ -20,12 +20,13 @@ from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
 from ..redfish import models, thermal
+from ..sleep.cluster import options as sleep
 from . import stored_plan
 
 # In the order of execution.
 STEPS = (
     *("snapshot", "read", "merge", "statuses", "meter"),
-    *("predict", "place", "store", "restore", "bind", "devices", "evict"),
+    *("predict", "place", "store", "restore", "bind", "devices", "evict", "sleep"),
 )
 BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
 
@@ -79,6 +80,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         *("volume_timeout", *_LIMITS),
     ),
     "evict": _of(eviction.SPEC, "timeout"),
+    "sleep": sleep.OPTIONS.options,
 }
 
 _RESULTS = {"type": "list", "elements": "dict"}
@@ -119,6 +121,7 @@ NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "store": ("place",),
     "bind": ("place",),
     "evict": ("place",),
+    "sleep": ("snapshot", "predict"),
 }
 _PLANNING = ("snapshot", "read", "merge", "meter", "predict", "place", "store")
 
@@ -152,6 +155,8 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         metering.check_options(options["meter"])
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
+    if "sleep" in steps:
+        sleep.SleepOptions.of(options["sleep"])
     return options
 
 

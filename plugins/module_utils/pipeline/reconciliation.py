@@ -28,6 +28,7 @@ from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
+from .steps.sleep import sleep_machines
 from .steps.store import restore_plan, store_plan
 
 
@@ -77,6 +78,7 @@ class FleetRun:
             "bind": self._bind,
             "devices": self._give_devices,
             "evict": self._evict,
+            "sleep": self._sleep,
         }
         run.folder.open(run.options["run_process"], run.context.now())
         run.with_record(last_binding.restore)
@@ -179,3 +181,6 @@ class FleetRun:
 
     def _evict(self) -> None:
         evict_pods(self.run, self._planned())
+
+    def _sleep(self) -> None:
+        sleep_machines(self.run, self.cluster, self.curves, self.readings, self.samples)

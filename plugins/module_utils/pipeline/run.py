@@ -33,7 +33,7 @@ class Run:
     ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
     younger than ``valid_seconds`` are not read, even if their fetchInterval is shorter.
     ``binding_record`` is the ConfigMap of the last binding, and ``publication`` is the ConfigMap for
-    extenders; each is None where a run keeps none.
+    extenders; each is None where a run keeps none. ``owner`` names the run for people.
     """
 
     options: Parameters
@@ -44,6 +44,7 @@ class Run:
     valid_seconds: float = 0.0
     binding_record: Record | None = None
     publication: Record | None = None
+    owner: str = "playbook"
 
     @classmethod
     def of(
@@ -54,6 +55,7 @@ class Run:
         valid_seconds: float = 0.0,
         binding_record: Record | None = None,
         publication: Record | None = None,
+        owner: str = "playbook",
     ) -> Run:
         """A new run. Raises InvalidInput."""
         options = complete(parameters)
@@ -63,7 +65,15 @@ class Run:
             publication = extender_record.record_of(options["publish_namespace"])
         folder, log = RunFolder(options["run_dir"]), StepLog(context)
         return cls(
-            options, context, folder, log, scope_of, valid_seconds, binding_record, publication
+            options,
+            context,
+            folder,
+            log,
+            scope_of,
+            valid_seconds,
+            binding_record,
+            publication,
+            owner,
         )
 
     @functools.cached_property

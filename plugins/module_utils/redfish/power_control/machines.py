@@ -15,11 +15,13 @@ from dataclasses import dataclass, replace
 from ...base import documents
 from ...base.context import Context, Parameters
 from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.json_types import Object
 from ...base.texts import shown
 from ...fleet.credentials import DEFAULT_KEY, CredentialReference
 from ...fleet.urls import parse_endpoint
 from ...fleet.visits import error_of
 from ...nodeconfig.poll import PollTarget, given_targets, poll_targets, snapshot_targets
+from ...nodeconfig.targets import Targets
 from ..links import identity, is_uri
 from .metal3 import HostName, host_name, hosts_of_nodes, nodes_of_metal3
 from .system import ExpectedMachine, System, is_uuid
@@ -75,20 +77,30 @@ def machines_of(options: Parameters, own_options: t.Sequence[str]) -> list[Machi
     if options["targets"] is not None:
         found = given_targets(options, REDFISH, "inlet_temp", own_options)
         return [_of_target(target, options) for target in found]
-    targets = snapshot_targets(options)
+    return configured_machines(snapshot_targets(options), options)
+
+
+def configured_machines(targets: Targets, options: Parameters) -> list[Machine]:
+    """The machines whose NodeConfig names a BMC, in node-name order."""
     return [_of_node_config(target, options) for target in poll_targets(targets, "inlet_temp")]
 
 
 def with_hosts(
     machines: t.Sequence[Machine], options: Parameters, context: Context
 ) -> list[Machine]:
-    """The machines with their BareMetalHosts by the snapshot, if that is where they are from.
+    """The machines with their BareMetalHosts by the snapshot, if that is where they are from."""
+    if options["targets"] is not None:
+        return list(machines)
+    return with_hosts_of(machines, documents.load(options["snapshot"], "snapshot"), context)
+
+
+def with_hosts_of(
+    machines: t.Sequence[Machine], snapshot: Object, context: Context
+) -> list[Machine]:
+    """The machines with their BareMetalHosts in a snapshot.
 
     Without BareMetalHosts in the snapshot, a Node with a provider ID of Metal3 is an error.
     """
-    if options["targets"] is not None:
-        return list(machines)
-    snapshot = documents.load(options["snapshot"], "snapshot")
     if "bare_metal_hosts" not in snapshot:
         context.warn(
             "The snapshot has no bare_metal_hosts, so that machines of Metal3 are known only by the "

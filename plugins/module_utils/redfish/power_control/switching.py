@@ -136,8 +136,18 @@ def switch_power(
     results if too few targets succeeded.
     """
     options = SPEC.complete(parameters)
-    goal = _goal(options)
     machines = with_hosts(machines_of(options, list(_OWN_OPTIONS)), options, context)
+    return switch_machines(machines, options, context, pace)
+
+
+def switch_machines(
+    machines: t.Sequence[Machine],
+    options: Parameters,
+    context: Context = Context(),
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+) -> Result:
+    """Like ``switch_power``, for these machines; ``options`` follow SPEC, without targets."""
+    goal = _goal(options)
     run = _Run(options, goal, context, pace, [Switch(one, SwitchPlan(goal)) for one in machines])
     run.look()
     run.refuse_shared()

@@ -1,0 +1,104 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Step ``sleep``: machines that nobody needs are switched off, and woken before they are."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...base.boundary import Finding, warn_of
+from ...base.fields.lenient import member
+from ...base.json_types import Object
+from ...eviction import eviction
+from ...inference.samples import Samples
+from ...nodeconfig.readings import Readings
+from ...power import placement
+from ...redfish import thermal
+from ...sleep.cluster.options import SleepOptions
+from ...sleep.cluster.planner import FleetInputs
+from ...sleep.cluster.record import ANNOTATION
+from ...sleep.cluster.step import SleepInputs, run_sleep
+from ..options import of_module
+from ..run import Run
+from .cluster import Cluster
+
+_IN_SUMMARY = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+
+
+def sleep_machines(
+    run: Run, cluster: Cluster, curves: Object, readings: Readings, samples: Samples
+) -> Object | None:
+    """The result of the step; None if no machine may sleep and none sleeps.
+
+    Raises what ``run_sleep`` raises.
+    """
+    options = SleepOptions.of(run.options["sleep"])
+    if not _concerns_any(cluster, options):
+        return None
+    with run.log.step("sleep") as (step, context):
+        scheduler = run.options["place"]["scheduler_name"]
+        now = context.now()
+        inputs = SleepInputs(
+            FleetInputs(
+                cluster.snapshot,
+                curves,
+                of_module(placement.SPEC, run.options, "place"),
+                cluster.scope,
+            ),
+            of_module(thermal.SPEC, run.options, "read"),
+            of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
+            run.owner,
+            frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
+            _age(readings, now),
+            _idle_watts(samples),
+        )
+        result = run_sleep(run.kube, inputs, options, run.options, context)
+        step.changed = result["changed"]
+        step.counts = {name: result[name] for name in _IN_SUMMARY}
+        step.errors += result["findings"]
+        warn_of([Finding.from_dict(one) for one in result["findings"]], context)
+        told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
+        run.log.results["sleep"] = told
+        run.log.summary["sleep"] = {
+            "mode": result["mode"],
+            **step.counts,
+            "switched": len(result["transitions"]),
+            "saved_watts": result["saved_watts"],
+            "saved_joules": result["saved_joules"],
+        }
+        run.log.diff += result["diff"]
+        run.write("sleep", told)
+    return told
+
+
+def _concerns_any(cluster: Cluster, options: SleepOptions) -> bool:
+    """Whether the rules select a node of the run, or a machine has a record."""
+    return any(
+        options.selects(member(node, "metadata", "labels"))
+        or member(node, "metadata", "annotations", ANNOTATION) is not None
+        for node in cluster.snapshot["nodes"]
+        if cluster.node_names is None or member(node, "metadata", "name") in cluster.node_names
+    )
+
+
+def _age(readings: Readings, now: t.Any) -> float | None:
+    """Age of the newest reading of the fleet in seconds; None without any."""
+    ages = [value.age_seconds(now) for one in readings.values() for value in one.values.values()]
+    return min(ages, default=None)
+
+
+def _idle_watts(samples: Samples) -> dict[str, float]:
+    """The measured power draw of each node at the least load that was sampled."""
+    found: dict[str, float] = {}
+    for name, node in samples.nodes.items():
+        loads = [
+            (
+                one.requested_cores if one.metered_cores is None else one.metered_cores,
+                one.power_watts,
+            )
+            for one in node.samples
+        ]
+        if loads:
+            found[name] = min(loads)[1]
+    return found

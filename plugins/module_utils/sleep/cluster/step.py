@@ -1,0 +1,368 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""One run of machines that sleep: read, decide, and carry out what is due.
+
+A run writes each transition before it acts on it, and looks at fresh lists after each. So it may be
+killed anywhere, and the next run continues from the records of the Nodes.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...base.context import Context, Parameters, Result, difference
+from ...base.errors import ApiError
+from ...base.fields.lenient import member
+from ...base.units import format_time
+from ...kube.client import Guard, Kube
+from ...kube.events import Event, tell_again
+from ...kube.lease import alone
+from ...nodeconfig.targets import of_snapshot
+from ..machine import Phase
+from . import cluster_view, guards
+from .bmcs import Bmcs, Power
+from .cluster_view import Lists, Records
+from .demand_record import SleepRecord, read_record_of, write_record
+from .execution import Executor
+from .lifecycle import Change, Intent, NodeView, next_change
+from .options import SleepOptions
+from .planner import FleetInputs, Plan, Planner, waking_all, with_released
+
+LEASE_NAME = "wattwise-sleep"
+_REPORTER = "wattwise-sleep"
+# Transitions of one machine in one run; more would be a circle.
+_MAX_ROUNDS = 8
+_PAUSE_SECONDS = 2.0
+_REST_SECONDS = 86400.0
+_ASLEEP = (Phase.ASLEEP, Phase.WAKING, Phase.QUARANTINED)
+
+
+@dataclass(frozen=True)
+class SleepInputs:
+    """Input of a run. ``fresh`` are the machines whose readings are of this run.
+
+    ``readings_age`` are seconds, None without readings. ``idle_watts`` and ``standby_watts`` were
+    measured, by machine. ``owner`` names the run in records. ``bmc`` are the options of reading
+    BMCs, ``evict`` those of moving pods.
+    """
+
+    fleet: FleetInputs
+    bmc: Parameters
+    evict: Parameters
+    owner: str
+    fresh: frozenset[str] = frozenset()
+    readings_age: float | None = None
+    idle_watts: t.Mapping[str, float] = field(default_factory=dict)
+    standby_watts: t.Mapping[str, float] = field(default_factory=dict)
+
+
+def run_sleep(
+    kube: Kube, inputs: SleepInputs, options: SleepOptions, lease: Parameters, context: Context
+) -> Result:
+    """Switch machines as the decision says, while no other run does.
+
+    ``lease`` are the options of argspec.LEASE. In the mode ``off`` all machines that sleep come
+    back. The mode ``dry_run`` changes nothing but the record, and check mode nothing at all. Raises
+    ApiError, also for an incomplete list, and LeaseHeld.
+    """
+    is_dry = context.check_mode or options.mode == "dry_run"
+
+    def work(guard: Guard | None) -> Result:
+        run = _Run(kube.guarded(guard), inputs, options, lease["lease_namespace"], context, is_dry)
+        return run.result()
+
+    if is_dry:
+        return work(None)
+    return alone(kube, lease, context, work, LEASE_NAME)
+
+
+class _Run:
+    """The state of one run; everything is read when it is made."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        inputs: SleepInputs,
+        options: SleepOptions,
+        namespace: str,
+        context: Context,
+        is_dry: bool,
+    ) -> None:
+        self.kube, self.inputs, self.options = kube, inputs, options
+        self.namespace, self.context, self.is_dry = namespace, context, is_dry
+        self.began = context.now().timestamp()
+        self.lists = cluster_view.read_lists(kube)
+        self.records = Records.of(self._own(), self.began)
+        self.bmcs = Bmcs(
+            {**inputs.fleet.snapshot, **self.lists.parts},
+            of_snapshot(inputs.fleet.snapshot),
+            inputs.bmc,
+            context,
+        )
+        self.record = read_record_of(kube, namespace, self.began)
+        self.record.observe(self.lists.pods, self.began)
+        self.powers: dict[str, Power] = {}
+        self.transitions: list[Change] = []
+        self.finished: set[str] = set()
+        self.obstacle = ""
+        self.limit = 0
+        self.peers = guards.Peers()
+
+    @property
+    def now(self) -> float:
+        return self.context.now().timestamp()
+
+    def _own(self) -> dict[str, t.Any]:
+        scope = self.inputs.fleet.scope
+        nodes = self.lists.nodes
+        return {name: one for name, one in nodes.items() if scope is None or name in scope.nodes}
+
+    def result(self) -> Result:
+        plan = self._plan()
+        if self.is_dry:
+            changes = list(self._changes(plan))
+            self._note_dry(plan, changes)
+        else:
+            changes = self.transitions
+            self._carry_out(plan)
+        is_written = not self.context.check_mode and write_record(
+            self.kube, self.namespace, self.record, self.now
+        )
+        return self._told(plan, changes, is_written)
+
+    # --- planning ---
+
+    def _plan(self) -> Plan:
+        own = self._own()
+        selected = [
+            name
+            for name, node in own.items()
+            if self.options.selects(member(node, "metadata", "labels"))
+        ]
+        unready = {name for name in selected if not guards.is_ready(own[name])}
+        self._look({*self.records.records, *unready})
+        if self.options.mode == "off":
+            return waking_all(self.records)
+        self.peers = cluster_view.read_peers(self.kube)
+        planner = Planner(
+            self.inputs.fleet, self.options, self.peers, self.bmcs.__contains__, self.began
+        )
+        off = {
+            name
+            for name in unready - self.records.records.keys() - self.records.unreadable
+            if self.powers.get(name, Power()).state == "Off"
+        }
+        plan = planner.plan(self.lists, self.records, off, self.record)
+        released = [
+            name
+            for name, one in self.records.records.items()
+            if one.phase is Phase.ASLEEP and plan.protections.get(name)
+        ]
+        plan = with_released(plan, released, "It may not sleep any more.")
+        self._look(set(plan.off) - self.powers.keys())
+        self._find_obstacle(len(selected))
+        return self._limited(plan)
+
+    def _look(self, names: t.Collection[str]) -> None:
+        self.powers.update(self.bmcs.read(names) if names else {})
+
+    def _find_obstacle(self, machines: int) -> None:
+        """The obstacle of the fleet, and the number of machines that may still begin to drain."""
+        share = self.options.rules.max_share
+        awake = [
+            node for name, node in self.lists.nodes.items() if name not in self.records.records
+        ]
+        unready = sum(not guards.is_ready(node) for node in awake)
+        self.obstacle = guards.fleet_obstacle(
+            guards.Moment(
+                self.lists.seconds,
+                self.inputs.readings_age,
+                self.options.max_readings_age,
+                unready / max(1, len(awake)),
+            ),
+            self.peers,
+        )
+        underway = sum(
+            one.phase in (Phase.DRAINING, Phase.GOING_OFF) for one in self.records.records.values()
+        )
+        self.limit = max(1, int(share * machines)) - underway
+
+    def _limited(self, plan: Plan) -> Plan:
+        """The plan without machines beyond the share of the fleet that may be switched at once."""
+        new = [name for name in plan.off if name not in self.records.records]
+        stay = Intent("stay", "As many machines as one run may switch are being switched off.")
+        beyond = dict.fromkeys(new[max(0, self.limit) :], stay)
+        return replace(plan, intents={**plan.intents, **beyond})
+
+    # --- carrying out ---
+
+    def _views(self, plan: Plan) -> t.Iterator[NodeView]:
+        pods = cluster_view.pods_to_leave(self.lists.pods)
+        zones = guards.unready_by_zone(self.lists.nodes.values())
+        for name, node in sorted(self._own().items()):
+            power = self.powers.get(name, Power())
+            if not (name in plan.intents or name in self.records.records):
+                continue
+            record = self.records.records.get(name)
+            labels = member(node, "metadata", "labels") or {}
+            blocked = self.obstacle or plan.protections.get(name, "")
+            blocked = blocked or guards.machine_obstacle(
+                power.state,
+                power.problem,
+                name in self.inputs.fresh,
+                zones.get(str(labels.get(guards.ZONE_LABEL, ""))),
+                Phase.AWAKE if record is None else record.phase,
+            )
+            yield self.records.view(node, power, pods.get(name, ()), blocked)
+
+    def _changes(self, plan: Plan) -> t.Iterator[Change]:
+        for view in self._views(plan):
+            intent = plan.intents.get(view.name, Intent())
+            if view.name in self.finished:
+                intent = Intent()
+            change = next_change(view, intent, self.options.patience, self.now, self.inputs.owner)
+            if change is not None:
+                yield change
+
+    def _carry_out(self, plan: Plan) -> None:
+        """Rounds until nothing is due, or the time to wait is over."""
+        executor = Executor(self.kube, self.bmcs, self.inputs.evict, self.context)
+        executor.make_room(plan.making_room)
+        deadline = time.monotonic() + self.options.wait_timeout
+        rounds = 0
+        while True:
+            due = [one for one in self._changes(plan) if executor.is_new(one)]
+            rounds += bool(due)
+            if due and rounds <= _MAX_ROUNDS:
+                self._round(plan, due, executor)
+                self._refresh(plan)
+                continue
+            underway = any(
+                one.phase in (Phase.GOING_OFF, Phase.WAKING)
+                for one in self.records.records.values()
+            )
+            if rounds > _MAX_ROUNDS or not underway or time.monotonic() >= deadline:
+                return
+            time.sleep(_PAUSE_SECONDS)
+            self._refresh(plan)
+
+    def _round(self, plan: Plan, due: t.Sequence[Change], executor: Executor) -> None:
+        for change in executor.write(due, self.lists.nodes):
+            self.transitions.append(change)
+            self._note(plan, change)
+        executor.act(plan.moves)
+
+    def _note(self, plan: Plan, change: Change) -> None:
+        """Keep what outlives the run, and tell people."""
+        before = self.records.records.get(change.name)
+        history, self.record.is_changed = self.record.machine(change.name), True
+        if change.record is None:
+            self.finished.add(change.name)
+            if before is not None and before.phase in _ASLEEP:
+                history.woke(self.now)
+            if change.is_warning:
+                history.left_alone_until = self.now + _REST_SECONDS
+        elif change.phase is Phase.ASLEEP:
+            idle = self.inputs.idle_watts.get(change.name, plan.idle_watts.get(change.name, 0.0))
+            standby = self.options.switching.standby_watts
+            standby = self.inputs.standby_watts.get(change.name, standby)
+            history.fell_asleep(self.now, max(0.0, idle - standby))
+        words = "".join(part.title() for part in change.phase.value.split("_"))
+        event = Event(
+            "Warning" if change.is_warning else "Normal",
+            f"Machine{words}",
+            "Sleep",
+            _REPORTER,
+        )
+        try:
+            tell_again(
+                self.kube, self.context, self.lists.nodes[change.name], change.reason, event
+            )
+        except ApiError as error:
+            self.context.warn(f"No event of Node {change.name} was written: {error}")
+
+    def _refresh(self, plan: Plan) -> None:
+        self.lists = cluster_view.read_lists(self.kube)
+        self.records = Records.of(self._own(), self.now)
+        self._look({*self.records.records, *plan.off})
+
+    # --- results ---
+
+    def _note_dry(self, plan: Plan, changes: t.Sequence[Change]) -> None:
+        if self.options.mode != "dry_run":
+            return
+        would = [one.name for one in changes if one.phase is Phase.DRAINING]
+        watts = sum(self._saved_watts(plan, name) for name in would)
+        day = format_time(self.context.now())[:10]
+        self.record.note_dry_run(self.now, day, len(would), watts)
+
+    def _saved_watts(self, plan: Plan, name: str) -> float:
+        idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
+        standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
+        return max(0.0, idle - standby)
+
+    def _told(self, plan: Plan, changes: t.Sequence[Change], is_written: bool) -> Result:
+        own, now = self._own(), self.now
+        names = [name for name in own if name in self.records.records or name in plan.stay]
+        names = sorted({*names, *plan.intents})
+        phases = [self.records.records[name].phase for name in own if name in self.records.records]
+        counts = {phase.value: phases.count(phase) for phase in Phase if phase is not Phase.AWAKE}
+        machines = [self._machine(plan, name) for name in names]
+        saved = {name: one.joules(now) for name, one in self.record.machines.items() if name in own}
+        written = [one for one in changes if one.is_written]
+        return {
+            "changed": bool(written) or (is_written and not self.is_dry),
+            "mode": self.options.mode,
+            "machines": machines,
+            "transitions": [_as_dict(one) for one in written],
+            "obstacle": self.obstacle or None,
+            "notes": list(plan.notes),
+            "findings": [one.as_dict() for one in self.records.findings],
+            "awake": len(own) - len(phases),
+            **counts,
+            "saved_joules": round(sum(saved.values()), 1),
+            "saved_watts": round(
+                sum(
+                    one.saved_watts
+                    for name, one in self.record.machines.items()
+                    if name in own and one.asleep_since is not None
+                ),
+                1,
+            ),
+            "dry_run_days": [{"day": day, **one} for day, one in self.record.dry_days.items()],
+            "diff": difference(
+                "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)
+            ),
+        }
+
+    def _machine(self, plan: Plan, name: str) -> dict[str, t.Any]:
+        record = self.records.records.get(name)
+        intent = plan.intents.get(name, Intent())
+        word, reason = plan.stay.get(name, (intent.action, intent.reason))
+        if name not in plan.stay and intent.action == "stay":
+            word, reason = ("share", intent.reason) if intent.reason else ("as_is", "")
+        if record is not None:
+            word, reason = record.phase.value, record.reason or reason
+        elif intent.action == "off" and self.obstacle:
+            word, reason = "obstacle", self.obstacle
+        return {
+            "name": name,
+            "phase": Phase.AWAKE.value if record is None else record.phase.value,
+            "word": word,
+            "reason": reason,
+            "power_state": self.powers.get(name, Power()).state,
+            "watts": round(self._saved_watts(plan, name), 1),
+        }
+
+
+def _as_dict(change: Change) -> dict[str, t.Any]:
+    return {
+        "name": change.name,
+        "phase": change.phase.value,
+        "word": change.word,
+        "reason": change.reason,
+        "warning": change.is_warning,
+    }
