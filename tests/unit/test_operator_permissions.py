@@ -27,6 +27,7 @@ ROLES = {
     "node-configs": "node_configs",
     "devices": "devices_reconciliation",
     "rmd": "rmd_workloads",
+    "sleep": "sleep",
     "kepler": "kepler",
     "kepler-addons": "kepler_addons",
     "provisioning": "provisioning",
@@ -67,6 +68,8 @@ LESS: dict[str, set[Permission]] = {
         ("metal3.io", "baremetalhosts", "list"),
         *((group, "nodeconfigs", "list") for group in GROUPS),
     },
+    # The capability events, which every overlay has, gives these.
+    "sleep": {("", "events", verb) for verb in ("get", "create", "patch")},
     # The operator writes no Provisioning, and creates no namespace.
     "provisioning": {(BPA, "provisionings", verb) for verb in ("create", "patch", "delete")}
     | {("", "namespaces", verb) for verb in ("get", "create", "patch")},
@@ -117,9 +120,10 @@ def test_a_capability_has_the_permissions_of_its_role_and_those_of_the_watcher(
     assert permissions(given, "ClusterRole") == used - less | more
     for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
         # The operator's documents are those of several fleets, and in its own namespace. Kepler's
-        # are the configuration of collectors.
+        # are the configuration of collectors, and that of sleep is beside its Lease.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
-        documents = set() if capability.startswith(("kepler", "provisioning")) else documents
+        if capability.startswith(("kepler", "provisioning", "sleep")):
+            documents = set()
         # The operator uses only BareMetalHosts, whose versions need no Lease.
         if capability == "provisioning":
             documents |= {each for each in named(role["items"], namespace) if "leases" in each[0]}
@@ -185,8 +189,8 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("full") == capabilities("default") | {
         *("devices", "kepler", "kepler-addons", "provisioning", "rmd")
     }
-    # Moving running pods is only for users who ask for it.
-    assert set(CAPABILITIES) - capabilities("full") == {"eviction"}
+    # Moving running pods, and switching machines, are only for users who ask for it.
+    assert set(CAPABILITIES) - capabilities("full") == {"eviction", "sleep"}
 
 
 def capabilities(overlay: str) -> set[str]:
@@ -254,6 +258,7 @@ TOLD = {
     "persistentvolumes": "PersistentVolumes",
     "persistentvolumeclaims": "claims",
     "nodes/status": "status of Nodes",
+    "nodes": "taint Nodes",
     "resourceclaims": "ResourceClaims",
     "baremetalhosts": "BareMetalHosts",
     "nodeconfigs": "delete NodeConfigs",
