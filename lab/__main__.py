@@ -115,6 +115,13 @@ def _add_contents(command: argparse.ArgumentParser) -> None:
         metavar="COUNT",
         help="machines with a BareMetalHost; the others are known by their BMCs (%(default)s)",
     )
+    command.add_argument(
+        "--power-time-factor",
+        type=float,
+        default=LabSettings.power_time_factor,
+        metavar="FACTOR",
+        help="of real boot and shutdown times (%(default)s)",
+    )
 
 
 def _add_day(command: argparse.ArgumentParser) -> None:
@@ -151,6 +158,7 @@ def _up(chosen: argparse.Namespace) -> int:
         parts=parts,
         kubernetes=chosen.kubernetes,
         bare_metal_hosts=chosen.bare_metal_hosts,
+        power_time_factor=chosen.power_time_factor,
     )
     lifecycle.up(LabState.chosen(chosen.state), asked, _Progress())
     return 0

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from lab.api import CONNECTIONS, Api, ApiError, JsonObject
+from lab.hardware import system_uuid
 from lab.process import wait_until
 
 PODS_PER_NODE = 110
@@ -137,7 +137,7 @@ def node_object(machine: Machine, owner: str, version: str) -> JsonObject:
 
 
 def _node_info(machine: Machine, version: str) -> JsonObject:
-    identifier = str(uuid.uuid5(uuid.NAMESPACE_DNS, machine.name))
+    identifier = system_uuid(machine.name)
     return {
         "architecture": machine.architecture,
         "operatingSystem": "linux",

@@ -35,6 +35,8 @@ FORCE_OFF_REFUSED = "force-off-refused"
 POWER_STATE_STUCK = "power-state-stuck"
 RESET_MISSING = "reset-missing"
 RESET_BUSY = "reset-busy"
+BOOT_FAILS = "boot-fails"
+BOOT_LATE = "boot-late"
 RMD_DEAD = "rmd-dead"
 RMD_SLOW = "rmd-slow"
 RMD_GARBAGE = "rmd-garbage"
@@ -59,6 +61,8 @@ MACHINE_FAULTS: Mapping[str, str] = MappingProxyType(
         POWER_STATE_STUCK: "PowerState is On, whatever the machine does",
         RESET_MISSING: "the system has no Reset action",
         RESET_BUSY: "the BMC is not ready for resets for --seconds (30)",
+        BOOT_FAILS: "the next boots never end, although the machine is powered",
+        BOOT_LATE: "the next boots take --seconds (60) longer",
     }
 )
 # Faults of the RMD daemons, kept by their own admin API.
@@ -72,7 +76,7 @@ RMD_FAULTS: Mapping[str, str] = MappingProxyType(
     }
 )
 DEFAULT_SECONDS: Mapping[str, float] = MappingProxyType(
-    {SLOW_BMC: 10.0, UNAVAILABLE: 30.0, RESET_BUSY: 30.0, RMD_SLOW: 10.0}
+    {SLOW_BMC: 10.0, UNAVAILABLE: 30.0, RESET_BUSY: 30.0, BOOT_LATE: 60.0, RMD_SLOW: 10.0}
 )
 
 

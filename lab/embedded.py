@@ -56,7 +56,8 @@ def embedded_lab(
     pki.create_authority(state.pki)
     names = (*bmc.PORTS, *pressure.PORTS, "predictor")
     ports = {name: free_port() for name in names}
-    settings = LabSettings(nodes, racks, seed, ports, parts=("bmc", "pressure"))
+    parts = ("bmc", "pressure")
+    settings = LabSettings(nodes, racks, seed, ports, parts, power_time_factor=1.0)
     state.write_settings(settings)
     machines = tuple(build_machines(nodes, racks, seed))
     with (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import uuid
 from dataclasses import dataclass
 
 GPU_SLOTS = 2
@@ -59,6 +60,11 @@ _DRIVES = (
     Drive("SSD", 480_103_981_056),
     Drive("HDD", 4_000_787_030_016),
 )
+
+
+def system_uuid(name: str) -> str:
+    """The UUID in the firmware of the machine of this name; its BMC and its kubelet tell it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
 def build_hardware(name: str, processor: str, cores: int, seed: int) -> Hardware:

@@ -106,6 +106,8 @@ def reset(state: LabState, say: Say) -> None:
             )
         if set(settings.parts) - {CONTROL_PLANE}:
             faults.clear(state, settings)
+        if "bmc" in settings.parts:
+            faults.call(settings, "DELETE", "/power")
         say("emptying the cluster")
         controlplane.empty(state, settings)
         _make_nodes(state, settings, say)
@@ -153,8 +155,10 @@ def _size(settings: LabSettings) -> str:
     version = f", Kubernetes {settings.kubernetes}" if settings.kubernetes else ""
     count = settings.bare_metal_hosts
     hosts = f", {count} BareMetalHosts" if count else ""
+    is_usual = settings.power_time_factor == LabSettings.power_time_factor
+    times = "" if is_usual else f", power time factor {settings.power_time_factor:g}"
     racks = f"{settings.nodes} nodes in {settings.racks} racks"
-    return f"{racks} (seed {settings.seed}{version}{hosts})"
+    return f"{racks} (seed {settings.seed}{version}{hosts}{times})"
 
 
 def _afresh(state: LabState, asked: LabSettings) -> LabSettings:

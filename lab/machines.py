@@ -30,7 +30,11 @@ PASSWORD_LENGTH = 20
 
 @dataclass(frozen=True)
 class ServerType:
-    """A model of server; `node_type` is its row in data/server_power_curves.csv."""
+    """A model of server; `node_type` is its row in data/server_power_curves.csv.
+
+    `boot_seconds` last from the power-on to the operating system: the firmware trains the memory,
+    and tests its devices, longer in larger servers.
+    """
 
     name: str
     node_type: int
@@ -40,6 +44,7 @@ class ServerType:
     sockets: int
     cores: int
     memory_gib: int
+    boot_seconds: float
     architecture: str = "amd64"
 
 
@@ -77,33 +82,33 @@ class Machine:
 # the most convex (−0.24 … −0.13) ones of different makers, which mislead a greedy choice, and two
 # nearly straight ones. The first six have six different kinds of BMC.
 _CATALOGUE = (
-    # name, row, BMC, model, processor, sockets, cores, GiB                             bow
+    # name, row, BMC, model, processor, sockets, cores, GiB, boot                       bow
     ServerType(  # +0.17
-        "epyc-7702p-64c", 316, "idrac9", "PowerEdge R6515", "AMD EPYC 7702P", 1, 64, 256
+        "epyc-7702p-64c", 316, "idrac9", "PowerEdge R6515", "AMD EPYC 7702P", 1, 64, 256, 150.0
     ),
     ServerType(  # −0.06
-        "epyc-9754-128c", 215, "idrac10", "PowerEdge R7715", "AMD EPYC 9754", 1, 128, 512
+        "epyc-9754-128c", 215, "idrac10", "PowerEdge R7715", "AMD EPYC 9754", 1, 128, 512, 210.0
     ),
     ServerType(  # −0.24
-        "xeon-8480-112c", 133, "hpe", "ProLiant DL380 Gen11", "Intel Xeon 8480+", 2, 112, 512
+        "xeon-8480-112c", 133, "hpe", "ProLiant DL380 Gen11", "Intel Xeon 8480+", 2, 112, 512, 300.0
     ),
     ServerType(  # −0.20
-        "xeon-8380-80c", 117, "lenovo", "ThinkSystem SR650 V2", "Intel Xeon 8380", 2, 80, 384
+        "xeon-8380-80c", 117, "lenovo", "ThinkSystem SR650 V2", "Intel Xeon 8380", 2, 80, 384, 240.0
     ),
     ServerType(  # +0.18
-        "epyc-7351-32c", 179, "supermicro", "AS-2023US-TR4", "AMD EPYC 7351", 2, 32, 128
+        "epyc-7351-32c", 179, "supermicro", "AS-2023US-TR4", "AMD EPYC 7351", 2, 32, 128, 150.0
     ),
     ServerType(  # −0.13
-        "altra-max-128c", 53, "openbmc", "Mt. Jade", "Ampere Altra Max", 1, 128, 512, "arm64"
+        "altra-max-128c", 53, "openbmc", "Mt. Jade", "Ampere Altra Max", 1, 128, 512, 180.0, "arm64"
     ),
     ServerType(  # +0.14
-        "epyc-7702-128c", 246, "idrac9", "PowerEdge R7525", "AMD EPYC 7702", 2, 128, 512
+        "epyc-7702-128c", 246, "idrac9", "PowerEdge R7525", "AMD EPYC 7702", 2, 128, 512, 210.0
     ),
     ServerType(  # +0.04
-        "epyc-9654p-96c", 247, "hpe", "ProLiant DL365 Gen11", "AMD EPYC 9654P", 1, 96, 384
+        "epyc-9654p-96c", 247, "hpe", "ProLiant DL365 Gen11", "AMD EPYC 9654P", 1, 96, 384, 270.0
     ),
     ServerType(  # +0.13
-        "epyc-8124p-16c", 207, "supermicro", "AS-1015SV-WTNRT", "AMD EPYC 8124P", 1, 16, 64
+        "epyc-8124p-16c", 207, "supermicro", "AS-1015SV-WTNRT", "AMD EPYC 8124P", 1, 16, 64, 120.0
     ),
 )
 SERVER_TYPES: Mapping[str, ServerType] = MappingProxyType({item.name: item for item in _CATALOGUE})

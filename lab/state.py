@@ -24,6 +24,8 @@ class LabSettings:
     `parts` are the running ones; with `existing_cluster` the control plane is not the lab's.
     `kubernetes` is the requested minor version; "" means an installed control plane, or else the
     current release. `bare_metal_hosts` is the number of machines with a BareMetalHost.
+    `power_time_factor` shortens the machines' boots and shutdowns, and the time until the cluster
+    notices that a machine is off.
     """
 
     nodes: int = 50
@@ -34,6 +36,7 @@ class LabSettings:
     existing_cluster: bool = False
     kubernetes: str = field(default_factory=releases.asked)
     bare_metal_hosts: int = 0
+    power_time_factor: float = 0.02
 
 
 @dataclass(frozen=True)

@@ -35,19 +35,22 @@ async def serving(state: LabState, settings: LabSettings) -> AsyncIterator[None]
     from lab.bmc.admin import Admin
     from lab.bmc.certificates import folder
     from lab.bmc.fleet import Fleet
+    from lab.bmc.kubelets import NOTICE_SECONDS, Kubelets
     from lab.bmc.pods import PodLoads, connection, follow
 
     room = Room.of(state, settings)
-    predictor_url = f"http://127.0.0.1:{settings.ports['predictor']}"
     authority = pki.load_authority(state.pki)
-    fleet = Fleet(room, authority, folder(state), settings.ports["bmc"], predictor_url)
+    fleet = Fleet(room, authority, folder(state), settings)
     loads = None
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(fleet.serving())
         if state.kubeconfig.exists():
             loads = PodLoads(room.load_cores)
-            follower = asyncio.create_task(follow(connection(state.kubeconfig), loads))
-            stack.push_async_callback(_cancel, follower)
+            api = connection(state.kubeconfig)
+            notice_seconds = NOTICE_SECONDS * settings.power_time_factor
+            kubelets = Kubelets(fleet.boards, room.now, notice_seconds)
+            for following in (follow(api, loads), kubelets.follow(api)):
+                stack.push_async_callback(_cancel, asyncio.create_task(following))
         await stack.enter_async_context(Admin(fleet, loads).serving(settings.ports["bmc_admin"]))
         yield
 

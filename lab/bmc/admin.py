@@ -3,16 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Admin API of the simulated BMCs, on loopback; real machines have none.
 
-GET    /truth      node → the physical state, and the values that its BMC shows GET    /loads
-cores in use by node, and whether all pods of the cluster are counted PUT    /loads      set them
-{node: cores}, if no cluster determines them PUT    /hardware   change hardware {node: {memory_gib,
-has_qat, gpus, sriov_enabled}}, any of them
-GET    /power      node → on, up, accepted resets, limit, seconds PUT    /power set seconds {node:
-{boot, power_on, shutdown, force_off}}, any of them GET    /requests   node → requests, answers by
-status, most requests at once; in all DELETE /requests   start counting again GET    /accounts
-node → locked, failed attempts, open sessions GET    /faults     POST /faults [{kind, node, seconds,
-silent}] DELETE /faults     back to normal: no faults, the clock right, no account locked POST
-/clock      {offset_seconds, frozen} POST   /latency    {seconds: [least, most]}
+- `GET /truth`: node → the physical state, and the values that its BMC shows
+- `GET /loads`: cores in use by node, and whether all pods of the cluster are counted
+- `PUT /loads`: set them, `{node: cores}`, if no cluster determines them
+- `PUT /hardware`: change `{node: {memory_gib, has_qat, gpus, sriov_enabled}}`, any of them
+- `GET /power`: node → on, up, accepted resets, limit, seconds
+- `PUT /power`: set seconds, `{node: {boot, power_on, shutdown, force_off}}`, any of them
+- `DELETE /power`: every machine is on, has booted, and has its usual times
+- `GET /requests`: node → requests, answers by status, most requests at once; in all
+- `DELETE /requests`: start counting again
+- `GET /accounts`: node → locked, failed attempts, open sessions
+- `GET /faults`; `POST /faults`: `[{kind, node, seconds, silent}]`
+- `DELETE /faults`: back to normal: no faults, the clock right, no account locked
+- `POST /clock`: `{offset_seconds, frozen}`
+- `POST /latency`: `{seconds: [least, most]}`
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from aiohttp.typedefs import Handler
 
 from lab.bmc.fleet import Fleet
 from lab.bmc.pods import PodLoads
-from lab.bmc.power import Times
+from lab.bmc.power import MachinePower, Times
 from lab.conditions import Conditions, Fault
 from lab.errors import LabError
 from lab.serving import serving_on_loopback
@@ -55,6 +59,7 @@ class Admin:
                 web.put("/hardware", self._put_hardware),
                 web.get("/power", self._get_power),
                 web.put("/power", self._put_power),
+                web.delete("/power", self._restore_power),
                 web.get("/requests", self._requests),
                 web.delete("/requests", self._forget_requests),
                 web.get("/accounts", self._accounts),
@@ -141,6 +146,11 @@ class Admin:
                 raise LabError(f"{node!r} is not a machine, or its power has no such time.")
             seconds = {name: number(value, name) for name, value in given.items()}
             board.power.times = dataclasses.replace(board.power.times, **seconds)
+        return await self._get_power(request)
+
+    async def _restore_power(self, request: web.Request) -> web.Response:
+        for board in self._fleet.boards.values():
+            board.power = MachinePower.of(board.machine.server_type, board.power.factor)
         return await self._get_power(request)
 
     async def _requests(self, _request: web.Request) -> web.Response:

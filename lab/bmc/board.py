@@ -24,6 +24,8 @@ from lab.bmc.service import SESSIONS, session
 from lab.bmc.tree import Tree
 from lab.bmc.vendors import TREES
 from lab.conditions import (
+    BOOT_FAILS,
+    BOOT_LATE,
     FORCE_OFF_REFUSED,
     NULL_READING,
     POWER_STATE_STUCK,
@@ -87,12 +89,14 @@ class Traffic:
 class Board:
     """The BMC of one machine, without sockets."""
 
-    def __init__(self, machine: Machine, predictor_url: str) -> None:
+    def __init__(
+        self, machine: Machine, predictor_url: str, power_time_factor: float = 1.0
+    ) -> None:
         self.machine = machine
         self.tree: Tree = TREES[machine.vendor]
         self.account = Account(machine.bmc_username, machine.bmc_password)
         self.power_account = Account(machine.power_username, machine.power_password)
-        self.power = MachinePower()
+        self.power = MachinePower.of(machine.server_type, power_time_factor)
         self.cap = PowerCap()
         self.traffic = Traffic()
         self._predictor_url = predictor_url
@@ -120,13 +124,15 @@ class Board:
 
     def _troubles(self, conditions: Conditions) -> Troubles:
         name = self.machine.name
-        busy = conditions.fault(RESET_BUSY, name)
+        busy, late = conditions.fault(RESET_BUSY, name), conditions.fault(BOOT_LATE, name)
         return Troubles(
             ignores_shutdown=conditions.fault(SHUTDOWN_IGNORED, name) is not None,
             refuses_force_off=conditions.fault(FORCE_OFF_REFUSED, name) is not None,
             lies=conditions.fault(POWER_STATE_STUCK, name) is not None,
             has_no_reset=conditions.fault(RESET_MISSING, name) is not None,
             busy_seconds=busy.seconds if busy else 0.0,
+            fails_boot=conditions.fault(BOOT_FAILS, name) is not None,
+            late_seconds=late.seconds if late else 0.0,
         )
 
     def answer(self, request: Request, truth: Truth, conditions: Conditions) -> Reply:

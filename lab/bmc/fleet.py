@@ -32,6 +32,7 @@ from lab.machines import Machine
 from lab.pki import Authority, KeyPair
 from lab.room import Room
 from lab.serving import Silence
+from lab.state import LabSettings
 
 BACKLOG = 512
 DEFAULT_LATENCY_SECONDS = (0.0, 0.005)
@@ -54,13 +55,15 @@ class Fleet:
     """Serves the boards; `latency_seconds` is the range of answer times."""
 
     def __init__(
-        self, room: Room, authority: Authority, directory: Path, port: int, predictor_url: str
+        self, room: Room, authority: Authority, directory: Path, settings: LabSettings
     ) -> None:
         self.room = room
-        self.port = port
+        self.port = settings.ports["bmc"]
         self.latency_seconds = DEFAULT_LATENCY_SECONDS
+        predictor_url = f"http://127.0.0.1:{settings.ports['predictor']}"
         self.boards = {
-            name: Board(machine, predictor_url) for name, machine in room.machines.items()
+            name: Board(machine, predictor_url, settings.power_time_factor)
+            for name, machine in room.machines.items()
         }
         self._authority = authority
         self._directory = directory

@@ -143,7 +143,7 @@ def connection(kubeconfig: Path) -> Connection:
 
 async def follow(api: Connection, loads: PodLoads) -> None:
     """Keep the loads up to date until cancelled; after every error, list again."""
-    async with _session(api) as session:
+    async with open_session(api) as session:
         while True:
             try:
                 await _list_and_watch(session, loads)
@@ -154,7 +154,7 @@ async def follow(api: Connection, loads: PodLoads) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _session(api: Connection) -> AsyncIterator[aiohttp.ClientSession]:
+async def open_session(api: Connection) -> AsyncIterator[aiohttp.ClientSession]:
     """A session that leaves no socket behind: a TLS close could outlive the event loop."""
     sockets: list[socket.socket] = []
 

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from lab.bmc.errors import Refusal, unavailable
 from lab.bmc.odata import Json
+from lab.machines import SERVER_TYPES
 from lab.physics import Truth
 
 STANDBY_WATTS = 8.0
@@ -56,6 +57,9 @@ class Times:
     shutdown: float = 30.0
     force_off: float = 3.0
 
+    def scaled(self, factor: float) -> Times:
+        return Times(*(seconds * factor for seconds in astuple(self)))
+
 
 @dataclass(frozen=True)
 class Troubles:
@@ -66,21 +70,32 @@ class Troubles:
     lies: bool = False
     has_no_reset: bool = False
     busy_seconds: float = 0.0
+    fails_boot: bool = False
+    late_seconds: float = 0.0
 
 
 @dataclass
 class MachinePower:
     """The power of one machine. `now` is always Unix time (s), so tests need not wait.
 
-    `resets` counts the accepted requests by type, in their order.
+    `resets` are the accepted requests by type, in their order. The `factor` of the times applies
+    to the rest between a power-off and the next start. A boot lasts as its start decided.
     """
 
     times: Times = field(default_factory=Times)
+    factor: float = 1.0
     resets: list[str] = field(default_factory=list)
     _is_on: bool = True
     _since: float = float("-inf")
+    _boot_seconds: float = 0.0
     _due: float | None = None
     _busy_since: float | None = None
+
+    @classmethod
+    def of(cls, server_type: str, factor: float) -> MachinePower:
+        """A machine of this type, whose usual times are multiplied by the factor."""
+        usual = Times(boot=SERVER_TYPES[server_type].boot_seconds)
+        return cls(usual.scaled(factor), factor)
 
     def is_on(self, now: float) -> bool:
         """Whether the machine is powered."""
@@ -89,7 +104,7 @@ class MachinePower:
 
     def is_up(self, now: float) -> bool:
         """Whether the operating system runs."""
-        return self.is_on(now) and now - self._since >= self.times.boot
+        return self.is_on(now) and now - self._since >= self._boot_seconds
 
     def shown(self, style: ResetStyle, troubles: Troubles, now: float) -> str:
         """PowerState as the BMC tells it."""
@@ -120,7 +135,8 @@ class MachinePower:
         if style.already is not None and kind in (_STOPPING if not is_on else _STARTING):
             status, registry, message = style.already
             raise Refusal(status, message, registry=registry)
-        if kind in _STARTING and not is_on and now - self._since < style.rest_seconds:
+        rest_seconds = style.rest_seconds * self.factor
+        if kind in _STARTING and not is_on and now - self._since < rest_seconds:
             raise Refusal(409, "ActionParameterValueConflict", ("ResetType", kind))
         if kind == "ForceOff" and troubles.refuses_force_off:
             raise Refusal(400, "OperationFailed")
@@ -141,13 +157,18 @@ class MachinePower:
 
     def _obey(self, kind: str, troubles: Troubles, is_on: bool, now: float) -> None:
         if kind in _STARTING and not is_on:
-            self._is_on, self._since, self._due = True, now, None
+            self._start(troubles, now)
         elif kind == "ForceOff" and is_on:
             self._due = min(self._due or now + self.times.force_off, now + self.times.force_off)
         elif kind == "GracefulShutdown" and is_on and not troubles.ignores_shutdown:
             self._due = self._due or now + self.times.shutdown
         elif kind in ("ForceRestart", "GracefulRestart", "PowerCycle") and is_on:
-            self._since = now
+            self._start(troubles, now)
+
+    def _start(self, troubles: Troubles, now: float) -> None:
+        self._is_on, self._since, self._due = True, now, None
+        usual = self.times.boot + troubles.late_seconds
+        self._boot_seconds = float("inf") if troubles.fails_boot else usual
 
     def _settle(self, now: float) -> None:
         if self._due is not None and now >= self._due:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from lab.bmc.odata import (
     resource,
 )
 from lab.bmc.power import ResetStyle, action_info, actions
+from lab.hardware import system_uuid
 from lab.machines import SERVER_TYPES
 
 SESSION_SERVICE = f"{ROOT}/SessionService"
@@ -161,7 +161,7 @@ def _system(identity: Identity, live: Live) -> Json:
         Manufacturer=identity.manufacturer,
         Model=live.machine.model,
         HostName=live.machine.name,
-        UUID=str(uuid.uuid5(uuid.NAMESPACE_OID, live.machine.hardware.serial_number)),
+        UUID=system_uuid(live.machine.name),
         PowerState=live.power_state,
         PowerRestorePolicy="LastState",
         **({"Actions": actions(identity.reset, path)} if live.has_reset else {}),

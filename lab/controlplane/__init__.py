@@ -16,7 +16,7 @@ from lab.gotools import Say
 from lab.process import Service
 from lab.state import LabSettings, LabState
 
-__all__ = ["empty", "leave_out_real_node", "prepare", "restart_apiserver", "services", "start"]
+__all__ = ["empty", "prepare", "restart_apiserver", "services", "start"]
 
 
 def prepare(state: LabState, settings: LabSettings, say: Say) -> None:
@@ -64,14 +64,6 @@ def empty(state: LabState, settings: LabSettings) -> None:
     process.stop(state, names, process.DISCARD_TIMEOUT_SECONDS)
     shutil.rmtree(components.data_folder(state), ignore_errors=True)
     start(state, settings)
-
-
-def leave_out_real_node(state: LabState) -> None:
-    """Restart KWOK, so that it simulates no node of a real kubelet."""
-    components.write_kwok_configuration(state, beside_real_node=True)
-    service = components.kwok(state, state.read_settings())
-    process.stop(state, [service.name])
-    process.start([service], state)
 
 
 def restart_apiserver(state: LabState) -> None:

@@ -28,6 +28,7 @@ NODE_LEASE_SECONDS = 240
 NODE_GRACE_SECONDS = 300
 KWOK_PARALLELISM = 16
 REAL_NODE_LABEL = "lab.wattwise.github.io/real"
+OFF_LABEL = "lab.wattwise.github.io/off"
 
 
 def etcd(state: LabState, settings: LabSettings) -> Service:
@@ -119,14 +120,14 @@ def kwok(state: LabState, settings: LabSettings) -> Service:
     return Service("kwok", command, functools.partial(_answers, state, f"http://{address}/healthz"))
 
 
-def write_kwok_configuration(state: LabState, beside_real_node: bool = False) -> None:
+def write_kwok_configuration(state: LabState) -> None:
     """Write KWOK's options; `KWOK_STAGES` define its simulation of nodes and pods.
 
-    Beside a real kubelet it leaves out nodes with that one's label, and so those without labels.
+    KWOK simulates the kubelet of a node with labels, unless the node's kubelet is real or its
+    machine is off. A node without any label has no kubelet.
     """
-    selection = {"manageNodesWithLabelSelector": f"{REAL_NODE_LABEL}!=true"}
     options = {
-        **(selection if beside_real_node else {"manageAllNodes": True}),
+        "manageNodesWithLabelSelector": f"{REAL_NODE_LABEL}!=true,{OFF_LABEL}!=true",
         "cidr": "10.128.0.1/9",
         "nodeLeaseDurationSeconds": NODE_LEASE_SECONDS,
         "nodePlayStageParallelism": KWOK_PARALLELISM,

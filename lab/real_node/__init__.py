@@ -20,7 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from lab import controlplane
 from lab.api import Api
 from lab.controlplane.programs import kubelet
 from lab.errors import LabError
@@ -108,7 +107,6 @@ def _started(
     # The path of containerd's socket may have 104 characters.
     folder = Path(tempfile.mkdtemp(prefix="wattwise-node-"))
     try:
-        controlplane.leave_out_real_node(state)
         port = state.read_settings().ports["kube-apiserver"]
         write_configuration(state, folder, port)
         write_places(folder, port, programs)

@@ -35,6 +35,7 @@ options:
         curve of each node from a statement, its power model or recorded samples, V(place) finds
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
+        V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)).
       - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
         V(restore) replaces all steps before V(bind) by the documents of a stored plan
         (O(restore)).
@@ -55,6 +56,7 @@ options:
       - bind
       - devices
       - evict
+      - sleep
     default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
@@ -597,6 +599,150 @@ options:
         type: float
         default: 120.0
       # end generated
+  sleep:
+    description:
+      - Options of the V(sleep) step. It empties machines that the pods and the reserve do not need,
+        shuts them down by their BMCs, and wakes them for waiting pods. O(read) has the accounts of
+        the BMCs, and O(place) and O(evict) the options of the moves.
+      - The state of a machine is the annotation C(wattwise.github.io/sleep) of its Node, with the
+        taint C(wattwise.github.io/asleep), a cordon, and the label
+        C(node.kubernetes.io/exclude-disruption). Each transition is one write, so that the next run
+        continues a run that was killed. The annotation C(wattwise.github.io/hold) keeps a machine
+        as it is.
+      - Nothing is switched off on old readings, after a failed list, while many Nodes are not
+        ready, or where a NodeHealthCheck would switch it on again. The BMC must report the
+        C(systemUUID) of the Node before the first request.
+      - The ConfigMap C(wattwise-sleep) in O(lease_namespace) records demand and switches. The Lease
+        C(wattwise-sleep) there forbids two runs at once.
+    type: dict
+    default: {}
+    suboptions:
+      # begin generated: sleep
+      mode:
+        description: V(dry_run) says what would be switched and changes no machine. V(on) switches
+          machines. V(off) switches nothing off, and wakes every machine that sleeps.
+        type: str
+        default: dry_run
+        choices: ['off', dry_run, 'on']
+      select:
+        description:
+          - Label selector of the nodes whose machines may sleep. Empty by default, which selects
+            none.
+          - Nodes of the control plane, and machines with pods that may not be moved, stay awake
+            even if it selects them.
+        type: str
+        default: ""
+      max_cycles_a_day:
+        description: Number of times that one machine is switched off in any 24 hours.
+        type: int
+        default: 4
+      reserve_quantile:
+        description: Quantile of the past growth of requests within one boot that must fit on awake
+          machines.
+        type: float
+        default: 0.99
+      largest_quantile:
+        description: Quantile of the sizes of past pods for which awake machines keep whole room.
+        type: float
+        default: 0.995
+      reserve_share:
+        description: Share of the present requests that must fit on awake machines besides, until a
+          week of demand was recorded.
+        type: float
+        default: 0.1
+      interval_seconds:
+        description: Seconds to the next run, for whose pods the reserve has room.
+        type: float
+        default: 300.0
+      horizon_seconds:
+        description: Expected seconds of sleep, within which switching a machine off must pay.
+        type: float
+        default: 14400.0
+      wear_joules:
+        description: Price of one switch to off and on beyond its energy, in joules.
+        type: float
+        default: 50000.0
+      eviction_joules:
+        description: Price of one eviction in joules, for C(guaranteed), C(burstable) and
+          C(best_effort) pods. A class that is left out has its default.
+        type: dict
+        default: {guaranteed: 60000.0, burstable: 30000.0, best_effort: 15000.0}
+      max_share:
+        description: Share of the selected machines that are switched off at the same time; at least
+          one.
+        type: float
+        default: 0.1
+      min_awake_seconds:
+        description: Seconds for which a machine stays awake after a boot.
+        type: float
+        default: 1800.0
+      min_awake:
+        description: Number of machines that stay awake.
+        type: int
+        default: 1
+      min_awake_by_zone:
+        description: Number of machines that stay awake in a zone, by the value of the label
+          C(topology.kubernetes.io/zone).
+        type: dict
+        default: {}
+      min_awake_by_rack:
+        description: Number of machines that stay awake in a rack, by the value of the label
+          C(topology.kubernetes.io/rack).
+        type: dict
+        default: {}
+      urgent_seconds:
+        description: Seconds that a pod waits until the machine with the shortest boot is woken
+          first.
+        type: float
+        default: 300.0
+      boot_seconds:
+        description: Expected seconds from the request to switch a machine on until its node is
+          ready.
+        type: float
+        default: 300.0
+      boot_watts:
+        description: Power draw of a machine that boots, in W.
+        type: float
+        default: 300.0
+      shutdown_seconds:
+        description: Expected seconds of a shutdown.
+        type: float
+        default: 60.0
+      shutdown_watts:
+        description: Power draw of a machine that shuts down, in W.
+        type: float
+        default: 150.0
+      standby_watts:
+        description: Power draw of a machine that is off, in W.
+        type: float
+        default: 15.0
+      drain_timeout:
+        description: Seconds in which the pods must have left; after that the machine stays awake.
+        type: float
+        default: 600.0
+      shutdown_timeout:
+        description: Seconds after which a machine is asked again to shut down. It is never forced.
+        type: float
+        default: 300.0
+      boot_timeout:
+        description: Seconds after which a boot is tried again.
+        type: float
+        default: 600.0
+      max_attempts:
+        description: Number of boots after which a machine that is not ready is quarantined, and of
+          requests to shut down after which a machine is left alone for a day.
+        type: int
+        default: 3
+      wait_timeout:
+        description: Seconds for which the run waits for machines that shut down or boot. With V(0)
+          the next run continues.
+        type: float
+        default: 0.0
+      max_readings_age:
+        description: Seconds; nothing is switched off on older readings.
+        type: float
+        default: 900.0
+      # end generated
 extends_documentation_fragment:
   - wattwise.kube.steps.place_of_run
   - wattwise.kube.steps.devices_of_run
@@ -785,6 +931,48 @@ evict:
         step: 1
         to_node: node-1
     stopped:
+sleep:
+  description:
+    - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence
+      C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves.
+    - C(transitions) are the changes of phase that were made; in a dry run those that would be made
+      first. C(obstacle) says why nothing is switched off now.
+    - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
+      saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
+    - C(dry_run_days) sums the dry runs of each day.
+  returned: when step V(sleep) ran, and a machine sleeps or may sleep
+  type: dict
+  sample:
+    mode: dry_run
+    awake: 2
+    draining: 0
+    going_off: 0
+    asleep: 0
+    waking: 0
+    quarantined: 0
+    saved_watts: 0.0
+    saved_joules: 0.0
+    obstacle:
+    notes: []
+    findings: []
+    machines:
+      - name: node-2
+        phase: awake
+        power_state: "On"
+        word: "off"
+        reason: The others carry its 3 pods and the reserve; its sleep saves 110 W.
+        watts: 110.0
+    transitions:
+      - name: node-2
+        phase: draining
+        word: draining
+        reason: The others carry its 3 pods and the reserve; its sleep saves 110 W.
+        warning: false
+    dry_run_days:
+      - day: "2026-01-31"
+        runs: 288
+        most_asleep: 1
+        saved_joules: 9504000.0
 """
 
 from ..module_utils.module_runner import run_module

@@ -438,5 +438,6 @@ SCHEMAS: dict[str, Schema] = {
                 )
             ),
         },
+        {},
     ),
 }

@@ -205,7 +205,7 @@ def _shortlist(task: Task, values: Floats, open_to: Booleans, size: int) -> list
     """The machines with the best values, and those with the best for their room; no two alike."""
     nodes = open_to.nonzero()[0]
     capacity = task.fleet.amounts.capacity.clip(0.0)
-    share = (capacity / numpy.maximum(capacity.sum(axis=0), 1e-9)).max(axis=1).clip(1e-12)
+    share = (capacity / numpy.maximum(capacity.sum(axis=0), 1e-9)).max(axis=1, initial=1e-12)
     found: dict[t.Any, int] = {}
     for worth in (values, values / share):
         before = len(found)

@@ -15,12 +15,7 @@ from ...base.json_types import Object
 from ...fleet.visits import Client
 from ...nodeconfig.poll import Job, PollTarget, poll
 from ...nodeconfig.targets import Targets
-from ...redfish.power_control.machines import (
-    REDFISH,
-    Machine,
-    configured_machines,
-    with_hosts_of,
-)
+from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_hosts_of
 from ...redfish.power_control.switching import SPEC, switch_machines
 from ...redfish.power_control.system import ExpectedMachine, System, read_system
 from ...redfish.tree import Tree
@@ -54,7 +49,9 @@ class Bmcs:
         }
         found = configured_machines(targets, {**options, "targets": None})
         self._machines: dict[str, Machine] = {
-            one.name: replace(one, expected=ExpectedMachine(system_uuid=uuids.get(one.name) or None))
+            one.name: replace(
+                one, expected=ExpectedMachine(system_uuid=uuids.get(one.name) or None)
+            )
             for one in with_hosts_of(found, snapshot, context)
             if one.target.kind == REDFISH and one.target.problem is None
         }

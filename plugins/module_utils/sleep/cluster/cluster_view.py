@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import typing as t
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ class Records:
         """
         found = cls()
         for name, node in nodes.items():
-            read = guarded(Subject("Node", name), lambda node=node: read_record(node, now))
+            read = guarded(Subject("Node", name), functools.partial(read_record, node, now))
             if isinstance(read, Finding):
                 found.findings.append(read)
                 found.unreadable.add(name)

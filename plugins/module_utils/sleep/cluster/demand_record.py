@@ -11,6 +11,7 @@ that a longer gap is a time without a record.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import typing as t
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ class SleepRecord:
             self.is_changed = True
         present: dict[str, int] = {}
         for pod in pods:
-            known = guarded(subject_of(pod, "Pod"), lambda pod=pod: _demanded(pod))
+            known = guarded(subject_of(pod, "Pod"), functools.partial(_demanded, pod))
             if not isinstance(known, tuple) or len(present) >= _MAX_PODS:
                 continue
             uid, created, requests = known

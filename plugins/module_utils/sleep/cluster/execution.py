@@ -87,7 +87,9 @@ class Executor:
             problems = self._bmcs.switch(names, state, self._context)
             self.problems.update(problems)
             for name, problem in problems.items():
-                self._context.warn(f"The machine of Node {name} was not switched {state}: {problem}")
+                self._context.warn(
+                    f"The machine of Node {name} was not switched {state}: {problem}"
+                )
 
     def make_room(self, steps: t.Sequence[Step]) -> None:
         """Move pods by these steps."""

@@ -244,7 +244,9 @@ class _Machine:
                 Phase.GOING_OFF, "switch_off", word, reason, timeout, attempts, is_warning=True
             )
         if view.is_ready:
-            reason = "It does not shut down; check that its operating system obeys the power button."
+            reason = (
+                "It does not shut down; check that its operating system obeys the power button."
+            )
             return self._to_awake("not_off", reason, is_warning=True)
         return self._quarantine("It did not shut down, and its Node is not ready.")
 

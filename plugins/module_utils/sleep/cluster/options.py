@@ -78,7 +78,9 @@ class SleepOptions:
         given["eviction_joules"] = {**defaults.eviction_joules, **given["eviction_joules"]}
         for name in ("wait_timeout", "max_readings_age"):
             if not 0 <= options[name] <= 86400:
-                raise InvalidInput(f"sleep: {name} is {options[name]}; give seconds from 0 to 86400")
+                raise InvalidInput(
+                    f"sleep: {name} is {options[name]}; give seconds from 0 to 86400"
+                )
         select = given["select"]
         return cls(
             options["mode"],

@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
     from ...base.context import Parameters
     from .cluster_view import Lists, Records
 
-RACK_LABEL = "topology.kubernetes.io/rack"
+_RACK_LABELS = ("wattwise.github.io/rack", "topology.kubernetes.io/rack")
 _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 
 
@@ -141,7 +141,7 @@ class Planner:
             tuple(history.off),
             why,
             str(labels.get(ZONE_LABEL, "")),
-            str(labels.get(RACK_LABEL, "")),
+            next((str(labels[one]) for one in _RACK_LABELS if one in labels), ""),
         )
 
     def _waited(self, pod: Object) -> float:

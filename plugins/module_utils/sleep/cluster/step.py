@@ -24,8 +24,8 @@ from ...nodeconfig.targets import of_snapshot
 from ..machine import Phase
 from . import cluster_view, guards
 from .bmcs import Bmcs, Power
-from .cluster_view import Lists, Records
-from .demand_record import SleepRecord, read_record_of, write_record
+from .cluster_view import Records
+from .demand_record import read_record_of, write_record
 from .execution import Executor
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
@@ -278,9 +278,7 @@ class _Run:
             _REPORTER,
         )
         try:
-            tell_again(
-                self.kube, self.context, self.lists.nodes[change.name], change.reason, event
-            )
+            tell_again(self.kube, self.context, self.lists.nodes[change.name], change.reason, event)
         except ApiError as error:
             self.context.warn(f"No event of Node {change.name} was written: {error}")
 

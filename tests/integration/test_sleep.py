@@ -1,0 +1,271 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Machines that sleep, on a real API server with KWOK nodes that their simulated BMCs switch."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import NAME
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
+    EXCLUDED,
+    TAINT,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    ANNOTATION,
+    HOLD,
+)
+from lab.machines import build_machines
+from lab.process import wait_until
+from support.lab import RunningLab
+from support.sleeping_lab import LABEL, SleepingLab
+
+Json = dict[str, t.Any]
+RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
+
+
+@pytest.fixture
+def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[SleepingLab]:
+    """Three machines of one rack that may sleep; all awake afterwards."""
+    settings = whole_lab.settings
+    machines = build_machines(settings.nodes, settings.racks, settings.seed)
+    good = [each for each in machines if each.certificate == "lab-ca"]
+    chosen = [each for each in good if each.rack == good[0].rack][:3]
+    found = SleepingLab(kube, whole_lab, chosen, namespace)
+    for name in found.names:
+        found.patch_node(name, {"metadata": {"labels": {LABEL: namespace}}})
+    yield found
+    found.admin("DELETE", "/faults")
+    for name in found.names:
+        annotations = {ANNOTATION: None, HOLD: None}
+        labels = {LABEL: None, EXCLUDED: None}
+        body = {
+            "metadata": {"annotations": annotations, "labels": labels},
+            "spec": {"unschedulable": None, "taints": None},
+        }
+        found.patch_node(name, body)
+    found.admin("DELETE", "/power")
+    wait_until(lambda: all(map(found.is_ready, found.names)), 60.0, "all Nodes to be ready")
+    if kube.find(RECORD):
+        kube.request("DELETE", RECORD)
+
+
+def versions(sleeping: SleepingLab) -> dict[str, str]:
+    """Versions of all that a run may write, apart from heartbeats of kubelets."""
+    found = {}
+    for name in sleeping.names:
+        node = sleeping.node(name)
+        metadata = node["metadata"]
+        kept = (metadata["annotations"], metadata["labels"], node["spec"], sleeping.resets(name))
+        found[name] = json.dumps(kept, sort_keys=True)
+    record = sleeping.kube.find(RECORD)
+    found["record"] = "" if record is None else record["metadata"]["resourceVersion"]
+    return found
+
+
+def test_machines_sleep_and_a_waiting_pod_wakes_one(sleeping: SleepingLab) -> None:
+    result = sleeping.run()
+    asleep = sleeping.asleep()
+    assert (len(asleep), result["asleep"], result["awake"]) == (2, 2, 1), result
+    for name in asleep:
+        node = sleeping.node(name)
+        assert not sleeping.is_on(name)
+        assert sleeping.resets(name)[-1] == "GracefulShutdown"
+        assert node["spec"]["unschedulable"] is True
+        assert TAINT in {one["key"] for one in node["spec"]["taints"]}
+        assert EXCLUDED in node["metadata"]["labels"]
+    before = versions(sleeping)
+    again = sleeping.run()
+    assert (again["transitions"], again["changed"]) == ([], False)
+    assert versions(sleeping) == before
+    # More than one machine has room for, so that one must wake.
+    cores = min(machine.cores for machine in sleeping.machines)
+    for number in range(4):
+        sleeping.pod(f"waiting-{number}", str(cores * 2 // 3))
+    woken = sleeping.run(wait_timeout=60.0)
+    assert {one["phase"] for one in woken["transitions"]} >= {"waking"}, woken
+    awake = [name for name in asleep if sleeping.phase(name) == "awake"]
+    assert awake, woken
+    for name in awake:
+        node = sleeping.node(name)
+        assert sleeping.is_ready(name)
+        assert not node["spec"].get("unschedulable")
+        assert TAINT not in {one["key"] for one in node["spec"].get("taints", ())}
+        assert EXCLUDED not in node["metadata"]["labels"]
+
+
+def test_a_dry_run_tells_and_switches_nothing(sleeping: SleepingLab) -> None:
+    before = versions(sleeping)
+    result = sleeping.run("dry_run")
+    assert len(result["transitions"]) == 2
+    assert {one["phase"] for one in result["transitions"]} == {"draining"}
+    assert result["dry_run_days"][0]["most_asleep"] == 2
+    after = versions(sleeping)
+    del before["record"], after["record"]
+    assert after == before
+    sleeping.kube.request("DELETE", RECORD)
+    sleeping.run("dry_run", check_mode=True)
+    assert sleeping.kube.find(RECORD) is None
+
+
+def test_off_wakes_all_machines(sleeping: SleepingLab) -> None:
+    sleeping.run()
+    assert len(sleeping.asleep()) == 2
+    result = sleeping.run("off")
+    assert set(sleeping.phases().values()) == {"awake"}, result
+    assert all(map(sleeping.is_ready, sleeping.names))
+    assert result["saved_joules"] > 0
+
+
+class Killed(BaseException):
+    """The run ends as by SIGKILL."""
+
+
+def _killed_at(sleeping: SleepingLab, number: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run until just before this write; whether the run came so far."""
+    counted = itertools.count(1)
+    is_dead = False
+    send, switch = Kube.send, Bmcs.switch
+
+    def count() -> None:
+        nonlocal is_dead
+        is_dead = is_dead or next(counted) >= number
+        if is_dead:
+            raise Killed
+
+    def counted_send(self: Kube, method: str, path: str, *rest: t.Any, **more: t.Any) -> t.Any:
+        # The Lease expires; the test does not wait for that.
+        if method != "GET" and "/leases" not in path:
+            count()
+        return send(self, method, path, *rest, **more)
+
+    def counted_switch(self: Bmcs, names: t.Any, *rest: t.Any) -> t.Any:
+        if names:
+            count()
+        return switch(self, names, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Kube, "send", counted_send)
+        patched.setattr(Bmcs, "switch", counted_switch)
+        try:
+            sleeping.run()
+        except Killed:
+            return True
+    return False
+
+
+def test_a_run_killed_between_any_two_writes_is_continued(
+    sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = 0
+    for number in range(1, 40):
+        if not _killed_at(sleeping, number, monkeypatch):
+            break
+        kills += 1
+        result = sleeping.run()
+        assert len(sleeping.asleep()) == 2, (number, result)
+        result = sleeping.run("off")
+        assert set(sleeping.phases().values()) == {"awake"}, (number, result)
+    assert kills >= 8
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"readings_age": None}, "readings are missing"),
+        ({"readings_age": 5000.0}, "5000 s old"),
+    ],
+)
+def test_nothing_is_switched_off_on_old_readings(
+    sleeping: SleepingLab, given: Json, words: str
+) -> None:
+    result = sleeping.run(**given)
+    assert words in result["obstacle"]
+    assert set(sleeping.phases().values()) == {"awake"}
+    assert all(map(sleeping.is_on, sleeping.names))
+
+
+def test_a_bmc_of_another_machine_gets_no_request(sleeping: SleepingLab) -> None:
+    first, second, _third = sleeping.machines
+    # Both NodeConfigs lead to the BMC of the first.
+    object.__setattr__(second, "bmc_address", first.bmc_address)
+    before = {name: sleeping.resets(name) for name in sleeping.names}
+    sleeping.run()
+    assert sleeping.resets(second.name) == before[second.name]
+    assert sleeping.phase(second.name) == "awake"
+
+
+def test_a_hold_and_a_foreign_annotation_concern_only_their_machine(
+    sleeping: SleepingLab,
+) -> None:
+    held, foreign, _other = sleeping.names
+    sleeping.patch_node(held, {"metadata": {"annotations": {HOLD: "maintenance"}}})
+    sleeping.patch_node(foreign, {"metadata": {"annotations": {ANNOTATION: "{nonsense"}}})
+    result = sleeping.run()
+    assert [one["name"] for one in result["findings"]] == [foreign]
+    assert sleeping.phase(held) == "awake"
+    assert sleeping.is_on(held)
+    assert sleeping.is_on(foreign)
+
+
+def test_a_boot_that_fails_is_quarantined_and_told(sleeping: SleepingLab) -> None:
+    sleeping.run()
+    name = sleeping.asleep()[0]
+    sleeping.admin("POST", "/faults", [{"kind": "boot-fails", "node": name}])
+    quick = {"boot_timeout": 3.0, "max_attempts": 2, "wait_timeout": 20.0}
+    result = sleeping.run("off", **quick)
+    assert sleeping.phase(name) == "quarantined", result
+    told = [one for one in result["transitions"] if one["name"] == name and one["warning"]]
+    assert told[-1]["phase"] == "quarantined"
+    events = sleeping.kube.list("/api/v1/namespaces/default/events")
+    reasons = {one["reason"] for one in events if one["involvedObject"]["name"] == name}
+    assert "MachineQuarantined" in reasons
+    sleeping.admin("DELETE", "/faults")
+    sleeping.run("off")
+    assert sleeping.phase(name) == "awake"
+
+
+def test_a_rule_that_selects_all_leaves_the_floor_awake(sleeping: SleepingLab) -> None:
+    sleeping.run(min_awake=2)
+    assert len(sleeping.asleep()) == 1
+
+
+def test_a_selector_of_the_control_plane_switches_none_of_it(sleeping: SleepingLab) -> None:
+    role = "node-role.kubernetes.io/control-plane"
+    for name in sleeping.names:
+        sleeping.patch_node(name, {"metadata": {"labels": {role: ""}}})
+    try:
+        result = sleeping.run()
+        assert result["transitions"] == []
+        assert {one["word"] for one in result["machines"]} == {"protected"}
+    finally:
+        for name in sleeping.names:
+            sleeping.patch_node(name, {"metadata": {"labels": {role: None}}})
+
+
+def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "wattwise-sleep"},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 600},
+    }
+    if sleeping.kube.find(f"{lease}/wattwise-sleep"):
+        sleeping.kube.request("DELETE", f"{lease}/wattwise-sleep")
+    sleeping.kube.request("POST", lease, body)
+    try:
+        with pytest.raises(WattwiseError, match="other holds"):
+            sleeping.run()
+        assert set(sleeping.phases().values()) == {"awake"}
+    finally:
+        sleeping.kube.request("DELETE", f"{lease}/wattwise-sleep")
