@@ -687,7 +687,7 @@ options:
         default: {}
       min_awake_by_rack:
         description: Number of machines that stay awake in a rack, by the value of the label
-          C(topology.kubernetes.io/rack).
+          C(wattwise.github.io/rack), else of C(topology.kubernetes.io/rack).
         type: dict
         default: {}
       urgent_seconds:
@@ -939,6 +939,8 @@ sleep:
       first. C(obstacle) says why nothing is switched off now.
     - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
       saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
+    - C(cycles) are all switches to off, and C(wakes_in_time) and C(wakes_late) all wakes; a wake is
+      late if its first boot missed O(sleep.boot_timeout).
     - C(dry_run_days) sums the dry runs of each day.
   returned: when step V(sleep) ran, and a machine sleeps or may sleep
   type: dict
@@ -952,6 +954,9 @@ sleep:
     quarantined: 0
     saved_watts: 0.0
     saved_joules: 0.0
+    cycles: 0
+    wakes_in_time: 0
+    wakes_late: 0
     obstacle:
     notes: []
     findings: []

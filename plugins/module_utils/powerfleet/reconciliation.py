@@ -182,6 +182,8 @@ def _made(setting: _Setting) -> Result:
         memory.write(folder)
         metrics.write(options["run_dir"], fleet, outcome, memory.succeeded_at)
     _warn_of_slow_run(setting, outcome)
+    if fleet.spec["sleep"]["mode"] != "dry_run":
+        telling.tell_switched(setting.kube, fleet, outcome.switched, setting.context)
     found = _result(fleet, trigger, fleet_run.result(), results, outcome, is_new_period)
     status, heartbeat_seconds = status_of(fleet, outcome), options["heartbeat_seconds"]
     found = _with_status(setting, status, found, heartbeat_seconds, division.nodes)
@@ -220,6 +222,7 @@ def _run_of(setting: _Setting, trigger: Trigger, division: _Division) -> Run:
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
         settings.record_of(fleet, options),
         settings.publication_of(fleet, options),
+        f"PowerFleet {fleet.key}",
     )
 
 
@@ -299,6 +302,7 @@ def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
         "metered": fleet_run.metered,
         # The run continues without any power reading.
         "metering_failure": next(failures, ""),
+        "switched": log.results.get("sleep", {}).get("transitions", ()),
     }
 
 

@@ -54,7 +54,14 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     moves = placement["rebalance"] and placement["allowEvict"]
     if "bind" in steps and moves and trigger.is_whole:
         steps.append("evict")
+    if placement["enabled"] and may_sleep(fleet):
+        steps.append("sleep")
     return steps
+
+
+def may_sleep(fleet: PowerFleet) -> bool:
+    """Whether machines may sleep, or those that sleep must be woken."""
+    return bool(fleet.spec["sleep"]["nodeSelector"] or fleet.spec["sleep"]["mode"] == "off")
 
 
 def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
@@ -94,6 +101,10 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
+        "sleep": {
+            **taken_fields(spec["sleep"], FIELDS["sleep"]),
+            "interval_seconds": fleet.interval_seconds,
+        },
     }
 
 

@@ -30,6 +30,7 @@ MAX_LISTED = 20
 HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
 _NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
+_JOULES_PER_KILOWATT_HOUR = 3.6e6
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Outcome:
     with a node in the plan that are not bound, by namespace and name, with the reasons; None:
     nothing was bound, or the run ended before. ``refused`` has a sentence for each object that the
     API server refused, in steps that continued. ``metered`` is None without the ``meter`` step; if
-    that gave nothing, ``metering_failure`` is the reason.
+    that gave nothing, ``metering_failure`` is the reason. ``switched`` are transitions of machines
+    that sleep, in a dry run those that would be made.
     """
 
     trigger: str
@@ -69,6 +71,7 @@ class Outcome:
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
     metered: Metering | None = None
     metering_failure: str = ""
+    switched: t.Sequence[Object] = ()
     failure: Failure | None = None
     refused: t.Sequence[str] = ()
 
@@ -94,6 +97,7 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "curves": _curves(fleet, outcome),
         "watts": _watts(fleet, outcome),
         "metering": _metering(fleet, outcome),
+        "sleep": _sleep(fleet, outcome),
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
         "failing": _failing(fleet, outcome),
@@ -159,6 +163,7 @@ def _essence(status: Object, stored: Object) -> Status:
         name: _settled(metering.get(name), member(stored, "metering", name), least, _NOTABLE_SHARE)
         for name, least in (("nodes", 0.5), ("failing", 0.5), ("pods", 1.5), ("watts", 1.0))
     }
+    told["sleep"] = _settled_sleep(status.get("sleep") or {}, stored)
     celsius = member(status, "hottestInlet", "celsius")
     told["hottest"] = {
         "celsius": _settled(celsius, member(stored, "hottestInlet", "celsius"), _NOTABLE_CELSIUS)
@@ -167,6 +172,18 @@ def _essence(status: Object, stored: Object) -> Status:
         one["type"]: (one["status"], one["reason"], one["message"]) for one in _conditions(status)
     }
     return {**essence, **told}
+
+
+def _settled_sleep(sleep: Object, stored: Object) -> Status:
+    """The part about sleep without its energy, which grows all the time, and the obstacle's text."""
+    saved = sleep.get("savedWatts")
+    return {
+        **{key: value for key, value in sleep.items() if key != "savedKilowattHours"},
+        "savedWatts": _settled(
+            saved, member(stored, "sleep", "savedWatts"), _NOTABLE_WATTS, _NOTABLE_SHARE
+        ),
+        "obstacle": bool(sleep.get("obstacle")),
+    }
 
 
 def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> float | None:
@@ -191,7 +208,7 @@ def _conditions(status: Object) -> list[dict[str, t.Any]]:
 def _kept(fleet: PowerFleet) -> Status:
     """The stored parts: all of ours except the conditions."""
     names = (
-        *("nodes", "curves", "watts", "metering", "hottestInlet"),
+        *("nodes", "curves", "watts", "metering", "sleep", "hottestInlet"),
         *("pods", "failing", "unplaced", "lastRun"),
     )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
@@ -246,6 +263,22 @@ def _metering(fleet: PowerFleet, outcome: Outcome) -> Status:
         "pods": len(found.pods),
         "watts": round(math.fsum(math.fsum(zones.values()) for zones in found.pods.values()), 1),
         "failing": len(found.errors),
+    }
+
+
+def _sleep(fleet: PowerFleet, outcome: Outcome) -> Status:
+    """None without a run of the step, and as before if the run ended earlier."""
+    found = outcome.summary.get("sleep")
+    if found is None:
+        is_over = outcome.failure is None
+        return {} if is_over else dict(member(fleet.status, "sleep") or {})
+    same = ("mode", "awake", "asleep", "waking", "quarantined", "reserve")
+    return {
+        **{name: found[name] for name in same},
+        "switchingOff": found["draining"] + found["going_off"],
+        "savedWatts": found["saved_watts"],
+        "savedKilowattHours": round(found["saved_joules"] / _JOULES_PER_KILOWATT_HOUR, 2),
+        **({"obstacle": told_text(found["obstacle"])} if found["obstacle"] else {}),
     }
 
 

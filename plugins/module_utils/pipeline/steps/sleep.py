@@ -23,7 +23,10 @@ from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
 
-_IN_SUMMARY = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+_PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+_IN_SUMMARY = ("saved_watts", "saved_joules", "cycles", "wakes_in_time", "wakes_late", "obstacle")
+# Words of machines that stay awake for the reserve alone.
+_OF_RESERVE = ("reserve", "slot")
 
 
 def sleep_machines(
@@ -55,7 +58,7 @@ def sleep_machines(
         )
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
-        step.counts = {name: result[name] for name in _IN_SUMMARY}
+        step.counts = {name: result[name] for name in _PHASES}
         step.errors += result["findings"]
         warn_of([Finding.from_dict(one) for one in result["findings"]], context)
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
@@ -64,8 +67,8 @@ def sleep_machines(
             "mode": result["mode"],
             **step.counts,
             "switched": len(result["transitions"]),
-            "saved_watts": result["saved_watts"],
-            "saved_joules": result["saved_joules"],
+            "reserve": sum(one["word"] in _OF_RESERVE for one in result["machines"]),
+            **{name: result[name] for name in _IN_SUMMARY},
         }
         run.log.diff += result["diff"]
         run.write("sleep", told)

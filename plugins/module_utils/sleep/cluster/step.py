@@ -263,6 +263,8 @@ class _Run:
             self.finished.add(change.name)
             if before is not None and before.phase in _ASLEEP:
                 history.woke(self.now)
+                if before.phase is not Phase.ASLEEP:
+                    history.booted(before.phase is Phase.QUARANTINED or before.attempts > 1)
             if change.is_warning:
                 history.left_alone_until = self.now + _REST_SECONDS
         elif change.phase is Phase.ASLEEP:
@@ -309,7 +311,7 @@ class _Run:
         phases = [self.records.records[name].phase for name in own if name in self.records.records]
         counts = {phase.value: phases.count(phase) for phase in Phase if phase is not Phase.AWAKE}
         machines = [self._machine(plan, name) for name in names]
-        saved = {name: one.joules(now) for name, one in self.record.machines.items() if name in own}
+        histories = [one for name, one in self.record.machines.items() if name in own]
         written = [one for one in changes if one.is_written]
         return {
             "changed": bool(written) or (is_written and not self.is_dry),
@@ -321,15 +323,13 @@ class _Run:
             "findings": [one.as_dict() for one in self.records.findings],
             "awake": len(own) - len(phases),
             **counts,
-            "saved_joules": round(sum(saved.values()), 1),
+            "saved_joules": round(sum(one.joules(now) for one in histories), 1),
             "saved_watts": round(
-                sum(
-                    one.saved_watts
-                    for name, one in self.record.machines.items()
-                    if name in own and one.asleep_since is not None
-                ),
-                1,
+                sum(one.saved_watts for one in histories if one.asleep_since is not None), 1
             ),
+            "cycles": sum(one.cycles for one in histories),
+            "wakes_in_time": sum(one.wakes_in_time for one in histories),
+            "wakes_late": sum(one.wakes_late for one in histories),
             "dry_run_days": [{"day": day, **one} for day, one in self.record.dry_days.items()],
             "diff": difference(
                 "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)
