@@ -22,9 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.option
     OPTIONS,
     SleepOptions,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planner import (
-    FleetInputs,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planner import FleetInputs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import ANNOTATION
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.step import (
     SleepInputs,
@@ -40,7 +38,7 @@ from support.wao import node_config
 
 Json = dict[str, t.Any]
 LABEL = "test.example.org/sleeps"
-CURVE = {"cores": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
+CURVE = {"cpu": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
 LEASE = {"lease_namespace": "kube-system", "lease_timeout": 3.0}
 
 
@@ -94,7 +92,7 @@ class SleepingLab:
 
     def snapshot(self) -> Json:
         """The cluster, with NodeConfigs that only this test knows."""
-        options = {"include": ["pods", "pod_disruption_budgets", "namespaces"]}
+        options = {"include": ["pods", "pod_disruption_budgets", "namespaces", "bare_metal_hosts"]}
         taken = snapshot.take(options, kube=self.kube)["snapshot"]
         port = self.lab.settings.ports["bmc"]
         configs = []
@@ -156,9 +154,7 @@ class SleepingLab:
 
     def run(self, mode: str = "on", check_mode: bool = False, **more: t.Any) -> Json:
         of_inputs = {
-            name: more.pop(name)
-            for name in ("fresh", "readings_age", "idle_watts")
-            if name in more
+            name: more.pop(name) for name in ("fresh", "readings_age", "idle_watts") if name in more
         }
         context = Context(check_mode=check_mode, warn=self.warnings.append)
         options = self.options(mode, **more)

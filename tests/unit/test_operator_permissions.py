@@ -68,8 +68,6 @@ LESS: dict[str, set[Permission]] = {
         ("metal3.io", "baremetalhosts", "list"),
         *((group, "nodeconfigs", "list") for group in GROUPS),
     },
-    # The capability events, which every overlay has, gives these.
-    "sleep": {("", "events", verb) for verb in ("get", "create", "patch")},
     # The operator writes no Provisioning, and creates no namespace.
     "provisioning": {(BPA, "provisionings", verb) for verb in ("create", "patch", "delete")}
     | {("", "namespaces", verb) for verb in ("get", "create", "patch")},
@@ -118,7 +116,7 @@ def test_a_capability_has_the_permissions_of_its_role_and_those_of_the_watcher(
     assert less <= used and not more & used
     given = manifests(capability)
     assert permissions(given, "ClusterRole") == used - less | more
-    for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
+    for namespace in ("default", "kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
         # The operator's documents are those of several fleets, and in its own namespace. Kepler's
         # are the configuration of collectors, and that of sleep is beside its Lease.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
@@ -189,7 +187,7 @@ def test_each_capability_is_on_in_the_overlays_that_say_so() -> None:
     assert capabilities("full") == capabilities("default") | {
         *("devices", "kepler", "kepler-addons", "provisioning", "rmd")
     }
-    # Moving running pods, and switching machines, are only for users who ask for it.
+    # Moving running pods and switching machines are only for users who ask for it.
     assert set(CAPABILITIES) - capabilities("full") == {"eviction", "sleep"}
 
 
@@ -220,6 +218,21 @@ def test_the_policies_are_those_of_role_crds_for_the_operators_account() -> None
         if "policyName" in theirs["spec"]:
             theirs["spec"]["policyName"] = name
         assert (mine["kind"], mine["spec"]) == (theirs["kind"], theirs["spec"])
+
+
+def test_the_policy_of_sleep_is_the_same_for_the_accounts_of_playbooks_and_operator() -> None:
+    text = (CONFIG / "rbac" / "sleep" / "policies.yaml").read_text()
+    account = "system:serviceaccount:{namespace}:{name}".format(**ACCOUNT)
+    for mine, theirs in (
+        ("wattwise-operator-sleep", "wattwise-sleep"),
+        (account, "system:serviceaccount:wao-system:wattwise"),
+        ("is-the-operator", "is-the-account"),
+        ("the operator changes", "the account changes"),
+    ):
+        text = text.replace(mine, theirs)
+    role = yaml.safe_load((ROOT / "docs" / "rbac" / "sleep.yaml").read_text())
+    policies = [each for each in role["items"] if each["kind"].startswith("Validating")]
+    assert policies == [each for each in yaml.safe_load_all(text) if each]
 
 
 def test_host_agents_write_their_own_kind_alone_and_read_secrets_where_somebody_says_so() -> None:

@@ -28,7 +28,7 @@ from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
-from .steps.sleep import sleep_machines
+from .steps.sleep import Known, sleep_machines
 from .steps.store import restore_plan, store_plan
 
 
@@ -183,4 +183,7 @@ class FleetRun:
         evict_pods(self.run, self._planned())
 
     def _sleep(self) -> None:
-        sleep_machines(self.run, self.cluster, self.curves, self.readings, self.samples)
+        # Machines are brought back without any reading.
+        is_off = self.run.options["sleep"]["mode"] == "off"
+        known = Known() if is_off else Known(self.curves, self.readings, self.samples)
+        sleep_machines(self.run, self.cluster, known)

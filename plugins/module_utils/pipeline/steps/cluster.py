@@ -48,6 +48,8 @@ def read_cluster(run: Run, known: Parts) -> Cluster:
     """Read the cluster, except the ``known`` parts, and begin the documents of the run."""
     with run.log.step("snapshot") as (step, context):
         options = of_module(snapshot.SPEC, run.options)
+        if run.has("sleep"):
+            options["include"] = [*options["include"], "bare_metal_hosts"]
         body = snapshot.read_cluster(run.kube, options, context, _rendered(run), known)
         step.errors += body["findings"]
         step.counts = {name: len(items) for name, items in body.items() if isinstance(items, list)}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
 from ...base.boundary import Finding, warn_of
 from ...base.fields.lenient import member
@@ -24,14 +25,21 @@ from ..run import Run
 from .cluster import Cluster
 
 _PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
-_IN_SUMMARY = ("saved_watts", "saved_joules", "cycles", "wakes_in_time", "wakes_late", "obstacle")
+_FIGURES = ("saved_watts", "saved_joules", "cycles", "wakes_in_time", "wakes_late", "obstacle")
 # Words of machines that stay awake for the reserve alone.
 _OF_RESERVE = ("reserve", "slot")
 
 
-def sleep_machines(
-    run: Run, cluster: Cluster, curves: Object, readings: Readings, samples: Samples
-) -> Object | None:
+@dataclass(frozen=True)
+class Known:
+    """What the run knows of its machines. The curves are in the form of their document."""
+
+    curves: Object = field(default_factory=dict)
+    readings: Readings = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+
+
+def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
     """The result of the step; None if no machine may sleep and none sleeps.
 
     Raises what ``run_sleep`` raises.
@@ -40,22 +48,7 @@ def sleep_machines(
     if not _concerns_any(cluster, options):
         return None
     with run.log.step("sleep") as (step, context):
-        scheduler = run.options["place"]["scheduler_name"]
-        now = context.now()
-        inputs = SleepInputs(
-            FleetInputs(
-                cluster.snapshot,
-                curves,
-                of_module(placement.SPEC, run.options, "place"),
-                cluster.scope,
-            ),
-            of_module(thermal.SPEC, run.options, "read"),
-            of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
-            run.owner,
-            frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
-            _age(readings, now),
-            _idle_watts(samples),
-        )
+        inputs = _inputs(run, cluster, known)
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
         step.counts = {name: result[name] for name in _PHASES}
@@ -64,15 +57,28 @@ def sleep_machines(
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
-            "mode": result["mode"],
-            **step.counts,
+            **{name: result[name] for name in ("mode", *_PHASES, *_FIGURES)},
             "switched": len(result["transitions"]),
             "reserve": sum(one["word"] in _OF_RESERVE for one in result["machines"]),
-            **{name: result[name] for name in _IN_SUMMARY},
         }
         run.log.diff += result["diff"]
         run.write("sleep", told)
     return told
+
+
+def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
+    scheduler = run.options["place"]["scheduler_name"]
+    placing = of_module(placement.SPEC, run.options, "place")
+    readings = known.readings
+    return SleepInputs(
+        FleetInputs(cluster.snapshot, known.curves, placing, cluster.scope),
+        of_module(thermal.SPEC, run.options, "read"),
+        of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
+        run.owner,
+        frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
+        _age(readings, run.context.now()),
+        _idle_watts(known.samples),
+    )
 
 
 def _concerns_any(cluster: Cluster, options: SleepOptions) -> bool:

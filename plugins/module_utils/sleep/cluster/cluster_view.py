@@ -124,7 +124,7 @@ class Records:
             name,
             self.records.get(name),
             is_ready(node),
-            _ready_since(node),
+            _answered_at(node),
             power.state,
             tuple(pods),
             is_held(node) or name in self.unreadable,
@@ -154,10 +154,14 @@ def _is_tainted(node: Object) -> bool:
     return any(one.get("key") == TAINT for one in objects(member(node, "spec", "taints")))
 
 
-def _ready_since(node: Object) -> float:
-    """The last change of the condition Ready; 0 if unknown."""
+def _answered_at(node: Object) -> float:
+    """The last heartbeat or change of the condition Ready; 0 if unknown."""
     conditions = objects(member(node, "status", "conditions"))
     ready = next((one for one in conditions if one.get("type") == "Ready"), {})
-    given = ready.get("lastTransitionTime")
-    found = guarded(Subject("Node", ""), lambda: parse_time(t.cast("str", given)).timestamp())
-    return found if isinstance(found, float) else 0.0
+    given = [ready.get("lastHeartbeatTime"), ready.get("lastTransitionTime")]
+    found = [guarded(Subject("Node", ""), functools.partial(_seconds, one)) for one in given]
+    return max((one for one in found if isinstance(one, float)), default=0.0)
+
+
+def _seconds(given: t.Any) -> float:
+    return parse_time(given).timestamp()

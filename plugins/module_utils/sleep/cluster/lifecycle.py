@@ -47,7 +47,7 @@ class Patience:
 class NodeView:
     """One machine at one moment.
 
-    ``ready_since`` is the last change of the condition Ready, in seconds since the epoch.
+    ``answered_at`` is the last time at which the kubelet surely answered, in seconds since the epoch.
     ``power`` is the PowerState of its BMC, None if unknown. ``pods`` are the pods that must leave
     before it is switched off. ``held`` keeps it as it is. ``blocked`` is a sentence why it must not
     be switched off now, empty if it may. ``is_cordoned`` and ``is_excluded`` say that its Node has a
@@ -57,7 +57,7 @@ class NodeView:
     name: str
     record: NodeRecord | None = None
     is_ready: bool = True
-    ready_since: float = 0.0
+    answered_at: float = 0.0
     power: str | None = None
     pods: tuple[str, ...] = ()
     held: bool = False
@@ -149,7 +149,7 @@ class _Machine:
         if not self.view.is_ready or self.view.power == "Off":
             return False
         since = self._record.since
-        return self.view.ready_since > since or self.now - since > _STALE_SECONDS
+        return self.view.answered_at > since or self.now - since > _STALE_SECONDS
 
     def _to(
         self,

@@ -13,16 +13,15 @@ import time
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...base.context import Context, Parameters, Result, difference
+from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
 from ...base.fields.lenient import member
-from ...base.units import format_time
 from ...kube.client import Guard, Kube
 from ...kube.events import Event, tell_again
 from ...kube.lease import alone
 from ...nodeconfig.targets import of_snapshot
 from ..machine import Phase
-from . import cluster_view, guards
+from . import cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
 from .demand_record import read_record_of, write_record
@@ -71,7 +70,9 @@ def run_sleep(
     is_dry = context.check_mode or options.mode == "dry_run"
 
     def work(guard: Guard | None) -> Result:
-        run = _Run(kube.guarded(guard), inputs, options, lease["lease_namespace"], context, is_dry)
+        run = SleepRun(
+            kube.guarded(guard), inputs, options, lease["lease_namespace"], context, is_dry
+        )
         return run.result()
 
     if is_dry:
@@ -79,7 +80,7 @@ def run_sleep(
     return alone(kube, lease, context, work, LEASE_NAME)
 
 
-class _Run:
+class SleepRun:
     """The state of one run; everything is read when it is made."""
 
     def __init__(
@@ -95,7 +96,7 @@ class _Run:
         self.namespace, self.context, self.is_dry = namespace, context, is_dry
         self.began = context.now().timestamp()
         self.lists = cluster_view.read_lists(kube)
-        self.records = Records.of(self._own(), self.began)
+        self.records = Records.of(self.own, self.began)
         self.bmcs = Bmcs(
             {**inputs.fleet.snapshot, **self.lists.parts},
             of_snapshot(inputs.fleet.snapshot),
@@ -115,7 +116,9 @@ class _Run:
     def now(self) -> float:
         return self.context.now().timestamp()
 
-    def _own(self) -> dict[str, t.Any]:
+    @property
+    def own(self) -> dict[str, t.Any]:
+        """The Nodes of the run's part of the cluster."""
         scope = self.inputs.fleet.scope
         nodes = self.lists.nodes
         return {name: one for name, one in nodes.items() if scope is None or name in scope.nodes}
@@ -124,19 +127,19 @@ class _Run:
         plan = self._plan()
         if self.is_dry:
             changes = list(self._changes(plan))
-            self._note_dry(plan, changes)
+            results.note_dry_run(self, plan, changes)
         else:
             changes = self.transitions
             self._carry_out(plan)
         is_written = not self.context.check_mode and write_record(
             self.kube, self.namespace, self.record, self.now
         )
-        return self._told(plan, changes, is_written)
+        return results.result_of(self, plan, changes, is_written)
 
     # --- planning ---
 
     def _plan(self) -> Plan:
-        own = self._own()
+        own = self.own
         selected = [
             name
             for name, node in own.items()
@@ -202,7 +205,7 @@ class _Run:
     def _views(self, plan: Plan) -> t.Iterator[NodeView]:
         pods = cluster_view.pods_to_leave(self.lists.pods)
         zones = guards.unready_by_zone(self.lists.nodes.values())
-        for name, node in sorted(self._own().items()):
+        for name, node in sorted(self.own.items()):
             power = self.powers.get(name, Power())
             if not (name in plan.intents or name in self.records.records):
                 continue
@@ -268,10 +271,7 @@ class _Run:
             if change.is_warning:
                 history.left_alone_until = self.now + _REST_SECONDS
         elif change.phase is Phase.ASLEEP:
-            idle = self.inputs.idle_watts.get(change.name, plan.idle_watts.get(change.name, 0.0))
-            standby = self.options.switching.standby_watts
-            standby = self.inputs.standby_watts.get(change.name, standby)
-            history.fell_asleep(self.now, max(0.0, idle - standby))
+            history.fell_asleep(self.now, self.saved_watts(plan, change.name))
         words = "".join(part.title() for part in change.phase.value.split("_"))
         event = Event(
             "Warning" if change.is_warning else "Normal",
@@ -286,81 +286,11 @@ class _Run:
 
     def _refresh(self, plan: Plan) -> None:
         self.lists = cluster_view.read_lists(self.kube)
-        self.records = Records.of(self._own(), self.now)
+        self.records = Records.of(self.own, self.now)
         self._look({*self.records.records, *plan.off})
 
-    # --- results ---
-
-    def _note_dry(self, plan: Plan, changes: t.Sequence[Change]) -> None:
-        if self.options.mode != "dry_run":
-            return
-        would = [one.name for one in changes if one.phase is Phase.DRAINING]
-        watts = sum(self._saved_watts(plan, name) for name in would)
-        day = format_time(self.context.now())[:10]
-        self.record.note_dry_run(self.now, day, len(would), watts)
-
-    def _saved_watts(self, plan: Plan, name: str) -> float:
+    def saved_watts(self, plan: Plan, name: str) -> float:
+        """What the sleep of a machine saves: idle less standby, as measured, else as assumed."""
         idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
         standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
         return max(0.0, idle - standby)
-
-    def _told(self, plan: Plan, changes: t.Sequence[Change], is_written: bool) -> Result:
-        own, now = self._own(), self.now
-        names = [name for name in own if name in self.records.records or name in plan.stay]
-        names = sorted({*names, *plan.intents})
-        phases = [self.records.records[name].phase for name in own if name in self.records.records]
-        counts = {phase.value: phases.count(phase) for phase in Phase if phase is not Phase.AWAKE}
-        machines = [self._machine(plan, name) for name in names]
-        histories = [one for name, one in self.record.machines.items() if name in own]
-        written = [one for one in changes if one.is_written]
-        return {
-            "changed": bool(written) or (is_written and not self.is_dry),
-            "mode": self.options.mode,
-            "machines": machines,
-            "transitions": [_as_dict(one) for one in written],
-            "obstacle": self.obstacle or None,
-            "notes": list(plan.notes),
-            "findings": [one.as_dict() for one in self.records.findings],
-            "awake": len(own) - len(phases),
-            **counts,
-            "saved_joules": round(sum(one.joules(now) for one in histories), 1),
-            "saved_watts": round(
-                sum(one.saved_watts for one in histories if one.asleep_since is not None), 1
-            ),
-            "cycles": sum(one.cycles for one in histories),
-            "wakes_in_time": sum(one.wakes_in_time for one in histories),
-            "wakes_late": sum(one.wakes_late for one in histories),
-            "dry_run_days": [{"day": day, **one} for day, one in self.record.dry_days.items()],
-            "diff": difference(
-                "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)
-            ),
-        }
-
-    def _machine(self, plan: Plan, name: str) -> dict[str, t.Any]:
-        record = self.records.records.get(name)
-        intent = plan.intents.get(name, Intent())
-        word, reason = plan.stay.get(name, (intent.action, intent.reason))
-        if name not in plan.stay and intent.action == "stay":
-            word, reason = ("share", intent.reason) if intent.reason else ("as_is", "")
-        if record is not None:
-            word, reason = record.phase.value, record.reason or reason
-        elif intent.action == "off" and self.obstacle:
-            word, reason = "obstacle", self.obstacle
-        return {
-            "name": name,
-            "phase": Phase.AWAKE.value if record is None else record.phase.value,
-            "word": word,
-            "reason": reason,
-            "power_state": self.powers.get(name, Power()).state,
-            "watts": round(self._saved_watts(plan, name), 1),
-        }
-
-
-def _as_dict(change: Change) -> dict[str, t.Any]:
-    return {
-        "name": change.name,
-        "phase": change.phase.value,
-        "word": change.word,
-        "reason": change.reason,
-        "warning": change.is_warning,
-    }

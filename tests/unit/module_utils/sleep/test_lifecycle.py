@@ -69,13 +69,13 @@ class World:
     record: NodeRecord | None = None
     power: str = "On"
     is_ready: bool = True
-    ready_since: float = 0.0
+    answered_at: float = 0.0
     pods: list[str] = field(default_factory=lambda: ["a/b"])
     now: float = NOW
 
     def view(self) -> NodeView:
         pods = tuple(self.pods)
-        return NodeView("n1", self.record, self.is_ready, self.ready_since, self.power, pods)
+        return NodeView("n1", self.record, self.is_ready, self.answered_at, self.power, pods)
 
     def step(self, intent: Intent, writes: bool = True, acts: bool = True) -> Change | None:
         """One transition; a run may be killed before its write, or between write and action."""
@@ -91,7 +91,7 @@ class World:
         elif due.action == "switch_off":
             self.power, self.is_ready = "Off", False
         elif due.action in ("switch_on", "cycle"):
-            self.power, self.is_ready, self.ready_since = "On", True, self.now + 1
+            self.power, self.is_ready, self.answered_at = "On", True, self.now + 1
         return due
 
 
@@ -146,7 +146,7 @@ class TestHands:
         due = change(view(Phase.ASLEEP, is_ready=False))
         assert due is not None
         assert (due.phase, due.action, due.word) == (Phase.WAKING, "none", "by_hand")
-        ready = view(Phase.ASLEEP, is_ready=True, ready_since=NOW - 1)
+        ready = view(Phase.ASLEEP, is_ready=True, answered_at=NOW - 1)
         due = change(ready)
         assert due is not None
         assert (due.phase, due.word) == (Phase.AWAKE, "by_hand")
@@ -187,12 +187,12 @@ class TestFailures:
         assert (due.phase, due.word, due.is_warning) == (Phase.AWAKE, "not_off", True)
 
     def test_a_quarantined_machine_that_was_repaired_is_awake(self) -> None:
-        due = change(view(Phase.QUARANTINED, is_ready=True, ready_since=NOW - 1))
+        due = change(view(Phase.QUARANTINED, is_ready=True, answered_at=NOW - 1))
         assert due is not None
         assert (due.phase, due.word) == (Phase.AWAKE, "repaired")
 
     def test_readiness_from_before_the_boot_does_not_count(self) -> None:
-        stale = view(Phase.WAKING, is_ready=True, ready_since=NOW - 1000)
+        stale = view(Phase.WAKING, is_ready=True, answered_at=NOW - 1000)
         assert change(stale) is None
         due = change(stale, now=NOW + 130)
         assert due is not None
