@@ -116,7 +116,14 @@ def test_a_capability_has_the_permissions_of_its_role_and_those_of_the_watcher(
     assert less <= used and not more & used
     given = manifests(capability)
     assert permissions(given, "ClusterRole") == used - less | more
-    for namespace in ("default", "kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
+    for namespace in (
+        "default",
+        "kube-system",
+        "rmd-system",
+        "kepler",
+        "kepler-authority",
+        "bpa-system",
+    ):
         # The operator's documents are those of several fleets, and in its own namespace. Kepler's
         # are the configuration of collectors, and that of sleep is beside its Lease.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}

@@ -35,6 +35,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "devices": ("devices.json", "snapshot"),
     "metering": ("metering.json", "metering"),
     "hosts": ("hosts.json", "hosts"),
+    "sleep": ("sleep.json", "sleep"),
 }
 
 
@@ -64,7 +65,7 @@ class Sources:
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
     readings under another scheduler, ``rmd`` the state of the RMD daemons, ``devices`` a snapshot
     with device objects, ``metering`` the power draw of pods, ``hosts`` the bare-metal hosts of a
-    cluster.
+    cluster, ``sleep`` the last decision about machines that sleep.
     """
 
     snapshot: Document
@@ -81,6 +82,7 @@ class Sources:
     devices: Document | None = None
     metering: Document | None = None
     hosts: Document | None = None
+    sleep: Document | None = None
     options: Options = field(default_factory=Options)
     findings: tuple[Finding, ...] = ()
 
