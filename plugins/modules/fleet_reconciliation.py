@@ -936,12 +936,14 @@ sleep:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence
       C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves.
     - C(transitions) are the changes of phase that were made; in a dry run those that would be made
-      first. C(obstacle) says why nothing is switched off now.
+      first. C(obstacle) says why nothing is switched off now. C(reserve) is kept free on awake
+      machines, in millicores of cpu and else in whole units.
     - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
       saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
     - C(cycles) are all switches to off, and C(wakes_in_time) and C(wakes_late) all wakes; a wake is
       late if its first boot missed O(sleep.boot_timeout).
-    - C(dry_run_days) sums the dry runs of each day.
+    - C(dry_run_days) has the machines, power and energy that the dry runs of each day would have
+      saved.
   returned: when step V(sleep) ran, and a machine sleeps or may sleep
   type: dict
   sample:
@@ -959,6 +961,8 @@ sleep:
     wakes_late: 0
     obstacle:
     notes: []
+    reserve:
+      cpu: 8000.0
     findings: []
     machines:
       - name: node-2
@@ -975,8 +979,8 @@ sleep:
         warning: false
     dry_run_days:
       - day: "2026-01-31"
-        runs: 288
         most_asleep: 1
+        watts: 110.0
         saved_joules: 9504000.0
 """
 

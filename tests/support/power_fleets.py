@@ -51,7 +51,7 @@ SLEEP: Json = {
     "asleep": 2,
     "waking": 0,
     "quarantined": 1,
-    "reserve": 1,
+    "reserve": {"cpu": 8000.0, "memory": 1e9},
     "switched": 1,
     "saved_watts": 220.5,
     "saved_joules": 7.2e6,

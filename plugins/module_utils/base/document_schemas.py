@@ -423,6 +423,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "obstacle": _TEXT_OR_NULL,
             "notes": _TEXTS,
+            "reserve": _by_name(_AMOUNT),
             "findings": _FINDINGS,
             **dict.fromkeys(_PHASES, _COUNT),
             "saved_watts": _AMOUNT,
@@ -432,8 +433,8 @@ SCHEMAS: dict[str, Schema] = {
                 _record(
                     {
                         "day": _TEXT,
-                        "runs": _AMOUNT,
                         "most_asleep": _AMOUNT,
+                        "watts": _AMOUNT,
                         "saved_joules": _AMOUNT,
                     }
                 )

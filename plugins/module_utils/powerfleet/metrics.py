@@ -133,7 +133,11 @@ def _of_sleep(sleep: Object) -> list[Family]:
     wakes = [({"outcome": name}, float(sleep[f"wakes_{name}"])) for name in ("in_time", "late")]
     return [
         ("sleep_machines", "Machines of the fleet by phase of sleep.", phases),
-        ("sleep_reserve", "Machines awake for the reserve.", [({}, float(sleep["reserve"]))]),
+        (
+            "sleep_reserve_cores",
+            "CPUs that awake machines keep free.",
+            [({}, sleep["reserve"].get("cpu", 0.0) / 1000)],
+        ),
         ("sleep_wakes_total", "Machines that were woken, in time or late.", wakes),
         ("sleep_cycles_total", "Switches to off.", [({}, float(sleep["cycles"]))]),
         ("sleep_saved_watts", "Power that sleep saves.", [({}, float(sleep["saved_watts"]))]),

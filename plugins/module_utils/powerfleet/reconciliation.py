@@ -31,7 +31,7 @@ from ..scheduling.scope import Scope
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
 from . import metrics, ownership, period, settings, telling
 from .resource import ALL, PowerFleet, fleets_of, is_ending, parse, path_of
-from .status import HEARTBEAT_SECONDS, Failure, Outcome, status_of, suspended_status
+from .status import HEARTBEAT_SECONDS, Failure, Outcome, sleep_of, status_of, suspended_status
 from .triggers import Memory, Trigger, trigger_of
 
 _CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
@@ -142,13 +142,32 @@ class _StepResults:
 
 
 def _suspended(setting: _Setting) -> Result:
-    """Only the status."""
+    """Only the status, after machines that sleep were brought back."""
     is_new = _keep_period(setting)
+    woken = _wake_all(setting) if settings.has_sleepers(setting.fleet) else {}
     if not setting.context.check_mode:
         metrics.write_suspended(setting.options["run_dir"], setting.fleet)
-    status = suspended_status(setting.fleet)
-    found = {"suspended": True, "changed": is_new, "diff": []}
+    status = {**suspended_status(setting.fleet), **woken}
+    found = {"suspended": True, "changed": is_new or bool(woken), "diff": []}
     return _with_status(setting, status, found, None)
+
+
+def _wake_all(setting: _Setting) -> Result:
+    """Bring back the machines of the fleet; the part of the status that says so."""
+    division = _Division(fleets_of(setting.kube.list(ALL)))
+    run = Run.of(
+        settings.waking_options(setting.fleet, setting.options),
+        setting.context,
+        functools.partial(division.scope_of, setting.fleet),
+        owner=f"PowerFleet {setting.fleet.key}",
+    )
+    try:
+        FleetRun(run).make()
+    except WattwiseError as error:
+        setting.context.warn(f"Machines of {setting.fleet.key} were not woken: {error}")
+    switched = run.log.results.get("sleep", {}).get("transitions", ())
+    telling.tell_switched(setting.kube, setting.fleet, switched, setting.context)
+    return {"sleep": sleep_of(setting.fleet, run.log.summary)}
 
 
 def _made(setting: _Setting) -> Result:

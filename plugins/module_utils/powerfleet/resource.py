@@ -34,7 +34,7 @@ RECONCILE_PERIOD = "ansible.sdk.operatorframework.io/reconcile-period"
 
 # Lists of the status.
 _LISTS = ("conditions", "failing", "unplaced")
-_MAPPINGS = ("nodes", "watts", "sleep", "hottestInlet", "pods", "lastRun")
+_MAPPINGS = ("nodes", "watts", "hottestInlet", "pods", "sleep", "lastRun")
 
 
 @dataclass(frozen=True)

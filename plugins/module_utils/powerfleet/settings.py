@@ -54,14 +54,27 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     moves = placement["rebalance"] and placement["allowEvict"]
     if "bind" in steps and moves and trigger.is_whole:
         steps.append("evict")
-    if placement["enabled"] and may_sleep(fleet):
+    # A sleeping machine is woken for waiting pods, so that requests take the step, too.
+    if placement["enabled"] and _may_sleep(fleet):
         steps.append("sleep")
     return steps
 
 
-def may_sleep(fleet: PowerFleet) -> bool:
-    """Whether machines may sleep, or those that sleep must be woken."""
-    return bool(fleet.spec["sleep"]["nodeSelector"] or fleet.spec["sleep"]["mode"] == "off")
+def _may_sleep(fleet: PowerFleet) -> bool:
+    sleep = fleet.spec["sleep"]
+    return bool(sleep["nodeSelector"] or sleep["mode"] == "off" or has_sleepers(fleet))
+
+
+def has_sleepers(fleet: PowerFleet) -> bool:
+    """Whether the last run left a machine that is not awake."""
+    told = fleet.status.get("sleep") or {}
+    return any(told.get(name) for name in ("draining", "goingOff", "asleep", "waking"))
+
+
+def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
+    """The options of a run that only brings back all machines."""
+    given = fleet_options(fleet, Trigger("suspend"), options)
+    return {**given, "steps": ["snapshot", "sleep"], "sleep": {**given["sleep"], "mode": "off"}}
 
 
 def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:

@@ -30,7 +30,6 @@ MAX_LISTED = 20
 HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
 _NOTABLE_SHARE, _NOTABLE_WATTS, _NOTABLE_CELSIUS = 0.02, 1.0, 0.5
-_JOULES_PER_KILOWATT_HOUR = 3.6e6
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,9 @@ def status_of(fleet: PowerFleet, outcome: Outcome) -> Status:
         "curves": _curves(fleet, outcome),
         "watts": _watts(fleet, outcome),
         "metering": _metering(fleet, outcome),
-        "sleep": _sleep(fleet, outcome),
         "hottestInlet": _hottest(fleet, outcome),
         "pods": _pods(fleet, outcome),
+        "sleep": sleep_of(fleet, outcome.summary),
         "failing": _failing(fleet, outcome),
         "unplaced": _unplaced(fleet, outcome),
     }
@@ -175,14 +174,13 @@ def _essence(status: Object, stored: Object) -> Status:
 
 
 def _settled_sleep(sleep: Object, stored: Object) -> Status:
-    """The part about sleep without its energy, which grows all the time, and the obstacle's text."""
-    saved = sleep.get("savedWatts")
+    """The part about sleep without values that change in every run, which the heartbeat tells."""
+    moving = ("savedKilowattHours", "reserveCores")
+    saved, before = sleep.get("savedWatts"), member(stored, "sleep", "savedWatts")
     return {
-        **{key: value for key, value in sleep.items() if key != "savedKilowattHours"},
-        "savedWatts": _settled(
-            saved, member(stored, "sleep", "savedWatts"), _NOTABLE_WATTS, _NOTABLE_SHARE
-        ),
-        "obstacle": bool(sleep.get("obstacle")),
+        **{name: value for name, value in sleep.items() if name not in moving},
+        "savedWatts": _settled(saved, before, _NOTABLE_WATTS, _NOTABLE_SHARE),
+        "message": bool(sleep.get("message")),
     }
 
 
@@ -208,8 +206,8 @@ def _conditions(status: Object) -> list[dict[str, t.Any]]:
 def _kept(fleet: PowerFleet) -> Status:
     """The stored parts: all of ours except the conditions."""
     names = (
-        *("nodes", "curves", "watts", "metering", "sleep", "hottestInlet"),
-        *("pods", "failing", "unplaced", "lastRun"),
+        *("nodes", "curves", "watts", "metering", "hottestInlet"),
+        *("pods", "sleep", "failing", "unplaced", "lastRun"),
     )
     return {name: fleet.status[name] for name in names if fleet.status.get(name)}
 
@@ -266,22 +264,6 @@ def _metering(fleet: PowerFleet, outcome: Outcome) -> Status:
     }
 
 
-def _sleep(fleet: PowerFleet, outcome: Outcome) -> Status:
-    """None without a run of the step, and as before if the run ended earlier."""
-    found = outcome.summary.get("sleep")
-    if found is None:
-        is_over = outcome.failure is None
-        return {} if is_over else dict(member(fleet.status, "sleep") or {})
-    same = ("mode", "awake", "asleep", "waking", "quarantined", "reserve")
-    return {
-        **{name: found[name] for name in same},
-        "switchingOff": found["draining"] + found["going_off"],
-        "savedWatts": found["saved_watts"],
-        "savedKilowattHours": round(found["saved_joules"] / _JOULES_PER_KILOWATT_HOUR, 2),
-        **({"obstacle": told_text(found["obstacle"])} if found["obstacle"] else {}),
-    }
-
-
 def _hottest(fleet: PowerFleet, outcome: Outcome) -> Status:
     summary = outcome.summary
     if "hottest_node" not in summary:
@@ -302,6 +284,22 @@ def _pods(fleet: PowerFleet, outcome: Outcome) -> Status:
         "waiting": max(0, waiting),
         "bound": bound,
         "unplaced": len(outcome.unplaced),
+    }
+
+
+def sleep_of(fleet: PowerFleet, summary: Object) -> Status:
+    """The machines by phase, of the last run with the step."""
+    told = summary.get("sleep")
+    if told is None:
+        return dict(member(fleet.status, "sleep") or {})
+    names = ("awake", "draining", "asleep", "waking", "quarantined", "mode")
+    return {
+        **{name: told[name] for name in names},
+        "goingOff": told["going_off"],
+        "reserveCores": round(told["reserve"].get("cpu", 0.0) / 1000, 1),
+        "savedWatts": round(told["saved_watts"], 1),
+        "savedKilowattHours": round(told["saved_joules"] / 3.6e6, 2),
+        **({"message": told_text(told["obstacle"])} if told["obstacle"] else {}),
     }
 
 

@@ -25,9 +25,10 @@ from ..run import Run
 from .cluster import Cluster
 
 _PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
-_FIGURES = ("saved_watts", "saved_joules", "cycles", "wakes_in_time", "wakes_late", "obstacle")
-# Words of machines that stay awake for the reserve alone.
-_OF_RESERVE = ("reserve", "slot")
+_FIGURES = (
+    *("reserve", "obstacle", "saved_watts", "saved_joules"),
+    *("cycles", "wakes_in_time", "wakes_late"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,6 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
         run.log.summary["sleep"] = {
             **{name: result[name] for name in ("mode", *_PHASES, *_FIGURES)},
             "switched": len(result["transitions"]),
-            "reserve": sum(one["word"] in _OF_RESERVE for one in result["machines"]),
         }
         run.log.diff += result["diff"]
         run.write("sleep", told)

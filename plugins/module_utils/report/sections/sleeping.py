@@ -38,8 +38,8 @@ def _collect(fleet: Fleet) -> Data | None:
         "dry_run_days": [
             {
                 "day": one["day"],
-                "runs": one["runs"],
                 "most_asleep": one["most_asleep"],
+                "saved_watts": one["watts"],
                 "saved_kilowatt_hours": round(one["saved_joules"] / _JOULES_PER_KILOWATT_HOUR, 2),
             }
             for one in document["dry_run_days"]
@@ -91,13 +91,13 @@ def _days(data: Data) -> Markup | None:
         return None
     columns = [
         Column("Day of dry runs"),
-        *(Column(title, True) for title in ("Runs", "Most asleep", "Would save")),
+        *(Column(title, True) for title in ("Most asleep", "Would save", "Energy")),
     ]
     rows = [
         [
             one["day"],
-            number(one["runs"]),
             number(one["most_asleep"]),
+            watts(one["saved_watts"]),
             quantity(one["saved_kilowatt_hours"], "kWh", 2),
         ]
         for one in data["dry_run_days"]

@@ -148,12 +148,21 @@ class SleepRecord:
         return demand
 
     def note_dry_run(self, now: float, day: str, count: int, watts: float) -> None:
-        """Add the time since the last record to the day's account of a dry run."""
-        entry = self.dry_days.setdefault(day, {"runs": 0, "most_asleep": 0, "saved_joules": 0.0})
+        """Note what a dry run would have let sleep, in machines and watts.
+
+        The power that was noted before counts until now, at most for an hour without a record.
+        """
         seconds = min(max(0.0, now - self.at), _HEARTBEAT_SECONDS) if self.is_stored else 0.0
-        entry["runs"] += 1
+        before = self.dry_days[max(self.dry_days)] if self.dry_days else {}
+        is_same = day in self.dry_days and before.get("watts") == watts
+        if is_same and seconds < _HEARTBEAT_SECONDS:
+            return
+        entry = self.dry_days.setdefault(
+            day, {"most_asleep": 0, "watts": watts, "saved_joules": 0.0}
+        )
+        entry["saved_joules"] += before.get("watts", 0.0) * seconds
         entry["most_asleep"] = max(entry["most_asleep"], count)
-        entry["saved_joules"] += watts * seconds
+        entry["watts"] = watts
         self.dry_days = dict(sorted(self.dry_days.items())[-_MAX_DAYS:])
         self.is_changed = True
 
@@ -185,7 +194,7 @@ def read_record_of(kube: Kube, namespace: str, now: float) -> SleepRecord:
         return SleepRecord(now, now)
     try:
         packed = base64.b64decode(member(found, "binaryData", _KEY) or "", validate=True)
-        return _of_body(compressed.unpack(packed))
+        return record_of_body(compressed.unpack(packed))
     except (ValueError, TypeError, KeyError, IndexError):
         return SleepRecord(now, now, is_changed=True)
 
@@ -215,7 +224,8 @@ def _path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
 
 
-def _of_body(body: Object) -> SleepRecord:
+def record_of_body(body: Object) -> SleepRecord:
+    """The record of a stored body. Raises KeyError, TypeError and ValueError."""
     shapes = [{str(key): float(value) for key, value in one.items()} for one in body["shapes"]]
     count = len(shapes)
 

@@ -76,10 +76,10 @@ class Executor:
         self._due = [one for one in changes if not one.is_written or one in written]
         return written
 
-    def act(self, moves: t.Mapping[str, Step]) -> None:
-        """Evict pods and ask BMCs, as the written changes say."""
+    def act(self, moves: t.Mapping[str, Step]) -> bool:
+        """Evict pods and ask BMCs, as the written changes say; whether pods moved."""
         self._done.update((one.name, one.action) for one in self._due)
-        self.make_room(
+        has_moved = self.make_room(
             [moves[one.name] for one in self._due if one.action == "evict" and one.name in moves]
         )
         for action, state in _SWITCHES.items():
@@ -90,16 +90,19 @@ class Executor:
                 self._context.warn(
                     f"The machine of Node {name} was not switched {state}: {problem}"
                 )
+        return has_moved
 
-    def make_room(self, steps: t.Sequence[Step]) -> None:
-        """Move pods by these steps."""
-        if steps:
-            numbered = [replace(step, number=number) for number, step in enumerate(steps, 1)]
-            result = move_pods(self._kube, numbered, self._evict, self._context)
-            if result["stopped"]:
-                self._context.warn(
-                    f"Moves of pods ended: {result['stopped']['reason']}; the next run continues"
-                )
+    def make_room(self, steps: t.Sequence[Step]) -> bool:
+        """Move pods by these steps; whether one left its node."""
+        if not steps:
+            return False
+        numbered = [replace(step, number=number) for number, step in enumerate(steps, 1)]
+        result = move_pods(self._kube, numbered, self._evict, self._context)
+        if result["stopped"]:
+            self._context.warn(
+                f"Moves of pods ended: {result['stopped']['reason']}; the next run continues"
+            )
+        return bool(result["changed"])
 
 
 def _record_of(node: MutableObject) -> NodeRecord:

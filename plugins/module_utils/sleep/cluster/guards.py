@@ -96,12 +96,12 @@ def protection(node: Object, peers: Peers, has_bmc: bool) -> str:
             "The cluster autoscaler deletes Nodes of its groups that are off for 20 minutes, and its "
             "Node has a providerID."
         )
-    if peers.has_machine_health_checks and any(name in annotations for name in _MACHINES):
-        if _SKIPPED not in annotations:
-            return (
-                "A MachineHealthCheck would remediate it; exclude it there, and annotate Node and "
-                f"Machine with {_SKIPPED}."
-            )
+    has_machine = any(name in annotations for name in _MACHINES) and _SKIPPED not in annotations
+    if peers.has_machine_health_checks and has_machine:
+        return (
+            "A MachineHealthCheck would remediate it; exclude it there, and annotate Node and "
+            f"Machine with {_SKIPPED}."
+        )
     return ""
 
 

@@ -187,8 +187,10 @@ class _Machine:
         return Change(self.view.name, self._record, action, word, reason, is_written=False)
 
     def _to_waking(self, word: str, reason: str) -> Change:
+        """A machine that is on without its Node has a boot that failed."""
+        action: Action = "cycle" if self.view.is_on else "switch_on"
         timeout = self.patience.boot_timeout
-        return self._to(Phase.WAKING, "switch_on", word, reason, timeout, attempts=1)
+        return self._to(Phase.WAKING, action, word, reason, timeout, attempts=1)
 
     def _awake(self) -> Change | None:
         view, intent = self.view, self.intent
@@ -197,7 +199,7 @@ class _Machine:
         if intent.action == "off" and not view.blocked:
             timeout = self.patience.drain_timeout
             return self._to(Phase.DRAINING, "none", "draining", intent.reason, timeout)
-        if intent.action == "wake" and not view.is_ready:
+        if intent.action == "wake" and not view.is_ready and view.power == "Off":
             return self._to_waking("waking", intent.reason)
         return None
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field, replace
 from ...base.boundary import guarded, subject_of
 from ...base.fields.lenient import member
 from ...base.json_types import Object
+from ...base.libraries import numpy
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
 from ...power.steps import PodMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
+from ..demand import Demand
+from ..fleet import Fleet
 from ..machine import Machine, Phase
+from ..reserve import reserve_of
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -53,7 +57,8 @@ class Plan:
 
     ``moves`` are those that empty each machine; ``making_room`` seat waiting pods. ``stay`` has a
     word and a sentence for each other machine. ``idle_watts`` are the machines' by their curves.
-    ``protections`` say why machines must not sleep at all.
+    ``protections`` say why machines must not sleep at all. ``reserve`` are the amounts that awake
+    machines keep free, by resource: millicores of cpu, else whole units.
     """
 
     intents: t.Mapping[str, Intent] = field(default_factory=dict)
@@ -63,6 +68,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
     protections: t.Mapping[str, str] = field(default_factory=dict)
+    reserve: t.Mapping[str, float] = field(default_factory=dict)
 
     @property
     def off(self) -> list[str]:
@@ -111,8 +117,10 @@ class Planner:
             if not member(pod, "spec", "nodeName")
         }
         state = read_state(source, placing, self.options.rules, machines, waited)
-        decision = decide(state, record.demand(), self.options.rules, self.now)
-        return _named(state, decision, lists)
+        demand, rules = record.demand(), self.options.rules
+        decision = decide(state, demand, rules, self.now)
+        reserve = _reserve(Fleet(state, demand, rules, self.now), demand)
+        return replace(_named(state, decision, lists), reserve=reserve)
 
     def _machine(
         self,
@@ -166,6 +174,21 @@ def _named(state: FleetState, decision: Decision, lists: Lists) -> Plan:
         dict(zip(names, map(float, idle))),
         {machine.name: machine.protection for machine in state.machines if machine.protection},
     )
+
+
+def _reserve(fleet: Fleet, demand: Demand) -> dict[str, float]:
+    """The sum of the shapes that must fit beside the pods."""
+    there = fleet.state.assignment.counts[:, fleet.awake].sum(axis=1) + fleet.state.waiting
+    load = numpy.zeros(len(fleet.amounts.names))
+    for group in range(len(there)):
+        load += there[group] * fleet.amounts.of_group(fleet.state, group)
+    shapes = reserve_of(fleet.amounts, load, demand, fleet.rules, fleet.now, fleet.boot_seconds)
+    total = sum((shape.total for shape in shapes), numpy.zeros(len(fleet.amounts.names)))
+    return {
+        name: round(float(amount), 3)
+        for name, amount in zip(fleet.amounts.names, total)
+        if amount > 0
+    }
 
 
 def _steps(

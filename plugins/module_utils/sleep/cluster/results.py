@@ -28,8 +28,8 @@ def note_dry_run(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> None
     run.record.note_dry_run(run.now, day, len(would), watts)
 
 
-def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change], is_written: bool) -> Result:
-    """The result of the step; ``is_written`` says that the record was."""
+def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
+    """The result of the step."""
     own, now = run.own, run.now
     names = [name for name in own if name in run.records.records or name in plan.stay]
     names = sorted({*names, *plan.intents})
@@ -39,12 +39,13 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change], is_written
     histories = [one for name, one in run.record.machines.items() if name in own]
     written = [one for one in changes if one.is_written]
     return {
-        "changed": bool(written) or (is_written and not run.is_dry),
+        "changed": bool(written) or run.has_moved,
         "mode": run.options.mode,
         "machines": machines,
         "transitions": [_as_dict(one) for one in written],
         "obstacle": run.obstacle or None,
         "notes": list(plan.notes),
+        "reserve": dict(plan.reserve),
         "findings": [one.as_dict() for one in run.records.findings],
         "awake": len(own) - len(phases),
         **counts,

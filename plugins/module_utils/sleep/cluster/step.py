@@ -110,6 +110,7 @@ class SleepRun:
         self.finished: set[str] = set()
         self.obstacle = ""
         self.limit = 0
+        self.has_moved = False
         self.peers = guards.Peers()
 
     @property
@@ -131,10 +132,9 @@ class SleepRun:
         else:
             changes = self.transitions
             self._carry_out(plan)
-        is_written = not self.context.check_mode and write_record(
-            self.kube, self.namespace, self.record, self.now
-        )
-        return results.result_of(self, plan, changes, is_written)
+        if not self.context.check_mode:
+            write_record(self.kube, self.namespace, self.record, self.now)
+        return results.result_of(self, plan, changes)
 
     # --- planning ---
 
@@ -233,7 +233,7 @@ class SleepRun:
     def _carry_out(self, plan: Plan) -> None:
         """Rounds until nothing is due, or the time to wait is over."""
         executor = Executor(self.kube, self.bmcs, self.inputs.evict, self.context)
-        executor.make_room(plan.making_room)
+        self.has_moved = executor.make_room(plan.making_room)
         deadline = time.monotonic() + self.options.wait_timeout
         rounds = 0
         while True:
@@ -256,7 +256,7 @@ class SleepRun:
         for change in executor.write(due, self.lists.nodes):
             self.transitions.append(change)
             self._note(plan, change)
-        executor.act(plan.moves)
+        self.has_moved = executor.act(plan.moves) or self.has_moved
 
     def _note(self, plan: Plan, change: Change) -> None:
         """Keep what outlives the run, and tell people."""

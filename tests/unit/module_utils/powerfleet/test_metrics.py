@@ -60,7 +60,7 @@ def test_the_metrics_of_sleep_are_counters_and_phases() -> None:
     assert value(text, "sleep_cycles_total") == 7
     assert value(text, "sleep_saved_joules_total") == 7.2e6
     assert value(text, "sleep_saved_watts") == 220.5
-    assert value(text, "sleep_reserve") == 1
+    assert value(text, "sleep_reserve_cores") == 8
     assert "# TYPE wattwise_power_fleet_sleep_cycles_total counter" in text
     assert "_sleep_" not in render(fleet(), outcome(), NOW)
 

@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation as rmd
-from support.power_fleets import fleet, schema
+from support.power_fleets import fleet, manifest, parsed, schema
 
 Json = dict[str, t.Any]
 
@@ -244,6 +244,9 @@ def test_machines_are_switched_where_some_may_sleep_or_must_be_woken(trigger: Tr
         ({"mode": "off"}, True),
     ):
         assert ("sleep" in steps_of(fleet(sleep=sleep), trigger)) == is_on, sleep
+    # Machines that the selector left behind are woken.
+    left = parsed({**manifest(), "status": {"sleep": {"asleep": 1}}})
+    assert "sleep" in steps_of(left, trigger)
     # Without power models there is no decision.
     off = fleet(sleep={"nodeSelector": "sleeps=yes"}, placement={"enabled": False})
     assert "sleep" not in steps_of(off, trigger)

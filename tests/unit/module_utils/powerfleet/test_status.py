@@ -89,21 +89,21 @@ def test_machines_are_counted_by_phase_of_sleep() -> None:
     assert status["sleep"] == {
         "mode": "on",
         "awake": 3,
-        "switchingOff": 2,
+        "draining": 1,
+        "goingOff": 1,
         "asleep": 2,
         "waking": 0,
         "quarantined": 1,
-        "reserve": 1,
+        "reserveCores": 8.0,
         "savedWatts": 220.5,
         "savedKilowattHours": 2.0,
     }
     assert suspended_status(stored(status))["sleep"] == status["sleep"]
-    # A run that ends earlier leaves the known values, and one without the step has none.
+    # A run that ends earlier leaves the known values.
     failed = outcome(failure=Failure("read", "No."))
     assert status_of(stored(status), failed)["sleep"] == status["sleep"]
-    assert "sleep" not in status_of(stored(status), outcome())
     blocked = outcome(summary={"sleep": {**SLEEP, "obstacle": "The readings are 905 s old."}})
-    assert status_of(fleet(), blocked)["sleep"]["obstacle"] == "The readings are 905 s old."
+    assert status_of(fleet(), blocked)["sleep"]["message"] == "The readings are 905 s old."
 
 
 @pytest.mark.parametrize(

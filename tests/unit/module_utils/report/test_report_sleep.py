@@ -46,6 +46,7 @@ def report(folder: Path, **changed: t.Any) -> Json:
         "transitions": [],
         "obstacle": None,
         "notes": [],
+        "reserve": {"cpu": 8000.0},
         "findings": [],
         "awake": 2,
         "draining": 0,
@@ -83,7 +84,7 @@ def test_each_machine_has_a_word_and_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_tells_what_it_would_have_switched_day_by_day(tmp_path: Path) -> None:
-    day = {"day": "2025-12-31", "runs": 288, "most_asleep": 3, "saved_joules": 1.8e7}
+    day = {"day": "2025-12-31", "most_asleep": 3, "watts": 288.0, "saved_joules": 1.8e7}
     off = machine("node-5", "awake", "off", "The others carry its 3 pods and the reserve.")
     obstacle = "The readings are 905 s old; nothing is switched off on old readings."
     found = report(tmp_path, mode="dry_run", machines=[off], dry_run_days=[day], obstacle=obstacle)

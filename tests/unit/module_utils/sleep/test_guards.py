@@ -1,0 +1,183 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Obstacles to switching machines off, and the record of demand and switches."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster import guards
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import (
+    MachineHistory,
+    SleepRecord,
+    record_of_body,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.guards import (
+    Moment,
+    Peers,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
+
+Json = dict[str, t.Any]
+NOW = 1_800_000_000.0
+NONE = Peers()
+
+
+@pytest.mark.parametrize(
+    ("moment", "peers", "words"),
+    [
+        (Moment(), NONE, ""),
+        (Moment(list_seconds=90.0), NONE, "unwell"),
+        (Moment(readings_age=None), NONE, "missing"),
+        (Moment(readings_age=1000.0), NONE, "1000 s old"),
+        (Moment(readings_age=-500.0), NONE, "-500 s old"),
+        (Moment(unready_share=0.5), NONE, "50% of the Nodes"),
+        (Moment(), Peers(node_health_checks=("all",)), "NodeHealthCheck all"),
+        (Moment(switching=2, machines=20), NONE, "2 may be at once"),
+        (Moment(switching=1, machines=3), NONE, "1 may be at once"),
+    ],
+)
+def test_an_obstacle_of_the_fleet_says_why(moment: Moment, peers: Peers, words: str) -> None:
+    found = guards.fleet_obstacle(moment, peers)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def node(**more: t.Any) -> Json:
+    metadata = {"name": "n1", "annotations": {}, "labels": {}, **more.pop("metadata", {})}
+    return {
+        "metadata": metadata,
+        "spec": more.pop("spec", {}),
+        "status": {"nodeInfo": {"systemUUID": "u"}, **more},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "peers", "has_bmc", "words"),
+    [
+        (node(), NONE, True, ""),
+        (node(), NONE, False, "no BMC"),
+        (node(nodeInfo={}), NONE, True, "no systemUUID"),
+        (node(metadata={"annotations": {"wattwise.github.io/hold": ""}}), NONE, True, "holds it"),
+        (node(spec={"providerID": "x://1"}), Peers(has_cluster_autoscaler=True), True, "deletes"),
+        (node(), Peers(has_cluster_autoscaler=True), True, ""),
+        (
+            node(metadata={"annotations": {"cluster.x-k8s.io/machine": "m"}}),
+            Peers(has_machine_health_checks=True),
+            True,
+            "MachineHealthCheck",
+        ),
+    ],
+)
+def test_a_protection_says_why(given: Json, peers: Peers, has_bmc: bool, words: str) -> None:
+    found = guards.protection(given, peers, has_bmc)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("On", "", True, 0.0, Phase.AWAKE), ""),
+        ((None, "", True, 0.0, Phase.AWAKE), "unknown"),
+        ((None, "another machine", True, 0.0, Phase.AWAKE), "another machine"),
+        (("On", "", False, 0.0, Phase.AWAKE), "readings are old"),
+        (("On", "", False, 0.0, Phase.GOING_OFF), ""),
+        (("On", "", True, 0.5, Phase.AWAKE), "of its zone"),
+    ],
+)
+def test_an_obstacle_of_a_machine_says_why(given: t.Any, words: str) -> None:
+    found = guards.machine_obstacle(*given)
+    assert words in found
+    assert bool(found) == bool(words)
+
+
+def test_a_zone_counts_nodes_without_the_label_alone() -> None:
+    def member(zone: str, ready: str, **labels: str) -> Json:
+        conditions = [{"type": "Ready", "status": ready}]
+        given = {guards.ZONE_LABEL: zone, **labels}
+        return {"metadata": {"labels": given}, "status": {"conditions": conditions}}
+
+    nodes = [
+        *(member("a", "True"), member("a", "Unknown")),
+        member("a", "Unknown", **{"node.kubernetes.io/exclude-disruption": ""}),
+        member("b", "True"),
+    ]
+    assert guards.unready_by_zone(nodes) == {"a": 0.5, "b": 0.0}
+
+
+def pod(name: str, created: str = "2027-01-15T07:30:00Z", **more: t.Any) -> Json:
+    requests = {"cpu": "500m"}
+    return {
+        "metadata": {"name": name, "uid": name, "namespace": "x", "creationTimestamp": created},
+        "spec": {"containers": [{"resources": {"requests": requests}}]},
+        **more,
+    }
+
+
+class TestRecord:
+    """What outlives a run."""
+
+    def stored(self, record: SleepRecord) -> SleepRecord:
+        return record_of_body(record.as_body())
+
+    def test_pods_that_were_there_already_are_no_arrivals(self) -> None:
+        record = SleepRecord(NOW - 7200, NOW - 7200)
+        record.observe([pod("old")], NOW - 7200)
+        assert record.arrivals == []
+        record = self.stored(record)
+        record.at = NOW - 60
+        record.observe([pod("old"), pod("new")], NOW)
+        assert len(record.arrivals) == 1
+        record = self.stored(record)
+        record.observe([], NOW + 60)
+        assert len(record.departures) == 2
+        assert record.demand().names == {"cpu", "pods"}
+
+    def test_a_run_without_news_has_nothing_to_write(self) -> None:
+        record = SleepRecord(NOW, NOW)
+        record.observe([pod("a")], NOW)
+        record = self.stored(record)
+        record.observe([pod("a")], NOW + 60)
+        assert not record.is_due(NOW + 60)
+        assert record.is_due(NOW + 3600)
+
+    def test_a_long_gap_is_a_hole(self) -> None:
+        record = self.stored(SleepRecord(NOW, NOW))
+        record.observe([], NOW + 9000)
+        assert record.holes == [(NOW, NOW + 9000)]
+
+    def test_an_unreadable_pod_harms_no_other(self) -> None:
+        record = SleepRecord(NOW, NOW)
+        record.observe([pod("a"), pod("b", created="never"), {"metadata": 5}], NOW)
+        assert len(record.present) == 1
+
+    def test_the_record_is_bounded(self) -> None:
+        record = self.stored(SleepRecord(0.0, NOW, shapes=[{"cpu": 1.0}]))
+        record.arrivals = [(float(at), 0) for at in range(30_000)]
+        record.observe([], NOW + 1)
+        assert len(record.arrivals) == 20_000
+        assert record.since == 10_000.0
+
+    def test_energy_is_that_of_the_time_asleep(self) -> None:
+        history = MachineHistory()
+        history.fell_asleep(NOW, 100.0)
+        assert history.joules(NOW + 60) == 6000.0
+        history.woke(NOW + 60)
+        assert (history.joules(NOW + 600), history.woken) == (6000.0, NOW + 60)
+        history.fell_asleep(NOW + 90_000, 50.0)
+        assert history.off == [NOW + 90_000]
+
+    def test_a_week_of_dry_runs_is_told(self) -> None:
+        record = self.stored(SleepRecord(NOW, NOW))
+        record.note_dry_run(NOW + 10, "2027-01-15", 2, 100.0)
+        record.at = NOW + 10
+        record.is_changed = False
+        record.note_dry_run(NOW + 60, "2027-01-15", 2, 100.0)
+        assert not record.is_changed
+        record.note_dry_run(NOW + 110, "2027-01-15", 1, 40.0)
+        [day] = record.dry_days.values()
+        assert day == {"most_asleep": 2, "watts": 40.0, "saved_joules": 10_000.0}
