@@ -114,11 +114,14 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
-        "sleep": {
-            **taken_fields(spec["sleep"], FIELDS["sleep"]),
-            "interval_seconds": fleet.interval_seconds,
-        },
+        "sleep": _sleep_options(fleet),
     }
+
+
+def _sleep_options(fleet: PowerFleet) -> dict[str, t.Any]:
+    """The reserve serves the pods until the next run, which the interval tells."""
+    taken = taken_fields(fleet.spec["sleep"], FIELDS["sleep"])
+    return {**taken, "interval_seconds": fleet.interval_seconds}
 
 
 def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:
