@@ -9,21 +9,35 @@ import itertools
 import json
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     EXCLUDED,
     TAINT,
+    apply_patch,
+    patch_to_awake,
+    patch_to_record,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     ANNOTATION,
     HOLD,
+    NodeRecord,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from lab.machines import build_machines
 from lab.process import wait_until
 from support.lab import RunningLab
@@ -221,7 +235,7 @@ def test_a_boot_that_fails_is_quarantined_and_told(sleeping: SleepingLab) -> Non
     sleeping.run()
     name = sleeping.asleep()[0]
     sleeping.admin("POST", "/faults", [{"kind": "boot-fails", "node": name}])
-    quick = {"boot_timeout": 5.0, "max_attempts": 2, "wait_timeout": 20.0}
+    quick: Json = {"boot_timeout": 5.0, "max_attempts": 2, "wait_timeout": 20.0}
     told: list[Json] = []
     for _run in range(4):
         result = sleeping.run("on" if told else "off", **quick)
@@ -253,6 +267,57 @@ def test_a_selector_of_the_control_plane_switches_none_of_it(sleeping: SleepingL
     finally:
         for name in sleeping.names:
             sleeping.patch_node(name, {"metadata": {"labels": {role: None}}})
+
+
+class TestAccount:
+    """The operator's account, on which the policy puts its limits."""
+
+    @pytest.fixture
+    def account(self, kubeconfig: str, namespace: str) -> Iterator[Kube]:
+        folder = Path(__file__).parents[2] / "operator" / "config" / "rbac" / "sleep"
+        text = "\n---\n".join(
+            (folder / name).read_text("utf-8") for name in ("rights.yaml", "policies.yaml")
+        )
+        operator = "system:serviceaccount:wattwise-system:wattwise-operator"
+        text = text.replace(operator, namespace).replace("wattwise-operator-sleep", namespace)
+        made = [each for each in yaml.safe_load_all(text) if each]
+        made = [each for each in made if each["kind"] not in ("Role", "RoleBinding")]
+        for each in made:
+            if each["kind"] == "ClusterRoleBinding":
+                group = "rbac.authorization.k8s.io"
+                each["subjects"] = [{"apiGroup": group, "kind": "User", "name": namespace}]
+        apply({"kubeconfig": kubeconfig, "manifests": made})
+        yield Kube.connect({"kubeconfig": kubeconfig, "impersonate_user": namespace})
+        apply({"kubeconfig": kubeconfig, "manifests": made, "state": "absent"})
+
+    def test_it_changes_only_the_fields_of_a_sleep(
+        self, account: Kube, sleeping: SleepingLab
+    ) -> None:
+        name = sleeping.names[0]
+
+        def may(body: Json) -> bool:
+            try:
+                account.request("PATCH", f"/api/v1/nodes/{name}", body, MERGE_CONTENT_TYPE)
+            except ApiError as error:
+                assert (error.status, "the operator changes" in str(error)) == (403, True), error
+                return False
+            return True
+
+        refused = {"metadata": {"labels": {"a": "b"}}}
+        # A new policy is in force after a moment.
+        wait_until(lambda: not may(refused), 30.0, "the policy")
+        record = NodeRecord(Phase.DRAINING, 1.8e9, "test", cordoned=True, excluded=True)
+        node = sleeping.node(name)
+        assert apply_patch(account, node, patch_to_record(node, record)) is not None
+        node = sleeping.node(name)
+        asleep = patch_to_record(node, record, is_out_of_service=True)
+        assert apply_patch(account, node, asleep) is not None
+        node = sleeping.node(name)
+        assert apply_patch(account, node, patch_to_awake(node, record)) is not None
+        assert not may({"metadata": {"annotations": {"x": "y"}}})
+        assert not may({"metadata": {"finalizers": ["example.org/x"]}})
+        assert not may({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})
+        assert not may({"spec": {"podCIDR": "10.1.0.0/24"}})
 
 
 def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:

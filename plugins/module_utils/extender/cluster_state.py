@@ -17,7 +17,7 @@ from collections import defaultdict
 from .priced_nodes import PricedNodes
 from .publication import PodKey, Publication
 from .scores import HIGHEST, Prices, scores_of
-from .views import Allocatable, AskingPod, Measured, PodLoad, occupancy_of
+from .views import AskingPod, Measured, NodeView, PodLoad, occupancy_of
 
 ASSUMED_SECONDS = 5.0
 # As long as the last reading of a BMC replaces a missing one.
@@ -41,7 +41,7 @@ class ClusterState:
         self._measured_seconds = measured_seconds
         # Held for one node or one request at a time, never for the whole fleet.
         self._lock = threading.RLock()
-        self._nodes: dict[str, Allocatable] = {}
+        self._nodes: dict[str, NodeView] = {}
         self._measured: dict[str, Measured] = {}
         self._measured_until = float("inf")
         self._pods: dict[PodKey, PodLoad] = {}
@@ -57,13 +57,13 @@ class ClusterState:
         # One at a time: two concurrent publications would miss each other's nodes.
         self._publishing = threading.Lock()
 
-    def set_node(self, name: str, allocatable: Allocatable | None) -> None:
+    def set_node(self, name: str, view: NodeView | None) -> None:
         """A node as ``views.view_node`` gives it; None if it is gone."""
         with self._lock:
-            if allocatable is None:
+            if view is None:
                 self._nodes.pop(name, None)
             else:
-                self._nodes[name] = allocatable
+                self._nodes[name] = view
             self._refresh(name)
 
     def set_pod(self, key: PodKey, load: PodLoad | None) -> None:
@@ -211,8 +211,8 @@ class ClusterState:
         return found
 
     def _has_room(self, pod: AskingPod, name: str) -> bool:
-        allocatable = self._nodes.get(name)
-        if allocatable is None:
+        view = self._nodes.get(name)
+        if view is None:
             return True
         reserved, nominated = (
             {
@@ -228,7 +228,7 @@ class ClusterState:
         promised = {**nominated, **reserved}.values()
         taken = occupancy_of([*running, *promised], 0.0).requests
         return all(
-            taken.get(resource, 0) + amount <= allocatable.get(resource, 0)
+            taken.get(resource, 0) + amount <= view.allocatable.get(resource, 0)
             for resource, amount in pod.load.requests
         )
 
@@ -280,8 +280,8 @@ class ClusterState:
         """Update the price of a node."""
         for priced in (self._priced_of.get(name), self._arriving):
             if priced is not None and name in priced.index:
-                measured = self._measured.get(name)
-                priced.refresh(name, name in self._nodes, self._loads(name), measured)
+                measured, view = self._measured.get(name), self._nodes.get(name)
+                priced.refresh(name, view, self._loads(name), measured)
 
     def _loads(self, name: str) -> t.Iterator[PodLoad]:
         reserved = self._reserved.get(name, {})

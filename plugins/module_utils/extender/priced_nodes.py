@@ -16,7 +16,7 @@ from ..scheduling.node_reader import Loads
 from ..scheduling.pod_reader import assumed_use
 from .publication import Publication
 from .scores import Prices
-from .views import AskingPod, Measured, PodLoad, occupancy_of
+from .views import AskingPod, Measured, NodeView, PodLoad, occupancy_of
 
 
 class PricedNodes:
@@ -45,13 +45,13 @@ class PricedNodes:
     def refresh(
         self,
         name: str,
-        is_there: bool,
+        view: NodeView | None,
         loads: t.Iterable[PodLoad],
         measured: Measured | None,
     ) -> None:
-        """Set the pods of a node."""
+        """Set the pods of a node; a machine that sleeps costs its wake."""
         index = self.index[name]
-        if not is_there:
+        if view is None:
             self._costs.priced[index] = False
             return
         given = self.publication
@@ -59,6 +59,8 @@ class PricedNodes:
         occupancy = occupancy_of(loads, 0.0 if measured is None else measured.since)
         of_nodes = Loads(given.usage_source, given.assumption, use)
         self._costs.update(index, of_nodes.of(name, None, occupancy), occupancy.hosts_workload)
+        if view.is_asleep:
+            self._costs.sleeper[index] = self._costs.priced[index]
 
     def prices(self, pod: AskingPod, names: t.Sequence[str], now: float) -> Prices:
         """Cost of the pod on each of these nodes.

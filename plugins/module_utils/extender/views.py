@@ -10,10 +10,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.errors import InvalidInput
+from ..base.fields.lenient import member, objects
 from ..base.fields.strict import mapping, text
 from ..base.json_types import Object
 from ..base.units import parse_duration, parse_time
 from ..scheduling.amounts import quantities
+from ..scheduling.model import ASLEEP_TAINT
 from ..scheduling.node_reader import Occupancy, measured_use
 from ..scheduling.nominated_pods import has_nomination
 from ..scheduling.pod_reader import (
@@ -53,6 +55,13 @@ class Measured(t.NamedTuple):
     microcores: int
     since: float
     until: float
+
+
+class NodeView(t.NamedTuple):
+    """The resources of a node for pods, and whether its machine would have to be woken."""
+
+    allocatable: Allocatable
+    is_asleep: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,14 @@ def _nomination(pod: Object) -> str:
     return text(pod["status"]["nominatedNodeName"], "status.nominatedNodeName")
 
 
-def view_node(node: Object) -> Allocatable:
-    """The resources of a node for pods. Raises InvalidField."""
+def view_node(node: Object) -> NodeView:
+    """Raises InvalidField."""
     status = mapping(node.get("status"), "status")
-    return quantities(status.get("allocatable"), "status.allocatable")
+    taints = objects(member(node, "spec", "taints"))
+    return NodeView(
+        quantities(status.get("allocatable"), "status.allocatable"),
+        any(taint.get("key") == ASLEEP_TAINT for taint in taints),
+    )
 
 
 def measured(metrics: Object) -> tuple[str, Measured]:

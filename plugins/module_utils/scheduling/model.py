@@ -23,6 +23,8 @@ MICROCORES_PER_CORE = 1_000_000
 # More than any machine has; sums of microcores over a fleet stay within 64 bits.
 MAX_CORES = 1_000_000
 UNLIMITED = 1 << 60
+# Of a machine that sleeps, see sleep/cluster; its power is on again soon after it is needed.
+ASLEEP_TAINT = "wattwise.github.io/asleep"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 import typing as t
 from dataclasses import dataclass
 
@@ -47,9 +46,6 @@ class Moment:
     readings_age: float | None = 0.0
     max_readings_age: float = 900.0
     unready_share: float = 0.0
-    switching: int = 0
-    machines: int = 1
-    max_share: float = 0.1
 
 
 def fleet_obstacle(moment: Moment, peers: Peers) -> str:
@@ -73,9 +69,6 @@ def fleet_obstacle(moment: Moment, peers: Peers) -> str:
             f"NodeHealthCheck {peers.node_health_checks[0]} would switch sleeping machines on; "
             "pause it by spec.pauseRequests, or exclude the machines in its selector."
         )
-    most = max(1, math.floor(moment.max_share * moment.machines))
-    if moment.switching >= most:
-        return f"{moment.switching} machines are being switched off, and {most} may be at once."
     return ""
 
 

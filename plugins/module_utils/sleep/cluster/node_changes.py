@@ -14,9 +14,10 @@ from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
 from ...kube.client import Kube
+from ...scheduling.model import ASLEEP_TAINT
 from .record import ANNOTATION, NodeRecord
 
-TAINT = "wattwise.github.io/asleep"
+TAINT = ASLEEP_TAINT
 EXCLUDED = "node.kubernetes.io/exclude-disruption"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _JSON_PATCH = "application/json-patch+json"

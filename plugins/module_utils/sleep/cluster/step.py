@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
 from ...base.fields.lenient import member
+from ...base.json_types import MutableObject
 from ...kube.client import Guard, Kube
 from ...kube.events import Event, tell_again
 from ...kube.lease import alone
@@ -29,6 +30,7 @@ from .execution import Executor
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released
+from .record import NodeRecord
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
@@ -109,7 +111,6 @@ class SleepRun:
         self.transitions: list[Change] = []
         self.finished: set[str] = set()
         self.obstacle = ""
-        self.limit = 0
         self.has_moved = False
         self.peers = guards.Peers()
 
@@ -126,6 +127,7 @@ class SleepRun:
 
     def result(self) -> Result:
         plan = self._plan()
+        self._follow_records(plan)
         if self.is_dry:
             changes = list(self._changes(plan))
             results.note_dry_run(self, plan, changes)
@@ -166,39 +168,12 @@ class SleepRun:
         ]
         plan = with_released(plan, released, "It may not sleep any more.")
         self._look(set(plan.off) - self.powers.keys())
-        self._find_obstacle(len(selected))
-        return self._limited(plan)
+        self.obstacle = _obstacle(self)
+        most = max(1, int(self.options.rules.max_share * len(selected)))
+        return _within_share(plan, self.records.records, most)
 
     def _look(self, names: t.Collection[str]) -> None:
         self.powers.update(self.bmcs.read(names) if names else {})
-
-    def _find_obstacle(self, machines: int) -> None:
-        """The obstacle of the fleet, and the number of machines that may still begin to drain."""
-        share = self.options.rules.max_share
-        awake = [
-            node for name, node in self.lists.nodes.items() if name not in self.records.records
-        ]
-        unready = sum(not guards.is_ready(node) for node in awake)
-        self.obstacle = guards.fleet_obstacle(
-            guards.Moment(
-                self.lists.seconds,
-                self.inputs.readings_age,
-                self.options.max_readings_age,
-                unready / max(1, len(awake)),
-            ),
-            self.peers,
-        )
-        underway = sum(
-            one.phase in (Phase.DRAINING, Phase.GOING_OFF) for one in self.records.records.values()
-        )
-        self.limit = max(1, int(share * machines)) - underway
-
-    def _limited(self, plan: Plan) -> Plan:
-        """The plan without machines beyond the share of the fleet that may be switched at once."""
-        new = [name for name in plan.off if name not in self.records.records]
-        stay = Intent("stay", "As many machines as one run may switch are being switched off.")
-        beyond = dict.fromkeys(new[max(0, self.limit) :], stay)
-        return replace(plan, intents={**plan.intents, **beyond})
 
     # --- carrying out ---
 
@@ -272,17 +247,20 @@ class SleepRun:
                 history.left_alone_until = self.now + _REST_SECONDS
         elif change.phase is Phase.ASLEEP:
             history.fell_asleep(self.now, self.saved_watts(plan, change.name))
-        words = "".join(part.title() for part in change.phase.value.split("_"))
-        event = Event(
-            "Warning" if change.is_warning else "Normal",
-            f"Machine{words}",
-            "Sleep",
-            _REPORTER,
-        )
-        try:
-            tell_again(self.kube, self.context, self.lists.nodes[change.name], change.reason, event)
-        except ApiError as error:
-            self.context.warn(f"No event of Node {change.name} was written: {error}")
+        _tell(self.kube, self.context, self.lists.nodes[change.name], change)
+
+    def _follow_records(self, plan: Plan) -> None:
+        """Note sleeps and wakes that a run was killed before it could record."""
+        for name in self.own:
+            node, history = self.records.records.get(name), self.record.machines.get(name)
+            since = None if history is None else history.asleep_since
+            if node is not None and node.phase is Phase.ASLEEP and since is None:
+                saved = self.saved_watts(plan, name)
+                self.record.machine(name).fell_asleep(node.since, saved)
+                self.record.is_changed = True
+            elif node is None and history is not None and since is not None:
+                history.woke(self.now)
+                self.record.is_changed = True
 
     def _refresh(self, plan: Plan) -> None:
         self.lists = cluster_view.read_lists(self.kube)
@@ -294,3 +272,36 @@ class SleepRun:
         idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
         standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
         return max(0.0, idle - standby)
+
+
+def _obstacle(run: SleepRun) -> str:
+    """The obstacle of the fleet."""
+    awake = [node for name, node in run.lists.nodes.items() if name not in run.records.records]
+    unready = sum(not guards.is_ready(node) for node in awake)
+    moment = guards.Moment(
+        run.lists.seconds,
+        run.inputs.readings_age,
+        run.options.max_readings_age,
+        unready / max(1, len(awake)),
+    )
+    return guards.fleet_obstacle(moment, run.peers)
+
+
+def _within_share(plan: Plan, records: t.Mapping[str, NodeRecord], most: int) -> Plan:
+    """The plan without machines beyond the number that may be switched off at once."""
+    underway = sum(one.phase in (Phase.DRAINING, Phase.GOING_OFF) for one in records.values())
+    new = [name for name in plan.off if name not in records]
+    stay = Intent("stay", f"At most {most} machines are switched off at once.")
+    beyond = dict.fromkeys(new[max(0, most - underway) :], stay)
+    return replace(plan, intents={**plan.intents, **beyond})
+
+
+def _tell(kube: Kube, context: Context, node: MutableObject, change: Change) -> None:
+    """An Event of the Node; it is optional, so a refusal is a warning."""
+    words = "".join(part.title() for part in change.phase.value.split("_"))
+    kind = "Warning" if change.is_warning else "Normal"
+    try:
+        event = Event(kind, f"Machine{words}", "Sleep", _REPORTER)
+        tell_again(kube, context, node, change.reason, event)
+    except ApiError as error:
+        context.warn(f"No event of Node {change.name} was written: {error}")

@@ -150,6 +150,19 @@ def test_a_node_that_sleeps_costs_its_waking_until_a_pod_is_there() -> None:
     assert cluster.scores(pod("new"), "cheap", "dear") == [0, 10]
 
 
+def test_a_machine_that_sleep_switched_off_costs_its_wake() -> None:
+    asleep = node("cheap")
+    asleep["spec"] = {"taints": [{"key": "wattwise.github.io/asleep", "effect": "NoSchedule"}]}
+    cluster = two().nodes(asleep)
+    [cheap, dear] = cluster.watts(pod("new"), "cheap", "dear")
+    # Its idle power, too, although the run does not count on machines that sleep.
+    assert cheap == 104.0
+    assert dear is not None
+    assert cheap > dear
+    assert cluster.scores(pod("new"), "cheap", "dear") == [0, 10]
+    assert two().nodes(asleep).nodes(node("cheap")).watts(pod("new"), "cheap") == [4.0]
+
+
 def test_of_nodes_that_sleep_the_one_with_the_best_load_is_woken() -> None:
     """Not the one with the least idle power, which has little room."""
     curves = {"small": linear(10.0, 4, idle=60.0), "large": linear(5.0, 32, idle=90.0)}

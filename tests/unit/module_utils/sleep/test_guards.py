@@ -36,8 +36,6 @@ NONE = Peers()
         (Moment(readings_age=-500.0), NONE, "-500 s old"),
         (Moment(unready_share=0.5), NONE, "50% of the Nodes"),
         (Moment(), Peers(node_health_checks=("all",)), "NodeHealthCheck all"),
-        (Moment(switching=2, machines=20), NONE, "2 may be at once"),
-        (Moment(switching=1, machines=3), NONE, "1 may be at once"),
     ],
 )
 def test_an_obstacle_of_the_fleet_says_why(moment: Moment, peers: Peers, words: str) -> None:
