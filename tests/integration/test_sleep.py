@@ -109,6 +109,7 @@ def test_machines_sleep_and_a_waiting_pod_wakes_one(sleeping: SleepingLab) -> No
     assert {one["phase"] for one in woken["transitions"]} >= {"waking"}, woken
     awake = [name for name in asleep if sleeping.phase(name) == "awake"]
     assert awake, woken
+    assert (woken["cycles"], woken["wakes_in_time"], woken["wakes_late"]) == (2, len(awake), 0)
     for name in awake:
         node = sleeping.node(name)
         assert sleeping.is_ready(name)
@@ -243,6 +244,7 @@ def test_a_boot_that_fails_is_quarantined_and_told(sleeping: SleepingLab) -> Non
         if sleeping.phase(name) == "quarantined":
             break
     assert told[-1]["phase"] == "quarantined"
+    assert result["wakes_late"] >= 1
     events = sleeping.kube.list("/api/v1/namespaces/default/events")
     reasons = {one["reason"] for one in events if one["involvedObject"]["name"] == name}
     assert "MachineQuarantined" in reasons

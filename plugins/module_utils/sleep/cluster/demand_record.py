@@ -68,7 +68,7 @@ class MachineHistory:
         self.asleep_since, self.woken = None, now
 
     def booted(self, is_late: bool) -> None:
-        """Count a wake that was asked for."""
+        """Count the first boot of a wake."""
         self.wakes_late += is_late
         self.wakes_in_time += not is_late
 

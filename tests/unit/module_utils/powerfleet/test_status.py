@@ -322,6 +322,7 @@ def test_every_status_follows_the_definition() -> None:
     error = TargetError("n1", "", "tls", "x" * 5000)
     for status in (
         status_of(fleet(), outcome()),
+        status_of(fleet(), outcome(summary={"sleep": {**SLEEP, "obstacle": "x" * 5000}})),
         status_of(fleet(), outcome(unplaced=unplaced, errors=[error])),
         status_of(fleet(), Outcome("start", NOW, 0.0, failure=Failure("rmd", "x" * 9999))),
         suspended_status(fleet()),
