@@ -61,7 +61,7 @@ def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[Slee
     found.admin("DELETE", "/faults")
     for name in found.names:
         annotations = {ANNOTATION: None, HOLD: None}
-        labels = {LABEL: None, EXCLUDED: None}
+        labels = {LABEL: None, EXCLUDED: None, "policy-test": None}
         body = {
             "metadata": {"annotations": annotations, "labels": labels},
             "spec": {"unschedulable": None, "taints": None},
@@ -292,6 +292,19 @@ class TestAccount:
         yield Kube.connect({"kubeconfig": kubeconfig, "impersonate_user": namespace})
         apply({"kubeconfig": kubeconfig, "manifests": made, "state": "absent"})
 
+    def wait_for_patch(
+        self,
+        account: Kube,
+        sleeping: SleepingLab,
+        name: str,
+        patch_of: t.Callable[[Json], list[Json]],
+    ) -> None:
+        def is_patched() -> bool:
+            node = sleeping.node(name)
+            return apply_patch(account, node, patch_of(node)) is not None
+
+        wait_until(is_patched, 10.0, "the patch")
+
     def test_it_changes_only_the_fields_of_a_sleep(
         self, account: Kube, sleeping: SleepingLab
     ) -> None:
@@ -305,17 +318,21 @@ class TestAccount:
                 return False
             return True
 
-        refused = {"metadata": {"labels": {"a": "b"}}}
+        tries = itertools.count()
+
+        def is_in_force() -> bool:
+            return not may({"metadata": {"labels": {"policy-test": str(next(tries))}}})
+
         # A new policy is in force after a moment.
-        wait_until(lambda: not may(refused), 30.0, "the policy")
+        wait_until(is_in_force, 30.0, "the policy")
         record = NodeRecord(Phase.DRAINING, 1.8e9, "test", cordoned=True, excluded=True)
-        node = sleeping.node(name)
-        assert apply_patch(account, node, patch_to_record(node, record)) is not None
-        node = sleeping.node(name)
-        asleep = patch_to_record(node, record, is_out_of_service=True)
-        assert apply_patch(account, node, asleep) is not None
-        node = sleeping.node(name)
-        assert apply_patch(account, node, patch_to_awake(node, record)) is not None
+        for patch_of in (
+            lambda node: patch_to_record(node, record),
+            lambda node: patch_to_record(node, record, is_out_of_service=True),
+            lambda node: patch_to_awake(node, record),
+        ):
+            # The control plane adds and removes the taint of the cordon meanwhile.
+            self.wait_for_patch(account, sleeping, name, patch_of)
         assert not may({"metadata": {"annotations": {"x": "y"}}})
         assert not may({"metadata": {"finalizers": ["example.org/x"]}})
         assert not may({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})
