@@ -9,6 +9,7 @@ import itertools
 import json
 import typing as t
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -326,9 +327,10 @@ class TestAccount:
         # A new policy is in force after a moment.
         wait_until(is_in_force, 30.0, "the policy")
         record = NodeRecord(Phase.DRAINING, 1.8e9, "test", cordoned=True, excluded=True)
+        asleep = replace(record, phase=Phase.ASLEEP)
         for patch_of in (
             lambda node: patch_to_record(node, record),
-            lambda node: patch_to_record(node, record, is_out_of_service=True),
+            lambda node: patch_to_record(node, asleep, is_out_of_service=True),
             lambda node: patch_to_awake(node, record),
         ):
             # The control plane adds and removes the taint of the cordon meanwhile.
