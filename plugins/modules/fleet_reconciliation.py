@@ -940,6 +940,8 @@ sleep:
       machines, in millicores of cpu and else in whole units.
     - C(awake) to C(quarantined) count machines by phase. C(saved_watts) is what the present sleep
       saves, and C(saved_joules) what all sleep saved, against the idle power draw of the machines.
+    - C(cycles) are all switches to off, and C(wakes_in_time) and C(wakes_late) all wakes; a wake is
+      late if its first boot missed O(sleep.boot_timeout).
     - C(dry_run_days) has the machines, power and energy that the dry runs of each day would have
       saved.
   returned: when step V(sleep) ran, and a machine sleeps or may sleep
@@ -954,6 +956,9 @@ sleep:
     quarantined: 0
     saved_watts: 0.0
     saved_joules: 0.0
+    cycles: 0
+    wakes_in_time: 0
+    wakes_late: 0
     obstacle:
     notes: []
     reserve:

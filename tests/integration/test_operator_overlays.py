@@ -188,6 +188,7 @@ def test_an_api_server_takes_the_permissions_that_no_overlay_has(
     cluster: Kube, kubeconfig: str
 ) -> None:
     assert len(apply(kubeconfig, objects("rbac/eviction"), "--dry-run=server")) == 2
+    assert len(apply(kubeconfig, objects("rbac/sleep"), "--dry-run=server")) == 8
 
 
 def test_an_api_server_takes_the_samples(cluster: Kube, kubeconfig: str) -> None:

@@ -41,7 +41,7 @@ from lab.machines import build_machines
 from lab.physics import Truth
 from lab.state import LabSettings, LabState
 from support import observing, promql
-from support.power_fleets import fleet, manifest, outcome
+from support.power_fleets import SLEEP, fleet, manifest, outcome
 from support.promtool import Expectation, lint, promtool, samples, unmet
 from support.snapshots import with_targets
 
@@ -144,7 +144,7 @@ def served(runs: Path) -> str:
         began=NOON,
         seconds=45.0,
         steps=steps,
-        summary={"configured": 4, "fresh": 3, "stale": 1, "failed": 1, "gap": 0.25},
+        summary={"configured": 4, "fresh": 3, "stale": 1, "failed": 1, "gap": 0.25, "sleep": SLEEP},
         unplaced=[{}, {}],
         waiting=3,
         saved_watts={"spread": 12.5},

@@ -9,6 +9,7 @@ import itertools
 import json
 import typing as t
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,7 @@ def test_machines_sleep_and_a_waiting_pod_wakes_one(sleeping: SleepingLab) -> No
     assert {one["phase"] for one in woken["transitions"]} >= {"waking"}, woken
     awake = [name for name in asleep if sleeping.phase(name) == "awake"]
     assert awake, woken
+    assert (woken["cycles"], woken["wakes_in_time"], woken["wakes_late"]) == (2, len(awake), 0)
     for name in awake:
         node = sleeping.node(name)
         assert sleeping.is_ready(name)
@@ -243,6 +245,7 @@ def test_a_boot_that_fails_is_quarantined_and_told(sleeping: SleepingLab) -> Non
         if sleeping.phase(name) == "quarantined":
             break
     assert told[-1]["phase"] == "quarantined"
+    assert result["wakes_late"] >= 1
     events = sleeping.kube.list("/api/v1/namespaces/default/events")
     reasons = {one["reason"] for one in events if one["involvedObject"]["name"] == name}
     assert "MachineQuarantined" in reasons
@@ -324,9 +327,10 @@ class TestAccount:
         # A new policy is in force after a moment.
         wait_until(is_in_force, 30.0, "the policy")
         record = NodeRecord(Phase.DRAINING, 1.8e9, "test", cordoned=True, excluded=True)
+        asleep = replace(record, phase=Phase.ASLEEP)
         for patch_of in (
             lambda node: patch_to_record(node, record),
-            lambda node: patch_to_record(node, record, is_out_of_service=True),
+            lambda node: patch_to_record(node, asleep, is_out_of_service=True),
             lambda node: patch_to_awake(node, record),
         ):
             # The control plane adds and removes the taint of the cordon meanwhile.

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
@@ -19,32 +17,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
 )
 from lab.process import wait_until
+from support.admission_policies import operator_policies
 
-RBAC = Path(__file__).parents[2] / "operator" / "config" / "rbac" / "placement"
-OPERATOR = "system:serviceaccount:wattwise-system:wattwise-operator"
 Json = dict[str, t.Any]
 May = Callable[..., bool]
 BOUND_BY, NODE = "pv.kubernetes.io/bound-by-controller", "volume.kubernetes.io/selected-node"
 
 
-def manifests(namespace: str) -> list[Json]:
-    """The policies and cluster permissions of the capability, for an account of the test alone."""
-    names = ("rights.yaml", "policies.yaml")
-    text = "\n---\n".join((RBAC / name).read_text("utf-8") for name in names)
-    text = text.replace(OPERATOR, namespace).replace("wattwise-operator", f"operator-{namespace}")
-    made = [each for each in yaml.safe_load_all(text) if each]
-    kept = [each for each in made if each["kind"] not in ("Role", "RoleBinding")]
-    for each in kept:
-        if each["kind"] == "ClusterRoleBinding":
-            group = "rbac.authorization.k8s.io"
-            each["subjects"] = [{"apiGroup": group, "kind": "User", "name": namespace}]
-    return kept
-
-
 @pytest.fixture
 def may(kube: Kube, kubeconfig: str, namespace: str) -> Iterator[May]:
     """Whether the API accepts the account's patch of an object."""
-    made = manifests(namespace)
+    made = operator_policies("placement", namespace)
     apply({"kubeconfig": kubeconfig, "manifests": made})
     account = Kube.connect({"kubeconfig": kubeconfig, "impersonate_user": namespace})
 

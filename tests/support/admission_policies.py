@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The admission policies that the ``rmd`` and ``crds`` roles install, without starting Ansible."""
+"""The admission policies of roles and of the operator, without starting either."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node_objects 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.pod_workloads import CONDITION
 
-ROLES = Path(__file__).resolve().parents[2] / "roles"
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = ROOT / "roles"
+OPERATOR = "system:serviceaccount:wattwise-system:wattwise-operator"
 
 
 def agent_policies(namespace: str) -> list[dict[str, t.Any]]:
@@ -57,6 +59,20 @@ def probe_manifests(namespace: str) -> list[dict[str, t.Any]]:
     }
     names = ("probe_policies", "probe")
     return [manifest for name in names for manifest in _rendered("kepler", name, **given)]
+
+
+def operator_policies(capability: str, account: str) -> list[dict[str, t.Any]]:
+    """Policies and cluster permissions of a capability, for an account of the test alone."""
+    folder = ROOT / "operator" / "config" / "rbac" / capability
+    text = "\n---\n".join((folder / f"{name}.yaml").read_text() for name in ("rights", "policies"))
+    text = text.replace(OPERATOR, account).replace("wattwise-operator", f"operator-{account}")
+    made = [each for each in yaml.safe_load_all(text) if each]
+    kept = [each for each in made if each["kind"] not in ("Role", "RoleBinding")]
+    for each in kept:
+        if each["kind"] == "ClusterRoleBinding":
+            group = "rbac.authorization.k8s.io"
+            each["subjects"] = [{"apiGroup": group, "kind": "User", "name": account}]
+    return kept
 
 
 def _rendered(role: str, name: str, **given: t.Any) -> list[dict[str, t.Any]]:

@@ -43,6 +43,23 @@ SUMMARY: Json = {
     "gap": 0.001,
     "bound": 1,
 }
+SLEEP: Json = {
+    "mode": "on",
+    "awake": 3,
+    "draining": 1,
+    "going_off": 1,
+    "asleep": 2,
+    "waking": 0,
+    "quarantined": 1,
+    "reserve": {"cpu": 8000.0, "memory": 1e9},
+    "switched": 1,
+    "saved_watts": 220.5,
+    "saved_joules": 7.2e6,
+    "cycles": 7,
+    "wakes_in_time": 5,
+    "wakes_late": 1,
+    "obstacle": None,
+}
 
 
 @cache

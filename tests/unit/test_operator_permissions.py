@@ -27,6 +27,7 @@ ROLES = {
     "node-configs": "node_configs",
     "devices": "devices_reconciliation",
     "rmd": "rmd_workloads",
+    "sleep": "sleep",
     "kepler": "kepler",
     "kepler-addons": "kepler_addons",
     "provisioning": "provisioning",
@@ -115,11 +116,19 @@ def test_a_capability_has_the_permissions_of_its_role_and_those_of_the_watcher(
     assert less <= used and not more & used
     given = manifests(capability)
     assert permissions(given, "ClusterRole") == used - less | more
-    for namespace in ("kube-system", "rmd-system", "kepler", "kepler-authority", "bpa-system"):
+    for namespace in (
+        "default",
+        "kube-system",
+        "rmd-system",
+        "kepler",
+        "kepler-authority",
+        "bpa-system",
+    ):
         # The operator's documents are those of several fleets, and in its own namespace. Kepler's
-        # are the configuration of collectors.
+        # are the configuration of collectors, and that of sleep is beside its Lease.
         documents = {each for each in named(role["items"], namespace) if "configmaps" in each[0]}
-        documents = set() if capability.startswith(("kepler", "provisioning")) else documents
+        if capability.startswith(("kepler", "provisioning", "sleep")):
+            documents = set()
         # The operator uses only BareMetalHosts, whose versions need no Lease.
         if capability == "provisioning":
             documents |= {each for each in named(role["items"], namespace) if "leases" in each[0]}
@@ -218,6 +227,21 @@ def test_the_policies_are_those_of_role_crds_for_the_operators_account() -> None
         assert (mine["kind"], mine["spec"]) == (theirs["kind"], theirs["spec"])
 
 
+def test_the_policy_of_sleep_is_the_same_for_the_accounts_of_playbooks_and_operator() -> None:
+    text = (CONFIG / "rbac" / "sleep" / "policies.yaml").read_text()
+    account = "system:serviceaccount:{namespace}:{name}".format(**ACCOUNT)
+    for mine, theirs in (
+        ("wattwise-operator-sleep", "wattwise-sleep"),
+        (account, "system:serviceaccount:wao-system:wattwise"),
+        ("is-the-operator", "is-the-account"),
+        ("the operator changes", "the account changes"),
+    ):
+        text = text.replace(mine, theirs)
+    role = yaml.safe_load((ROOT / "docs" / "rbac" / "sleep.yaml").read_text())
+    policies = [each for each in role["items"] if each["kind"].startswith("Validating")]
+    assert policies == [each for each in yaml.safe_load_all(text) if each]
+
+
 def test_host_agents_write_their_own_kind_alone_and_read_secrets_where_somebody_says_so() -> None:
     folder = CONFIG / "host-agents"
     items = [each for each in yaml.safe_load_all((folder / "rights.yaml").read_text()) if each]
@@ -254,6 +278,7 @@ TOLD = {
     "persistentvolumes": "PersistentVolumes",
     "persistentvolumeclaims": "claims",
     "nodes/status": "status of Nodes",
+    "nodes": "taint Nodes",
     "resourceclaims": "ResourceClaims",
     "baremetalhosts": "BareMetalHosts",
     "nodeconfigs": "delete NodeConfigs",

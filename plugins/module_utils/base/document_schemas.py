@@ -496,6 +496,7 @@ SCHEMAS: dict[str, Schema] = {
             **dict.fromkeys(_PHASES, _COUNT),
             "saved_watts": _AMOUNT,
             "saved_joules": _AMOUNT,
+            **dict.fromkeys(("cycles", "wakes_in_time", "wakes_late"), _COUNT),
             "dry_run_days": _list(
                 _record(
                     {

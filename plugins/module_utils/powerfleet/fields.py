@@ -104,7 +104,6 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
         "reserve_quantile": "reserveQuantile",
         "largest_quantile": "largestQuantile",
         "reserve_share": "reserveShare",
-        "interval_seconds": "intervalSeconds",
         "horizon_seconds": "horizonSeconds",
         "wear_joules": "wearJoules",
         "max_share": "maxShare",

@@ -24,6 +24,7 @@ Family = tuple[str, str, Samples]
 _FILE = "run.prom"
 # Name of a state → name in the summary of the run.
 _NODES = {"configured": "configured", "read": "fresh", "stale": "stale", "failing": "failed"}
+_PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
 
 
 def write(
@@ -60,7 +61,7 @@ def render(
 ) -> str:
     """The metrics of one run; ``succeeded_at`` is the begin of the last run without a failure."""
     families = [*_of_fleet(fleet), *_of_run(outcome, succeeded_at), *_of_plan(outcome)]
-    return _rendered(fleet, families)
+    return _rendered(fleet, [*families, *_of_sleep(outcome.summary.get("sleep") or {})])
 
 
 def saved_watts(plan: Plan | None) -> dict[str, float]:
@@ -78,10 +79,14 @@ def saved_watts(plan: Plan | None) -> dict[str, float]:
 def _rendered(fleet: PowerFleet, families: t.Iterable[Family]) -> str:
     labels = {"power_fleet": fleet.key}
     return "".join(
-        prometheus.family(f"wattwise_power_fleet_{name}", text, samples, labels)
+        prometheus.family(f"wattwise_power_fleet_{name}", text, samples, labels, _kind(name))
         for name, text, samples in families
         if samples
     )
+
+
+def _kind(name: str) -> str:
+    return "counter" if name.endswith("_total") else "gauge"
 
 
 def _of_fleet(fleet: PowerFleet) -> list[Family]:
@@ -119,6 +124,29 @@ def _of_plan(outcome: Outcome) -> list[Family]:
         ("watts", "Power draw of the last plan.", _watts(summary)),
         ("saved_watts", "Watts that the last plan saves against another strategy.", saved),
         ("gap_ratio", "Relative gap between the last plan and its lower bound.", gap),
+    ]
+
+
+def _of_sleep(sleep: Object) -> list[Family]:
+    if not sleep:
+        return []
+    phases = [({"phase": phase}, float(sleep[phase])) for phase in _PHASES]
+    wakes = [({"outcome": name}, float(sleep[f"wakes_{name}"])) for name in ("in_time", "late")]
+    return [
+        ("sleep_machines", "Machines of the fleet by phase of sleep.", phases),
+        (
+            "sleep_reserve_cores",
+            "CPUs that awake machines keep free.",
+            [({}, sleep["reserve"].get("cpu", 0.0) / 1000)],
+        ),
+        ("sleep_wakes_total", "Machines that were woken, in time or late.", wakes),
+        ("sleep_cycles_total", "Switches to off.", [({}, float(sleep["cycles"]))]),
+        ("sleep_saved_watts", "Power that sleep saves.", [({}, float(sleep["saved_watts"]))]),
+        (
+            "sleep_saved_joules_total",
+            "Energy that sleep saved.",
+            [({}, float(sleep["saved_joules"]))],
+        ),
     ]
 
 

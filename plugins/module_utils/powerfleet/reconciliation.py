@@ -159,12 +159,14 @@ def _wake_all(setting: _Setting) -> Result:
         settings.waking_options(setting.fleet, setting.options),
         setting.context,
         functools.partial(division.scope_of, setting.fleet),
-        owner=setting.fleet.key,
+        owner=f"PowerFleet {setting.fleet.key}",
     )
     try:
         FleetRun(run).make()
     except WattwiseError as error:
         setting.context.warn(f"Machines of {setting.fleet.key} were not woken: {error}")
+    switched = run.log.results.get("sleep", {}).get("transitions", ())
+    telling.tell_switched(setting.kube, setting.fleet, switched, setting.context)
     return {"sleep": sleep_of(setting.fleet, run.log.summary)}
 
 
@@ -199,6 +201,8 @@ def _made(setting: _Setting) -> Result:
         memory.write(folder)
         metrics.write(options["run_dir"], fleet, outcome, memory.succeeded_at)
     _warn_of_slow_run(setting, outcome)
+    if fleet.spec["sleep"]["mode"] != "dry_run":
+        telling.tell_switched(setting.kube, fleet, outcome.switched, setting.context)
     found = _result(fleet, trigger, fleet_run.result(), results, outcome, is_new_period)
     status, heartbeat_seconds = status_of(fleet, outcome), options["heartbeat_seconds"]
     found = _with_status(setting, status, found, heartbeat_seconds, division.nodes)
@@ -237,7 +241,7 @@ def _run_of(setting: _Setting, trigger: Trigger, division: _Division) -> Run:
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
         settings.record_of(fleet, options),
         settings.publication_of(fleet, options),
-        fleet.key,
+        f"PowerFleet {fleet.key}",
     )
 
 
@@ -317,6 +321,7 @@ def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
         "metered": fleet_run.metered,
         # The run continues without any power reading.
         "metering_failure": next(failures, ""),
+        "switched": log.results.get("sleep", {}).get("transitions", ()),
     }
 
 

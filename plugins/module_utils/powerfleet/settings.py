@@ -55,9 +55,14 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     if "bind" in steps and moves and trigger.is_whole:
         steps.append("evict")
     # A sleeping machine is woken for waiting pods, so that requests take the step, too.
-    if placement["enabled"] and (fleet.spec["sleep"]["nodeSelector"] or has_sleepers(fleet)):
+    if placement["enabled"] and _may_sleep(fleet):
         steps.append("sleep")
     return steps
+
+
+def _may_sleep(fleet: PowerFleet) -> bool:
+    sleep = fleet.spec["sleep"]
+    return bool(sleep["nodeSelector"] or sleep["mode"] == "off" or has_sleepers(fleet))
 
 
 def has_sleepers(fleet: PowerFleet) -> bool:
@@ -109,8 +114,14 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "volume_timeout": spec["placement"]["volumeTimeoutSeconds"],
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
-        "sleep": taken_fields(spec["sleep"], FIELDS["sleep"]),
+        "sleep": _sleep_options(fleet),
     }
+
+
+def _sleep_options(fleet: PowerFleet) -> dict[str, t.Any]:
+    """The reserve serves the pods until the next run, which the interval tells."""
+    taken = taken_fields(fleet.spec["sleep"], FIELDS["sleep"])
+    return {**taken, "interval_seconds": fleet.interval_seconds}
 
 
 def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:

@@ -54,7 +54,8 @@ class Outcome:
     with a node in the plan that are not bound, by namespace and name, with the reasons; None:
     nothing was bound, or the run ended before. ``refused`` has a sentence for each object that the
     API server refused, in steps that continued. ``metered`` is None without the ``meter`` step; if
-    that gave nothing, ``metering_failure`` is the reason.
+    that gave nothing, ``metering_failure`` is the reason. ``switched`` are transitions of machines
+    that sleep, in a dry run those that would be made.
     """
 
     trigger: str
@@ -70,6 +71,7 @@ class Outcome:
     saved_watts: t.Mapping[str, float] = field(default_factory=dict)
     metered: Metering | None = None
     metering_failure: str = ""
+    switched: t.Sequence[Object] = ()
     failure: Failure | None = None
     refused: t.Sequence[str] = ()
 
@@ -147,12 +149,6 @@ def _essence(status: Object, stored: Object) -> Status:
         name: status.get(name) or None
         for name in ("observedGeneration", "nodes", "curves", "failing", "unplaced")
     }
-    # Energy grows in every run, and the heartbeat tells it.
-    essence["sleep"] = {
-        name: value
-        for name, value in (status.get("sleep") or {}).items()
-        if name not in ("savedKilowattHours", "reserveCores", "message")
-    } or None
     told = {"pods": dict(status.get("pods") or {})}
     if not told["pods"].get("bound"):
         # A run without bindings causes no write.
@@ -167,6 +163,7 @@ def _essence(status: Object, stored: Object) -> Status:
         name: _settled(metering.get(name), member(stored, "metering", name), least, _NOTABLE_SHARE)
         for name, least in (("nodes", 0.5), ("failing", 0.5), ("pods", 1.5), ("watts", 1.0))
     }
+    told["sleep"] = _settled_sleep(status.get("sleep") or {}, stored)
     celsius = member(status, "hottestInlet", "celsius")
     told["hottest"] = {
         "celsius": _settled(celsius, member(stored, "hottestInlet", "celsius"), _NOTABLE_CELSIUS)
@@ -175,6 +172,17 @@ def _essence(status: Object, stored: Object) -> Status:
         one["type"]: (one["status"], one["reason"], one["message"]) for one in _conditions(status)
     }
     return {**essence, **told}
+
+
+def _settled_sleep(sleep: Object, stored: Object) -> Status:
+    """The part about sleep without values that change in every run, which the heartbeat tells."""
+    moving = ("savedKilowattHours", "reserveCores")
+    saved, before = sleep.get("savedWatts"), member(stored, "sleep", "savedWatts")
+    return {
+        **{name: value for name, value in sleep.items() if name not in moving},
+        "savedWatts": _settled(saved, before, _NOTABLE_WATTS, _NOTABLE_SHARE),
+        "message": bool(sleep.get("message")),
+    }
 
 
 def _settled(value: t.Any, stored: t.Any, units: float, share: float = 0.0) -> float | None:

@@ -26,6 +26,13 @@ _REPORTER = "wattwise.github.io/power-fleet"
 _MAX_NAMED = 3
 # A power failure must not cause a thousand Events; the fleet's Event has the number.
 _MAX_EVENTS = MAX_LISTED
+# Phase of a machine → reason of the fleet's Event; the phases between are those of Nodes alone.
+_PHASES = {
+    "asleep": "MachinesAsleep",
+    "waking": "MachinesWaking",
+    "awake": "MachinesAwake",
+    "quarantined": "MachinesQuarantined",
+}
 
 
 def write_status(
@@ -81,16 +88,31 @@ def tell_refused(
     _tell_each(kube, fleet, "WorkloadRefused", refused, context)
 
 
+def tell_switched(
+    kube: Kube, fleet: PowerFleet, transitions: t.Iterable[Object], context: Context
+) -> None:
+    """One Event about the fleet for each phase at which machines arrived; Nodes have their own."""
+    for phase, reason in _PHASES.items():
+        arrived = [one for one in transitions if one["phase"] == phase]
+        if arrived:
+            notes = [f"{one['name']}: {one['reason']}" for one in arrived]
+            is_bad = any(one["warning"] for one in arrived)
+            tell(kube, fleet, reason, _shortened(notes), context, is_bad)
+
+
+def _shortened(notes: t.Sequence[str]) -> str:
+    """The first sentences, and the number of the others."""
+    more = len(notes) - _MAX_NAMED
+    return f"{'; '.join(notes[:_MAX_NAMED])}{f' (and {more} more)' if more > 0 else ''}"
+
+
 def _tell_each(
     kube: Kube, fleet: PowerFleet, reason: str, told: t.Sequence[Note], context: Context
 ) -> None:
     """An Event about each object, up to a limit, and one about the fleet that names the first."""
     if not told:
         return
-    named = "; ".join(f"{_key(obj)}: {note}" for obj, note in told[:_MAX_NAMED])
-    more = len(told) - _MAX_NAMED
-    note = f"{named}{f' (and {more} more)' if more > 0 else ''}"
-    tell(kube, fleet, reason, note, context)
+    tell(kube, fleet, reason, _shortened([f"{_key(obj)}: {note}" for obj, note in told]), context)
     event, refusals = events.Event("Warning", reason, "Reconciling", _REPORTER), []
     for obj, note in told[:_MAX_EVENTS]:
         try:

@@ -36,6 +36,7 @@ _FILES: dict[str, tuple[str, documents.DocumentKind]] = {
     "devices": ("devices.json", "snapshot"),
     "metering": ("metering.json", "metering"),
     "hosts": ("hosts.json", "hosts"),
+    "sleep": ("sleep.json", "sleep"),
 }
 
 
@@ -65,7 +66,8 @@ class Sources:
     run with bindings; ``bound_snapshot`` has only names and nodes of pods. ``baseline`` has the
     readings under another scheduler, ``asleep`` those with idle machines switched off, ``rmd`` the
     state of the RMD daemons, ``devices`` a snapshot with device objects, ``metering`` the power
-    draw of pods, ``hosts`` the bare-metal hosts of a cluster.
+    draw of pods, ``hosts`` the bare-metal hosts of a cluster, ``sleep`` the last decision about
+    machines that sleep.
     """
 
     snapshot: Document
@@ -83,6 +85,7 @@ class Sources:
     devices: Document | None = None
     metering: Document | None = None
     hosts: Document | None = None
+    sleep: Document | None = None
     options: Options = field(default_factory=Options)
     findings: tuple[Finding, ...] = ()
 

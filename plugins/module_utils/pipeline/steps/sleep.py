@@ -24,7 +24,11 @@ from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
 
-_IN_SUMMARY = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+_PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
+_FIGURES = (
+    *("reserve", "obstacle", "saved_watts", "saved_joules"),
+    *("cycles", "wakes_in_time", "wakes_late"),
+)
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,13 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
         inputs = _inputs(run, cluster, known)
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
-        step.counts = {name: result[name] for name in _IN_SUMMARY}
+        step.counts = {name: result[name] for name in _PHASES}
         step.errors += result["findings"]
         warn_of([Finding.from_dict(one) for one in result["findings"]], context)
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
-            **{name: result[name] for name in ("mode", "reserve", "obstacle")},
-            **{name: result[name] for name in ("saved_watts", "saved_joules")},
-            **step.counts,
+            **{name: result[name] for name in ("mode", *_PHASES, *_FIGURES)},
             "switched": len(result["transitions"]),
         }
         run.log.diff += result["diff"]

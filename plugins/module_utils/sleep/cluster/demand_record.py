@@ -44,7 +44,8 @@ class MachineHistory:
     """Times of switches to off in the last day, of the last wake, and of the sleep that lasts.
 
     ``saved_watts`` is what the present sleep saves: idle less standby, as measured for this
-    machine. ``left_alone_until`` is the end of a rest after a failed switch.
+    machine. ``left_alone_until`` is the end of a rest after a failed switch. ``cycles`` are all
+    switches to off; wakes are late if the first boot missed its time.
     """
 
     off: list[float] = field(default_factory=list)
@@ -53,14 +54,23 @@ class MachineHistory:
     saved_watts: float = 0.0
     saved_joules: float = 0.0
     left_alone_until: float = 0.0
+    cycles: int = 0
+    wakes_in_time: int = 0
+    wakes_late: int = 0
 
     def fell_asleep(self, now: float, saved_watts: float) -> None:
         self.off = [at for at in self.off if at > now - _DAY] + [now]
         self.asleep_since, self.saved_watts = now, saved_watts
+        self.cycles += 1
 
     def woke(self, now: float) -> None:
         self.saved_joules = self.joules(now)
         self.asleep_since, self.woken = None, now
+
+    def booted(self, is_late: bool) -> None:
+        """Count the first boot of a wake."""
+        self.wakes_late += is_late
+        self.wakes_in_time += not is_late
 
     def joules(self, now: float) -> float:
         """Energy saved until now."""

@@ -36,7 +36,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
     phases = [run.records.records[name].phase for name in own if name in run.records.records]
     counts = {phase.value: phases.count(phase) for phase in Phase if phase is not Phase.AWAKE}
     machines = [_machine(run, plan, name) for name in names]
-    saved = {name: one.joules(now) for name, one in run.record.machines.items() if name in own}
+    histories = [one for name, one in run.record.machines.items() if name in own]
     written = [one for one in changes if one.is_written]
     return {
         "changed": bool(written) or run.has_moved,
@@ -49,15 +49,13 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "findings": [one.as_dict() for one in run.records.findings],
         "awake": len(own) - len(phases),
         **counts,
-        "saved_joules": round(sum(saved.values()), 1),
+        "saved_joules": round(sum(one.joules(now) for one in histories), 1),
         "saved_watts": round(
-            sum(
-                one.saved_watts
-                for name, one in run.record.machines.items()
-                if name in own and one.asleep_since is not None
-            ),
-            1,
+            sum(one.saved_watts for one in histories if one.asleep_since is not None), 1
         ),
+        "cycles": sum(one.cycles for one in histories),
+        "wakes_in_time": sum(one.wakes_in_time for one in histories),
+        "wakes_late": sum(one.wakes_late for one in histories),
         "dry_run_days": [{"day": day, **one} for day, one in run.record.dry_days.items()],
         "diff": difference(
             "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)

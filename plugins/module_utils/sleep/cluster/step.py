@@ -237,6 +237,8 @@ class SleepRun:
         """Keep what outlives the run, and tell people."""
         before = self.records.records.get(change.name)
         history, self.record.is_changed = self.record.machine(change.name), True
+        if before is not None and before.phase is Phase.WAKING and before.attempts <= 1:
+            history.booted(is_late=change.is_warning)
         if change.record is None:
             self.finished.add(change.name)
             if before is not None and before.phase in _ASLEEP:

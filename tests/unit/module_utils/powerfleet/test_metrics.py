@@ -20,7 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     Outcome,
 )
 from support.carried_out_plans import plan_of
-from support.power_fleets import NOW, fleet, outcome
+from support.power_fleets import NOW, SLEEP, fleet, outcome
 from support.promtool import lint, samples
 
 Json = dict[str, t.Any]
@@ -49,6 +49,21 @@ def test_the_metrics_are_such_that_prometheus_takes_them() -> None:
     assert value(text, "saved_watts", against="spread") == 12.5
     assert value(text, "gap_ratio") == 0.001
     assert value(text, "last_success_timestamp_seconds") == NOW.timestamp()
+
+
+def test_the_metrics_of_sleep_are_counters_and_phases() -> None:
+    text = render(fleet(), outcome(summary={"sleep": SLEEP}), NOW)
+    assert lint(text) == ""
+    assert value(text, "sleep_machines", phase="asleep") == 2
+    assert value(text, "sleep_machines", phase="quarantined") == 1
+    assert value(text, "sleep_wakes_total", outcome="in_time") == 5
+    assert value(text, "sleep_wakes_total", outcome="late") == 1
+    assert value(text, "sleep_cycles_total") == 7
+    assert value(text, "sleep_saved_joules_total") == 7.2e6
+    assert value(text, "sleep_saved_watts") == 220.5
+    assert value(text, "sleep_reserve_cores") == 8
+    assert "# TYPE wattwise_power_fleet_sleep_cycles_total counter" in text
+    assert "_sleep_" not in render(fleet(), outcome(), NOW)
 
 
 def test_a_run_that_failed_keeps_the_time_of_the_last_success() -> None:

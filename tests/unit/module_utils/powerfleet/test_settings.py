@@ -24,7 +24,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.settings 
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.triggers import Trigger
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd import reconciliation as rmd
-from support.power_fleets import fleet, schema
+from support.power_fleets import fleet, manifest, parsed, schema
 
 Json = dict[str, t.Any]
 
@@ -39,6 +39,8 @@ PARTS = {
     "rmd": "rmd_workloads",
     "sleep": "sleep",
 }
+# Variables whose names in the spec are others.
+RENAMED = {"select": "nodeSelector"}
 SECRETS = "a spec holds no secret; NodeConfigs name theirs, and the module has its own"
 FILES = "the run folder of the fleet has a place for it"
 SHARED = "all runs of a cluster share it, so it is an option of the module"
@@ -93,8 +95,9 @@ LEFT_OUT: dict[str, str] = {
     "rmd_workloads_prune_max": "no run may remove most of what is there",
     "rmd_workloads_force": "beside rmd-operator nothing is written",
     "rmd_workloads_run_dir": FILES,
-    "sleep_eviction_joules": "the defaults weigh classes of pods, and fields would be a mapping",
-    "sleep_wait_timeout": "the next run of the operator continues",
+    "sleep_interval_seconds": "the interval of the fleet stands for it",
+    "sleep_eviction_joules": "prices of evictions are those of the cluster, not of a fleet",
+    "sleep_wait_timeout": "the next run continues, and a request never waits for a boot",
 }
 # Differing defaults: (that of the role, that of the spec), with the reason beside them.
 OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
@@ -122,11 +125,11 @@ def variables(part: str) -> Json:
 
 def in_spec(variable: str, names: t.Collection[str]) -> str:
     """The name in the spec: camelCase, with the unit if the spec has one."""
+    if variable in RENAMED:
+        return RENAMED[variable]
     first, *others = variable.split("_")
     name = first + "".join(part.capitalize() for part in others)
-    if name == "select":
-        return "nodeSelector"
-    return f"{name}Seconds" if name not in names and f"{name}Seconds" in names else name
+    return name if name in names else f"{name}Seconds"
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -174,6 +177,11 @@ def values(of: Json, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[str, 
             yield from values(member, (*path, name))
         else:
             yield (*path, name), member
+
+
+def test_the_time_to_the_next_run_is_the_interval_of_the_fleet() -> None:
+    options = fleet_options(fleet(interval="2m", sleep={"mode": "on"}), WHOLE, module())
+    assert options["sleep"]["interval_seconds"] == 120.0 and options["sleep"]["mode"] == "on"
 
 
 def another(member: Json) -> t.Any:
@@ -224,6 +232,24 @@ def test_the_steps_are_those_that_are_on() -> None:
     moving = fleet(placement={"rebalance": True, "allowEvict": True}, devices={"enabled": True})
     assert steps_of(moving, WHOLE)[-3:] == ["bind", "devices", "evict"]
     assert steps_of(moving, EVENT)[-2:] == ["bind", "devices"]
+
+
+@pytest.mark.parametrize("trigger", [WHOLE, EVENT])
+def test_machines_are_switched_where_some_may_sleep_or_must_be_woken(trigger: Trigger) -> None:
+    for sleep, is_on in (
+        ({}, False),
+        ({"mode": "on"}, False),
+        ({"nodeSelector": "sleeps=yes"}, True),
+        ({"nodeSelector": "sleeps=yes", "mode": "on"}, True),
+        ({"mode": "off"}, True),
+    ):
+        assert ("sleep" in steps_of(fleet(sleep=sleep), trigger)) == is_on, sleep
+    # Machines that the selector left behind are woken.
+    left = parsed({**manifest(), "status": {"sleep": {"asleep": 1}}})
+    assert "sleep" in steps_of(left, trigger)
+    # Without power models there is no decision.
+    off = fleet(sleep={"nodeSelector": "sleeps=yes"}, placement={"enabled": False})
+    assert "sleep" not in steps_of(off, trigger)
 
 
 def test_a_request_waits_for_no_machine_and_moves_no_pod() -> None:

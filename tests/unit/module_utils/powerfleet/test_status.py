@@ -26,7 +26,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status im
     status_of,
     suspended_status,
 )
-from support.power_fleets import DEFINITION, NOW, fleet, manifest, outcome, parsed
+from support.power_fleets import DEFINITION, NOW, SLEEP, fleet, manifest, outcome, parsed
 
 Json = dict[str, t.Any]
 
@@ -83,6 +83,53 @@ def test_nodes_with_a_published_curve_are_counted_by_its_match() -> None:
     summary = {"curve_sources": counted, "published_matches": matched}
     status = status_of(fleet(), outcome(summary=summary))
     assert status["curves"] == {**counted, "publishedMatches": matched}
+
+
+def test_machines_are_counted_by_phase_of_sleep() -> None:
+    status = status_of(fleet(), outcome(summary={"sleep": SLEEP}))
+    assert status["sleep"] == {
+        "mode": "on",
+        "awake": 3,
+        "draining": 1,
+        "goingOff": 1,
+        "asleep": 2,
+        "waking": 0,
+        "quarantined": 1,
+        "reserveCores": 8.0,
+        "savedWatts": 220.5,
+        "savedKilowattHours": 2.0,
+    }
+    assert suspended_status(stored(status))["sleep"] == status["sleep"]
+    # A run that ends earlier leaves the known values.
+    failed = outcome(failure=Failure("read", "No."))
+    assert status_of(stored(status), failed)["sleep"] == status["sleep"]
+    blocked = outcome(summary={"sleep": {**SLEEP, "obstacle": "The readings are 905 s old."}})
+    assert status_of(fleet(), blocked)["sleep"]["message"] == "The readings are 905 s old."
+
+
+@pytest.mark.parametrize(
+    ("changed", "due"),
+    [
+        ({"saved_joules": 8e6}, False),
+        ({"saved_watts": 221.0}, False),
+        ({"saved_watts": 330.0}, True),
+        ({"asleep": 3}, True),
+        ({"obstacle": "The readings are 905 s old."}, True),
+    ],
+)
+def test_energy_that_grows_writes_no_status(changed: Json, due: bool) -> None:
+    before = stored(status_of(fleet(), outcome(summary={"sleep": SLEEP})))
+    after = status_of(before, outcome(summary={"sleep": {**SLEEP, **changed}}))
+    assert is_due(after, before.status, None, NOW) == due
+
+
+def test_the_age_in_an_obstacle_writes_no_status() -> None:
+    blocked = {**SLEEP, "obstacle": "The readings are 905 s old."}
+    before = stored(status_of(fleet(), outcome(summary={"sleep": blocked})))
+    older = {**SLEEP, "obstacle": "The readings are 965 s old."}
+    assert not is_due(
+        status_of(before, outcome(summary={"sleep": older})), before.status, None, NOW
+    )
 
 
 def test_what_failed_is_listed_up_to_twenty() -> None:
@@ -273,6 +320,7 @@ def test_every_status_follows_the_definition() -> None:
     error = TargetError("n1", "", "tls", "x" * 5000)
     for status in (
         status_of(fleet(), outcome()),
+        status_of(fleet(), outcome(summary={"sleep": {**SLEEP, "obstacle": "x" * 5000}})),
         status_of(fleet(), outcome(unplaced=unplaced, errors=[error])),
         status_of(fleet(), Outcome("start", NOW, 0.0, failure=Failure("rmd", "x" * 9999))),
         suspended_status(fleet()),

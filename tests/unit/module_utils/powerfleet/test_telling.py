@@ -114,6 +114,26 @@ def test_a_failing_node_that_is_no_more_is_told_of_the_fleet() -> None:
     assert cluster.told() == {"fleet": "n005: timeout: 5"}
 
 
+def test_machines_that_switched_are_told_by_the_phase_at_which_they_arrived() -> None:
+    cluster = Cluster()
+    transitions = [
+        {"name": name, "phase": phase, "reason": reason, "warning": phase == "quarantined"}
+        for name, phase, reason in (
+            ("n1", "draining", "The others carry its pods."),
+            ("n2", "asleep", "Its BMC says that it is off."),
+            ("n3", "quarantined", "Its Node was not ready after 3 boots."),
+        )
+    ]
+    with ScriptedApi(cluster) as api:
+        kube = Kube.connect({"host": api.url})
+        telling.tell_switched(kube, stored(), transitions, Context(now=lambda: NOW))
+    told = {event["reason"]: (event["type"], event["message"]) for event in cluster.events.values()}
+    assert told == {
+        "MachinesAsleep": ("Normal", "n2: Its BMC says that it is off."),
+        "MachinesQuarantined": ("Warning", "n3: Its Node was not ready after 3 boots."),
+    }
+
+
 def workload(name: str, ready: str, kind: str = "RmdWorkload") -> Json:
     condition = {"type": "Ready", "status": ready, "reason": "Refused", "message": "no ways"}
     metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}
