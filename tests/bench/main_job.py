@@ -9,7 +9,16 @@ import re
 import time
 
 from bench.kit import scale
-from bench.kit.hall import FLEET, ROW_OF_RACKS, Hall, MainJob, Size, main_job, play
+from bench.kit.hall import (
+    FLEET,
+    LARGEST_CLUSTER,
+    ROW_OF_RACKS,
+    Hall,
+    MainJob,
+    Size,
+    main_job,
+    play,
+)
 from bench.kit.rows import Bench, Different, Peer, Row, at_least, at_most, metric, ratio
 from bench.kit.stage import MIB, Stage
 from lab.api import Api
@@ -103,6 +112,45 @@ def _whole_job(
     )
 
 
+def largest_cluster(stage: Stage) -> Row:
+    """Kubernetes' own limit beside a fifth of it, with nothing to do."""
+    fifth = main_job(stage, FLEET)
+    small = [play(stage, fifth.hall, "place", fifth.run_dir).usage for _run in stage.runs(2)]
+    job = main_job(stage, LARGEST_CLUSTER)
+    place = [play(stage, job.hall, "place", job.run_dir) for _run in stage.runs(2)]
+    if any(run.changed for run in place):
+        raise Different("runs with nothing to do changed tasks")
+    nodes = len(job.hall.machines)
+    seconds = [run.usage.seconds for run in place]
+    memory = [run.usage.peak_bytes / MIB for run in place]
+    return Row(
+        title=f"The main job on {nodes:,} nodes with {job.pods:,} pods",
+        work=(
+            "The `place` playbook with nothing to place, on the largest cluster that Kubernetes "
+            "supports and on one of a fifth of its size. BMCs take 50 ms for an answer."
+        ),
+        command="ansible-playbook wattwise.kube.place",
+        metrics=[
+            metric("`site`, pods waiting", "s", [job.placed.usage.seconds]),
+            metric("binding the pods", "s", [job.binding_seconds]),
+            metric("`place`, nothing to do", "s", seconds, at_most(40)),
+            metric(
+                "`place`, nothing to do: processor time",
+                "s",
+                [run.usage.cpu_seconds for run in place],
+            ),
+            metric("memory of the largest process", "MiB", memory, at_most(700, "worst")),
+            ratio(
+                "time for five times the nodes and pods",
+                seconds,
+                [usage.seconds for usage in small],
+                at_most(5),
+            ),
+        ],
+        equal="runs with nothing to do change no task, so every object has its desired state.",
+    )
+
+
 def costs(stage: Stage) -> Row:
     job = main_job(stage)
     nodes = len(job.hall.machines)
@@ -170,5 +218,6 @@ def served(room: Hall) -> dict[str, float]:
 BENCHES = [
     Bench("main-job-50", small_fleet),
     Bench("main-job", whole_fleet),
+    Bench("main-job-5000", largest_cluster),
     Bench("costs", costs),
 ]

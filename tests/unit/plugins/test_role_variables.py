@@ -227,11 +227,13 @@ def plays() -> list[t.Any]:
     ]
 
 
-# Entry points without variables of their own, and the roles whose variables they read.
+# Entry points and the roles whose variables they read, where these differ.
 ENTRIES_WITH_THE_VARIABLES_OF = {
     ("placement", "fleet"): ("observe", "placement"),
     ("placement", "bind"): ("placement",),
     ("devices", "after_placement"): ("devices",),
+    ("sleep", "main"): ("observe", "placement", "sleep"),
+    ("sleep", "wake"): ("observe", "sleep"),
 }
 
 
