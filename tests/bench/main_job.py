@@ -9,16 +9,7 @@ import re
 import time
 
 from bench.kit import scale
-from bench.kit.hall import (
-    FLEET,
-    LARGEST_CLUSTER,
-    ROW_OF_RACKS,
-    Hall,
-    MainJob,
-    Size,
-    main_job,
-    play,
-)
+from bench.kit.hall import FLEET, LARGEST_CLUSTER, ROW_OF_RACKS, Hall, MainJob, Size, main_job, play
 from bench.kit.rows import Bench, Different, Peer, Row, at_least, at_most, metric, ratio
 from bench.kit.stage import MIB, Stage
 from lab.api import Api

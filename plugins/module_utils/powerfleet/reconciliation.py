@@ -180,11 +180,11 @@ def _made(setting: _Setting) -> Result:
     memory = Memory.read(folder)
     trigger = trigger_of(fleet, memory, began)
     division = _Division(fleets_of(setting.kube.list(ALL)))
-    fleet_run = FleetRun(_run_of(setting, trigger, division))
+    results = _StepResults(StepLog(setting.context))
+    fleet_run = FleetRun(_run_of(setting, trigger, division, results))
     # Before anything is written: another run in this folder is refused.
     fleet_run.run.folder.open(options["run_process"], began)
     is_new_period = _keep_period(setting)
-    results = _StepResults(StepLog(setting.context))
     _execute(setting, trigger, division, fleet_run, results)
     outcome = Outcome(
         trigger=trigger.name,
@@ -232,10 +232,23 @@ def _result(
     }
 
 
-def _run_of(setting: _Setting, trigger: Trigger, division: _Division) -> Run:
+def _run_of(setting: _Setting, trigger: Trigger, division: _Division, results: _StepResults) -> Run:
+    """The run; without its step ``sleep`` if ``spec.sleep`` is invalid. Raises InvalidInput."""
+    given = settings.fleet_options(setting.fleet, trigger, setting.options)
+    try:
+        return _run_with(given, setting, trigger, division)
+    except InvalidInput as error:
+        if "sleep" not in given["steps"]:
+            raise
+        results.fail("sleep", error)
+        steps = [step for step in given["steps"] if step != "sleep"]
+        return _run_with({**given, "steps": steps}, setting, trigger, division)
+
+
+def _run_with(given: Parameters, setting: _Setting, trigger: Trigger, division: _Division) -> Run:
     fleet, options = setting.fleet, setting.options
     return Run.of(
-        settings.fleet_options(fleet, trigger, options),
+        given,
         setting.context,
         functools.partial(division.scope_of, fleet),
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),

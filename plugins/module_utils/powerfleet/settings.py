@@ -74,7 +74,8 @@ def has_sleepers(fleet: PowerFleet) -> bool:
 def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     """The options of a run that only brings back all machines."""
     given = fleet_options(fleet, Trigger("suspend"), options)
-    return {**given, "steps": ["snapshot", "sleep"], "sleep": {**given["sleep"], "mode": "off"}}
+    sleep = {**given["sleep"], "mode": "off", "select": ""}
+    return {**given, "steps": ["snapshot", "sleep"], "sleep": sleep}
 
 
 def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
