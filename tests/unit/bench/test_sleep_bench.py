@@ -33,7 +33,7 @@ def test_each_policy_has_a_line_and_each_plot_is_drawn(runs: list[Run]) -> None:
     assert "## 3 machines, mixed demand" in text
     for name in [*POLICIES, OPTIMUM]:
         assert f"\n| {name} | " in text
-    images = re.findall(r"\((images/[\w-]+\.svg)\)", text)
+    images = re.findall(r"\(\.\./(images/[\w-]+\.svg)\)", text)
     assert sorted(images) == sorted(set(made) - {"project/sleep-performance.md"})
     for name in images:
         assert ElementTree.fromstring(made[name]).tag.endswith("svg")
