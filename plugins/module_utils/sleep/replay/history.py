@@ -154,7 +154,10 @@ def _quoted(name: str, value: t.Any) -> str:
 async def _ask(
     made: Queries, ends: t.Sequence[float], client: Client, _target: PollTarget
 ) -> _Days:
-    return [[await _vector(client, query, end) for query in made] for end in ends]
+    days: _Days = []
+    for end in ends:
+        days.append([await _vector(client, query, end) for query in made])
+    return days
 
 
 async def _vector(client: Client, query: str, time: float) -> list[Object]:
