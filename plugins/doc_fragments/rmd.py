@@ -82,9 +82,10 @@ _OPTIONS = r"""
 class ModuleDocFragment:
     """Documentation only."""
 
-    DOCUMENTATION = f"options:{_OPTIONS}requirements:\n  - aiohttp >= 3.10\n"
+    # With a type, because ansible-test reads plain assignments as literals.
+    DOCUMENTATION: str = f"options:{_OPTIONS}requirements:\n  - aiohttp >= 3.10\n"
     # Below an option, because options of the Kubernetes API have the same names.
-    DAEMONS = r"""
+    DAEMONS: str = r"""
 options:
   daemons:
     description: Options of the requests to daemons. They are grouped because those of the

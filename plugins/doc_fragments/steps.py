@@ -199,8 +199,9 @@ def below(option: str, options: str) -> str:
 class ModuleDocFragment:
     """Documentation only."""
 
-    PLACE = f"options:{_PLACE}"
-    PLACE_OF_RUN = r"""
+    # With a type, because ansible-test reads plain assignments as literals.
+    PLACE: str = f"options:{_PLACE}"
+    PLACE_OF_RUN: str = r"""
 options:
   place:
     description: Options of step V(place), as in M(wattwise.kube.power_placement).
@@ -208,8 +209,8 @@ options:
     default: {}
     suboptions:
 """ + below("place", _PLACE)
-    DEVICES = f"options:{_DEVICES}"
-    DEVICES_OF_RUN = r"""
+    DEVICES: str = f"options:{_DEVICES}"
+    DEVICES_OF_RUN: str = r"""
 options:
   devices:
     description:

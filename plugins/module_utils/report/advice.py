@@ -161,7 +161,8 @@ def _reason_to_leave_out(node: Node) -> str:
 
 
 def _machine(node: Node, options: Parameters) -> Machine:
-    assert node.curve is not None
+    if node.curve is None:
+        raise AssertionError
     curve = node.curve
     standby = options["standby_watts"]
     switching = Switching(

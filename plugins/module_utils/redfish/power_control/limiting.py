@@ -60,7 +60,8 @@ class _Capped:
     changed: bool = False
 
     def as_result(self) -> Result:
-        assert self.before is not None
+        if self.before is None:
+            raise AssertionError
         shown = self.after or self.before
         action = "none"
         if self.error is not None:
@@ -97,7 +98,8 @@ def limit_power(
     pending = [one for one in capped if one.error is None and _needs_change(one)]
     if context.check_mode:
         for one in pending:
-            assert one.before is not None
+            if one.before is None:
+                raise AssertionError
             one.after, one.changed = replace(one.before, watts=one.desired), True
     else:
         _change(pending, capped, options, context, pace)
@@ -156,7 +158,8 @@ def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) ->
     keys = [(one.machine, keys_of(one.machine, one.system)) for one in usable]
     for one, failure in zip(usable, repeated_machines(keys)):
         try:
-            assert one.before is not None
+            if one.before is None:
+                raise AssertionError
             if failure is not None:
                 raise failure
             if _needs_change(one):
@@ -194,7 +197,8 @@ def _change(
     changed: list[_Capped] = []
     for one in pending:
         try:
-            assert one.system is not None
+            if one.system is None:
+                raise AssertionError
             machine = one.machine.for_changes(one.system)
         except TargetFailure as failure:
             one.error = one.machine.error(failure)
@@ -219,7 +223,8 @@ def _changer(
     one: _Capped, timeout: float, pace: Pace
 ) -> t.Callable[[Client, PollTarget], t.Awaitable[None]]:
     async def work(client: Client, _target: PollTarget) -> None:
-        assert one.before is not None
+        if one.before is None:
+            raise AssertionError
         bodies = one.before.changes(one.desired)
         for position, body in enumerate(bodies):
             is_last = position == len(bodies) - 1

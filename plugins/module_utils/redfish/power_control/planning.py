@@ -242,7 +242,8 @@ class SwitchPlan:
         return Send(action, reset_type, purpose)
 
     def _begin_leg(self) -> None:
-        assert self._legs is not None
+        if self._legs is None:
+            raise AssertionError
         self._legs.pop(0)
         self._in_flight = self._refused = self._graceful_since = None
         self._is_forcing = False
@@ -261,7 +262,8 @@ class SwitchPlan:
             self.states.append(state)
 
     def _expired(self, observation: Observation) -> Failed:
-        assert self._legs
+        if not self._legs:
+            raise AssertionError
         detail = f"the machine is not {self._legs[0]} within {self.goal.timeout:g} s"
         if observation.problem:
             detail += f", and the last look failed ({observation.problem})"

@@ -236,7 +236,8 @@ class _Run:
         kube = self._kube = Kube.connect(self.options)
 
         def look(one: Switch) -> None:
-            assert one.machine.host is not None
+            if one.machine.host is None:
+                raise AssertionError
             try:
                 hand = self._host_hand(one)
                 if unmanaged_because(hand.read()):
@@ -257,7 +258,8 @@ class _Run:
             )
 
     def _host_hand(self, one: Switch) -> HostHand:
-        assert self._kube is not None and one.machine.host is not None
+        if self._kube is None or one.machine.host is None:
+            raise AssertionError
         return HostHand(self._kube, one.machine.host, self.goal.state, one.machine.expected)
 
     def refuse_shared(self) -> None:

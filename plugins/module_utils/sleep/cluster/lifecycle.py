@@ -132,7 +132,8 @@ class _Machine:
 
     @property
     def _record(self) -> NodeRecord:
-        assert self.view.record is not None
+        if self.view.record is None:
+            raise AssertionError
         return self.view.record
 
     @property
