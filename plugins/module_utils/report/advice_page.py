@@ -132,7 +132,7 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
     if len(line["hours"]) < 2:
         return element("p", "The demand is too short for a picture.", class_="lead")
     machines, hours = len(document["machines"]), line["hours"][-1]
-    peak = max(max(line["cores"]), 1e-9)
+    peak = max(*line["cores"], 1e-9)
     grid = "".join(f"M0 {_HEIGHT * step / 4:.1f}H{_WIDTH}" for step in range(5))
     picture = element(
         "svg",

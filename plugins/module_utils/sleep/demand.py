@@ -115,7 +115,7 @@ class Demand:
         amounts = tuple(sorted((name, value) for name, value in requests.items() if value > 0))
         if not (math.isfinite(at) and at >= self.since and amounts):
             return
-        self.names.update(name for name, _ in amounts)
+        self.names.update(name for name, _amount in amounts)
         record = (at, amounts)
         if not records or records[-1] <= record:
             records.append(record)
@@ -195,7 +195,7 @@ class Demand:
         kinds: dict[frozenset[str], tuple[list[t.Any], list[t.Any]]] = {}
         for index, records in enumerate((arrivals, departures)):
             for record in records:
-                devices = frozenset(name for name, _ in record[1]) - _ORDINARY
+                devices = frozenset(name for name, _amount in record[1]) - _ORDINARY
                 kinds.setdefault(devices, ([], []))[index].append(record)
         return {
             devices: _series_of(*records)
@@ -205,19 +205,21 @@ class Demand:
 
 
 def _series_of(arrivals: list[t.Any], departures: list[t.Any]) -> _Series:
-    names = tuple(sorted({name for _, amounts in arrivals + departures for name, _ in amounts}))
+    names = tuple(
+        sorted({name for _at, amounts in arrivals + departures for name, _amount in amounts})
+    )
     column = {name: index for index, name in enumerate(names)}
     table = numpy.zeros((len(arrivals) + len(departures), len(names)))
-    for row, (_, amounts) in enumerate(arrivals + departures):
+    for row, (_at, amounts) in enumerate(arrivals + departures):
         for name, value in amounts:
             table[row, column[name]] = value
     requests = table[: len(arrivals)].copy()
     table[len(arrivals) :] *= -1
-    times = numpy.array([at for at, _ in arrivals + departures], dtype=float)
+    times = numpy.array([at for at, _amounts in arrivals + departures], dtype=float)
     order = numpy.argsort(times, kind="stable")
     levels = numpy.zeros((len(times) + 1, len(names)))
     numpy.cumsum(table[order], axis=0, out=levels[1:])
-    ends = numpy.array([at for at, _ in arrivals], dtype=float)
+    ends = numpy.array([at for at, _amounts in arrivals], dtype=float)
     return _Series(names, ends, requests, times[order], levels)
 
 

@@ -63,7 +63,7 @@ class Emptying:
         before = float(assignment.cost[nodes].sum())
         moves: list[PlannedMove] = []
         for group in groups:
-            for _ in range(int(pods[group])):
+            for _pod in range(int(pods[group])):
                 target = self._move(group, node, nodes)
                 if target is None:
                     self._undo(moves)

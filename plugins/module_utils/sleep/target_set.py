@@ -137,7 +137,7 @@ def target_set(task: Task) -> Booleans:
         return chosen
     chosen = _reduced(task, chosen)
     best = float(task.joules(chosen[None])[0])
-    for _ in range(_MAX_ITERATIONS):
+    for _iteration in range(_MAX_ITERATIONS):
         sets = _neighbours(task, chosen)
         if not len(sets):
             break

@@ -196,8 +196,8 @@ def _prices(relaxation: Relaxation, limits: Limits) -> tuple[Floats | None, tupl
     model = LinearModel()
     lengths = relaxation.lengths.tolist()
     scale = _scales(relaxation)
-    rows: list[list[list[tuple[int, float]]]] = [[[] for _ in scale] for _ in lengths]
-    awake_columns: list[list[int]] = [[] for _ in lengths]
+    rows: list[list[list[tuple[int, float]]]] = [[[] for _resource in scale] for _slot in lengths]
+    awake_columns: list[list[int]] = [[] for _slot in lengths]
     for each in relaxation.classes:
         _add_class(model, each, lengths, scale, rows, awake_columns)
     order = []

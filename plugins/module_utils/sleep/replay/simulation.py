@@ -297,7 +297,7 @@ class _Ledger:
         self._core_seconds: Floats = numpy.zeros(machines)
         self._waited: Floats = numpy.zeros(pods)
         self._for_boot: Booleans = numpy.zeros(pods, dtype=bool)
-        self._switches: list[list[float]] = [[] for _ in range(machines)]
+        self._switches: list[list[float]] = [[] for _machine in range(machines)]
         self._timeline = Timeline()
         cpu = scenario.problem.resources.index("cpu") if "cpu" in scenario.problem.resources else -1
         self._cpu = cpu
