@@ -131,11 +131,13 @@ def account(whole_lab: RunningLab, tmp_path: Path) -> Iterator[Account]:
         yield found
         apply({"kubeconfig": kubeconfig, "manifests": found.given, "state": "absent"})
     kube = Kube.connect({"kubeconfig": kubeconfig})
-    # The tests have changed templates, so that the inventory does not own all of their fields.
-    kube.request("DELETE", TEMPLATES.replace("/nodeconfigt", "/namespaces/wao-system/nodeconfigt"))
     path = f"/api/v1/namespaces/{NAMESPACE}"
     kube.request("DELETE", path)
     wait_until(lambda: kube.find(path) is None, 120.0, f"the end of {NAMESPACE}")
+    # The tests have changed templates, so that the inventory does not own all of their fields.
+    everything = ("-e", f"teardown_everything_of={CLUSTER}")
+    run = run_playbook("wattwise.kube.teardown", tmp_path, *given, *everything)
+    assert run.returncode == 0, run.output
 
 
 @pytest.fixture
