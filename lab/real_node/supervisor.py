@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -127,7 +128,7 @@ def _machine_restored(places: Sequence[Place]) -> Iterator[None]:
     finally:
         for address in addresses:
             _ip("address", "delete", address, "dev", "lo")
-        _ip("link", "delete", BRIDGE)
+        _delete_network()
         for group in set(control_groups()) - groups_before:
             _remove_group(group)
         for name, text in before.items():
@@ -137,6 +138,23 @@ def _machine_restored(places: Sequence[Place]) -> Iterator[None]:
 def _ip(*words: str) -> None:
     """Change the network; something that is missing already is none of its errors."""
     subprocess.run(["ip", *words], capture_output=True, check=False)
+
+
+def _delete_network() -> None:
+    """Delete the bridge with the pods' links, which the kernel would only delete some time later.
+
+    A link ends with its pod's network namespace, and that one after this process, which holds its
+    mount.
+    """
+    links = subprocess.run(
+        ["ip", "-json", "link", "show", "master", BRIDGE],
+        capture_output=True,
+        text=True,
+        check=False,  # without a pod, there is no bridge
+    )
+    for link in json.loads(links.stdout or "[]"):
+        _ip("link", "delete", link["ifname"])
+    _ip("link", "delete", BRIDGE)
 
 
 def control_groups() -> Iterator[Path]:
