@@ -26,7 +26,7 @@ class JobRoutes:
         self._workflows = awx.workflows
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes; they come before those of the objects' associations."""
+        """The routes, to be matched before those of the objects' associations."""
         templates = "/api/v2/{kind:job_templates|workflow_job_templates}/{id:\\d+}/"
         jobs = "/api/v2/{kind:jobs|workflow_jobs|workflow_approvals|project_updates}/"
         records = jobs + "{id:\\d+}/"

@@ -32,7 +32,7 @@ class ObjectRoutes:
         self._workflows = awx.workflows
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes; those of all associations come after the special ones."""
+        """The routes, with the special ones before those of all associations."""
         kinds = "|".join([*KINDS, "unified_job_templates"])
         item = "/api/v2/{kind:" + kinds + "}/{id:\\d+}/"
         templates = "/api/v2/{kind:job_templates|workflow_job_templates}/{id:\\d+}/"

@@ -147,15 +147,15 @@ errors:
       sample: https://10.0.0.107
     reason:
       description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
+        V(not_found), V(throttled), V(server_error) or V(malformed).
       type: str
       sample: timeout
     detail:
       description: Sentence with the problem, its place and the remedy.
       type: str
       sample: >-
-        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; check
-        its load, or raise timeout
+        no answer to GET /redfish/v1/Systems/1/MachineLearningModel within 10 s for the whole
+        target; check its load, or raise timeout
 """
 
 import os

@@ -181,7 +181,7 @@ class Job(t.Generic[T]):
     target: PollTarget
     kind: str
     work: t.Callable[[Client, PollTarget], t.Awaitable[T]]
-    fake: T
+    fake: T | TargetError
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def steps_of(fleet: PowerFleet, trigger: Trigger) -> list[str]:
     if "bind" in steps and moves and trigger.is_whole:
         steps.append("evict")
     # A sleeping machine is woken for waiting pods, so that requests take the step, too.
-    if placement["enabled"] and _may_sleep(fleet):
+    if _may_sleep(fleet) if placement["enabled"] else has_sleepers(fleet):
         steps.append("sleep")
     return steps
 
@@ -68,7 +68,8 @@ def _may_sleep(fleet: PowerFleet) -> bool:
 def has_sleepers(fleet: PowerFleet) -> bool:
     """Whether the last run left a machine that is not awake."""
     told = fleet.status.get("sleep") or {}
-    return any(told.get(name) for name in ("draining", "goingOff", "asleep", "waking"))
+    phases = ("draining", "goingOff", "asleep", "waking", "quarantined")
+    return any(told.get(name) for name in phases)
 
 
 def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
@@ -120,8 +121,13 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
 
 
 def _sleep_options(fleet: PowerFleet) -> dict[str, t.Any]:
-    """The reserve serves the pods until the next run, which the interval tells."""
+    """The reserve serves the pods until the next run, which the interval tells.
+
+    Without placements nothing would wake a machine for pods, so that all are brought back.
+    """
     taken = taken_fields(fleet.spec["sleep"], FIELDS["sleep"])
+    if not fleet.spec["placement"]["enabled"]:
+        taken["mode"] = "off"
     return {**taken, "interval_seconds": fleet.interval_seconds}
 
 

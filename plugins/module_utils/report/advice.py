@@ -20,6 +20,7 @@ from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads, Occupancy, occupancies, read_node
 from ..scheduling.pod_reader import owners_of
 from ..sleep.machine import Machine, Switching
+from ..sleep.protection import CONTROL_PLANE_LABELS
 from ..sleep.replay import history
 from ..sleep.replay.advice import Advice, Fleet, Options, advise, kwh_a_year
 from ..sleep.replay.outcome import Outcome
@@ -47,8 +48,6 @@ SPEC = ArgumentSpec(
     mutually_exclusive=(("trace", "prometheus"),),
     required_one_of=(("trace", "prometheus"),),
 )
-# Labels of nodes of the control plane; the second is that of older clusters.
-_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _CLOSING = frozenset({"NoSchedule", "NoExecute"})
 # Kinds of owners whose pods come with their machine.
 _OF_NODES = frozenset({"DaemonSet", "Node"})
@@ -101,7 +100,7 @@ def _trace(options: Parameters, context: Context, fleet: Fleet) -> tuple[Trace, 
         return history.request_history(options["prometheus"], context, names)
     path = Path(options["trace"]).expanduser()
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
             return read_trace(lines, f"trace {path}"), []
     except OSError as error:
         raise InvalidInput(f"Cannot read the trace {path}: {error.strerror}") from error
@@ -171,7 +170,7 @@ def _machine(node: Node, options: Parameters) -> Machine:
         shutdown_watts=max(standby, curve.watts[0]),
         standby_watts=standby,
     )
-    is_control_plane = any(label in node.labels for label in _CONTROL_PLANE)
+    is_control_plane = any(label in node.labels for label in CONTROL_PLANE_LABELS)
     protection = "It is part of the control plane." if is_control_plane else ""
     return Machine(node.name, switching, protection=protection)
 

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
     from .rules import SleepRules
 
 _SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-_CONTROL_PLANE = tuple(
+CONTROL_PLANE_LABELS = tuple(
     f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "etcd")
 )
 _CONTROL_PLANE_COMPONENTS = ("etcd", "kube-apiserver")
@@ -57,7 +57,7 @@ class Protections:
             return "The rules select no machine that may sleep."
         if not self._selector.matches(labels):
             return "The rules do not select it."
-        if any(key in labels for key in _CONTROL_PLANE):
+        if any(key in labels for key in CONTROL_PLANE_LABELS):
             return "It belongs to the control plane."
         annotations = (node.get("metadata") or {}).get("annotations") or {}
         if annotations.get(_SCALE_DOWN_DISABLED) == "true":

@@ -64,6 +64,13 @@ class SleepRules:
                     raise InvalidInput(
                         f"sleep rules: {name} of {key} is {value!r}; give a number from 0"
                     )
+        floors = {"": self.min_awake, **self.min_awake_by_zone, **self.min_awake_by_rack}
+        for where, value in floors.items():
+            if not isinstance(value, int):
+                raise InvalidInput(
+                    f"sleep rules: the floor {where or 'min_awake'} is {value!r}; give a whole "
+                    "number of machines"
+                )
 
 
 def _is_number(value: t.Any) -> bool:
@@ -75,7 +82,7 @@ _RANGES = {
     "reserve_quantile": (0.0, 1.0),
     "largest_quantile": (0.0, 1.0),
     "reserve_share": (0.0, math.inf),
-    "interval_seconds": (0.0, math.inf),
+    "interval_seconds": (1.0, math.inf),
     "horizon_seconds": (0.0, math.inf),
     "wear_joules": (0.0, math.inf),
     "max_share": (0.0, 1.0),

@@ -114,9 +114,9 @@ def wakes(
         rest = Room(fleet.amounts.capacity, fleet.wakeable & _mask(first, len(wanted)))
         rest.pack_all(unplaced)
         lacking = rest.pack_all(lacking)
-        both += [
-            node for node in machines_to_wake(fleet, room, lacking, wanted) if node not in first
-        ]
+        # The first have given their room already.
+        asleep = Room(fleet.amounts.capacity, fleet.wakeable & ~_mask(first, len(wanted)))
+        both += machines_to_wake(fleet, asleep, lacking, wanted)
     return [
         Transition(node, "waiting_pods", "Waiting pods have no room on awake machines.")
         if node in first
@@ -127,7 +127,7 @@ def wakes(
 
 def wakes_for_floors(fleet: Fleet, floors: Floors, woken: list[int]) -> list[Transition]:
     """Wakes because too few machines are awake, those that idle for the fewest watts first."""
-    up = fleet.awake | fleet.coming | _mask(woken, len(fleet.machines))
+    up = fleet.open | fleet.coming | _mask(woken, len(fleet.machines))
     wakes: list[Transition] = []
     for where, members, least in floors.all():
         missing = least - int((members & up).sum())

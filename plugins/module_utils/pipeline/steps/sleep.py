@@ -9,13 +9,14 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.boundary import Finding, warn_of
-from ...base.fields.lenient import member
+from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
 from ...eviction import eviction
 from ...inference.samples import Samples
 from ...nodeconfig.readings import Readings
 from ...power import placement
 from ...redfish import thermal
+from ...scheduling.model import ASLEEP_TAINT
 from ...sleep.cluster.options import SleepOptions
 from ...sleep.cluster.planner import FleetInputs
 from ...sleep.cluster.record import ANNOTATION
@@ -82,10 +83,11 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
 
 
 def _concerns_any(cluster: Cluster, options: SleepOptions) -> bool:
-    """Whether the rules select a node of the run, or a machine has a record."""
+    """Whether the rules select a node of the run, or a machine has a record or its taint."""
     return any(
         options.selects(member(node, "metadata", "labels"))
         or member(node, "metadata", "annotations", ANNOTATION) is not None
+        or any(one.get("key") == ASLEEP_TAINT for one in objects(member(node, "spec", "taints")))
         for node in cluster.snapshot["nodes"]
         if cluster.node_names is None or member(node, "metadata", "name") in cluster.node_names
     )

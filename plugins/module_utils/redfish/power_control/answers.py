@@ -34,14 +34,15 @@ _MAX_MESSAGES = 4
 
 
 async def send_change(
-    client: Client, method: str, uri: str, body: t.Any, tagged: str, *, tag_first: bool
+    client: Client, method: t.Literal["PATCH", "POST"], uri: str, body: t.Any, tagged: str
 ) -> Received:
     """Send a change; with another If-Match as long as the BMC refuses the entity tag.
 
     The order is that of sushy: the tag of the resource ``tagged`` as given, a weak one as a strong
-    one, none. Without ``tag_first`` it begins with none, and the resource is read only when the BMC
-    wants a tag. Raises TargetFailure.
+    one, none. A POST begins with none, and the resource is read only when the BMC wants a tag. Raises
+    TargetFailure.
     """
+    tag_first = method == "PATCH"
     tags = [*await _tags(client, tagged), ""] if tag_first else [""]
     while True:
         tag = tags.pop(0)

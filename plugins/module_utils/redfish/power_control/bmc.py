@@ -128,9 +128,7 @@ class BmcHand:
         body = {action.parameter: command.reset_type}
         self._has_sent = True
         try:
-            received = await send_change(
-                self._client, "POST", action.target, body, self._path, tag_first=False
-            )
+            received = await send_change(self._client, "POST", action.target, body, self._path)
         except TargetFailure as failure:
             may_have_arrived = failure.reason == "timeout" or failure.fields.get("passing")
             if failure.fields.get("exhausted") or not may_have_arrived:

@@ -33,14 +33,18 @@ def read_power(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     given = given_targets(options, REDFISH, "inlet_temp", list(SYSTEM_OPTIONS))
     targets = [with_system(target) for target in given]
-    polled = poll([Job(target, REDFISH, _work, None) for target in targets], options, context)
+    jobs = [
+        Job(target, REDFISH, _work, error_of(target.name, target.endpoint, _FAKE))
+        for target in targets
+    ]
+    polled = poll(jobs, options, context)
     states: list[Result] = []
     errors: list[TargetError] = []
     for target, found in zip(targets, polled.results):
         if isinstance(found, System):
             states.append(_as_result(target, found))
         else:
-            errors.append(found or error_of(target.name, target.endpoint, _FAKE))
+            errors.append(found)
     result = {"states": states, "authentication": polled.authentication}
     return conclude(options, len(targets), errors, result)
 

@@ -19,7 +19,7 @@ from ..power import MAX_WATTS
 from ..tree import Tree
 from .answers import READ_SECONDS, WRITE_SECONDS, messages_of, require_permission, send_change
 from .limits import PowerLimit, find_limit, read_limit
-from .machines import IDENTITY_OPTIONS, REDFISH, Machine, keys_of, machines_of, repeated_machines
+from .machines import IDENTITY_OPTIONS, REDFISH, Machine, machines_of, repeated_machines
 from .system import System, read_system
 
 _OWN_OPTIONS = {**IDENTITY_OPTIONS, "limit_watts": {"type": "float"}}
@@ -136,7 +136,11 @@ def _capped(machine: Machine, options: Parameters) -> _Capped:
 
 def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) -> list[Result]:
     """Read all limits, and refuse impossible ones."""
-    jobs = [Job(one.machine.target, REDFISH, _reader(one), None) for one in capped]
+    fake = "a BMC of type Fake has no power limit"
+    jobs = [
+        Job(one.machine.target, REDFISH, _reader(one), one.machine.of_type_fake(fake))
+        for one in capped
+    ]
     options = {**options, "timeout": min(options["timeout"], READ_SECONDS)}
 
     def progress(done: int, total: int, failed: int) -> None:
@@ -148,15 +152,11 @@ def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) ->
     for one, found in zip(capped, polled.results):
         if isinstance(found, TargetError):
             one.error = found
-        elif found is None:
-            one.error = one.machine.error(
-                TargetFailure("not_found", "a BMC of type Fake has no power limit")
-            )
         else:
             one.system, one.before = found
     usable = [one for one in capped if one.error is None and one.is_to_set]
-    keys = [(one.machine, keys_of(one.machine, one.system)) for one in usable]
-    for one, failure in zip(usable, repeated_machines(keys)):
+    failures = repeated_machines([(one.machine, one.system) for one in usable])
+    for one, failure in zip(usable, failures):
         try:
             if one.before is None:
                 raise AssertionError
@@ -175,7 +175,7 @@ def _needs_change(one: _Capped) -> bool:
 
 def _reader(
     one: _Capped,
-) -> t.Callable[[Client, PollTarget], t.Awaitable[tuple[System, PowerLimit] | None]]:
+) -> t.Callable[[Client, PollTarget], t.Awaitable[tuple[System, PowerLimit]]]:
     async def work(client: Client, _target: PollTarget) -> tuple[System, PowerLimit]:
         tree = Tree(client)
         system = await read_system(tree, one.machine.system)
@@ -247,14 +247,12 @@ async def _send(
 ) -> tuple[TargetFailure | None, str]:
     """Send one change; the failure if the BMC refuses it, and its messages. Raises TargetFailure."""
     what = f"PATCH {limit.uri}"
-    received = await send_change(client, "PATCH", limit.uri, body, limit.uri, tag_first=True)
+    received = await send_change(client, "PATCH", limit.uri, body, limit.uri)
     require_permission(received, what)
     if 200 <= received.status < 300 and limit.trigger:
         what = f"POST {limit.trigger}"
         trigger = {"PowerLimitTrigger": "Deactivate" if watts is None else "Activate"}
-        received = await send_change(
-            client, "POST", limit.trigger, trigger, limit.uri, tag_first=False
-        )
+        received = await send_change(client, "POST", limit.trigger, trigger, limit.uri)
         require_permission(received, what)
     messages = "; ".join(messages_of(client, received))
     if 200 <= received.status < 300:

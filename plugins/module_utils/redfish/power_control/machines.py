@@ -60,6 +60,10 @@ class Machine:
     def error(self, failure: Exception) -> TargetError:
         return error_of(self.target.name, self.target.endpoint, failure)
 
+    def of_type_fake(self, problem: str) -> TargetError:
+        """The error of a NodeConfig that names no real BMC."""
+        return self.error(TargetFailure("not_found", f"{problem}; leave the node out"))
+
     def for_changes(self, system: System) -> Machine:
         """The same machine, asked by the account for changes. Raises TargetFailure without one."""
         if self.power_account is None:
@@ -116,7 +120,7 @@ def with_hosts_of(
     ]
 
 
-def keys_of(machine: Machine, system: System | None) -> list[t.Hashable]:
+def _keys_of(machine: Machine, system: System | None) -> list[t.Hashable]:
     """What two targets of one machine have in common."""
     keys: list[t.Hashable] = [machine.host] if machine.host is not None else []
     if system is None:
@@ -126,12 +130,13 @@ def keys_of(machine: Machine, system: System | None) -> list[t.Hashable]:
 
 
 def repeated_machines(
-    machines: t.Sequence[tuple[Machine, t.Sequence[t.Hashable]]],
+    machines: t.Sequence[tuple[Machine, System | None]],
 ) -> list[TargetFailure | None]:
-    """The failure of each target that leads to a machine of an earlier one, by their keys."""
+    """The failure of each target that leads to a machine of an earlier one."""
     first: dict[t.Hashable, str] = {}
     failures: list[TargetFailure | None] = []
-    for machine, keys in machines:
+    for machine, system in machines:
+        keys = _keys_of(machine, system)
         known = next((first[key] for key in keys if key in first), None)
         failures.append(None if known is None else _of_repeated(known))
         for key in keys:

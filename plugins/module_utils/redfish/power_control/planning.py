@@ -155,7 +155,7 @@ class SwitchPlan:
             return Finished(is_confirmed=True)
         self._confirmed = 0
         if now - self._begin >= self.goal.timeout:
-            return self._expired(observation)
+            return self._expired(observation, self._legs[0])
         return self._next(observation, self._legs[0], now)
 
     def answered(self, command: Send, answer: Answer, now: float) -> Command:
@@ -261,10 +261,8 @@ class SwitchPlan:
         if not self.states or self.states[-1] != state:
             self.states.append(state)
 
-    def _expired(self, observation: Observation) -> Failed:
-        if not self._legs:
-            raise AssertionError
-        detail = f"the machine is not {self._legs[0]} within {self.goal.timeout:g} s"
+    def _expired(self, observation: Observation, target: PowerState) -> Failed:
+        detail = f"the machine is not {target} within {self.goal.timeout:g} s"
         if observation.problem:
             detail += f", and the last look failed ({observation.problem})"
         remedy = "check the machine's console, or raise timeout"
@@ -280,7 +278,7 @@ class SwitchPlan:
         return Failed(TargetFailure(reason, f"{detail} ({self._history()})"))
 
     def _history(self) -> str:
-        """What was sent and what was observation, for the message of a failure."""
+        """What was sent and what was observed, for the message of a failure."""
         sent = [
             f"{request.reset_type} after {request.seconds:.0f} s: {request.answer.text}"
             for request in self.requests[-3:]

@@ -23,15 +23,7 @@ from ...nodeconfig.poll import AUTHENTICATION, Job, PollTarget, conclude, poll, 
 from ..tree import Tree
 from .answers import READ_SECONDS, WRITE_SECONDS
 from .bmc import BmcHand, switch
-from .machines import (
-    IDENTITY_OPTIONS,
-    REDFISH,
-    Machine,
-    keys_of,
-    machines_of,
-    repeated_machines,
-    with_hosts,
-)
+from .machines import IDENTITY_OPTIONS, REDFISH, Machine, machines_of, repeated_machines, with_hosts
 from .metal3 import HostHand, unmanaged_because
 from .planning import Failed, Finished, Goal, Look, Observation, SwitchPlan
 from .system import System, read_system, with_allowed_values
@@ -208,19 +200,21 @@ class _Run:
         """Look at all machines, without a change."""
         self._look_at_hosts([one for one in self.all if one.machine.host is not None])
         by_bmc = [one for one in self.all if one.by == "redfish" and one.error is None]
-        jobs = [Job(one.machine.target, REDFISH, _reader(one), None) for one in by_bmc]
+        jobs = [
+            Job(
+                one.machine.target,
+                REDFISH,
+                _reader(one),
+                one.machine.of_type_fake("a BMC of type Fake cannot be switched"),
+            )
+            for one in by_bmc
+        ]
         options = {**self.options, "timeout": min(self.options["timeout"], READ_SECONDS)}
         polled = poll(jobs, options, replace(self.context, progress=self._progress_of_looks))
         self.authentication = polled.authentication
         for one, found in zip(by_bmc, polled.results):
             if isinstance(found, TargetError):
                 one.error = found
-            elif found is None:
-                one.fail(
-                    TargetFailure(
-                        "refused", "a BMC of type Fake cannot be switched; leave the node out"
-                    )
-                )
             else:
                 one.system, observation = found
                 one.observe_first(observation, self.goal)
@@ -265,8 +259,8 @@ class _Run:
     def refuse_shared(self) -> None:
         """Let one machine be switched once, though several targets lead to it."""
         usable = [one for one in self.all if one.error is None]
-        keys = [(one.machine, keys_of(one.machine, one.system)) for one in usable]
-        for one, failure in zip(usable, repeated_machines(keys)):
+        failures = repeated_machines([(one.machine, one.system) for one in usable])
+        for one, failure in zip(usable, failures):
             if failure is not None:
                 one.fail(failure)
 
@@ -295,10 +289,8 @@ class _Run:
         has_state = one.before == {"on": "On", "off": "Off"}.get(self.goal.state)
         return not has_state and (one.needs_change or self.goal.wait)
 
-    def _note_done(self, one: Switch | None = None) -> None:
+    def _note_done(self) -> None:
         """Report progress; a machine that is not changed is done."""
-        if one is not None:
-            self._done_by_host += 1
         done = len(self.all) - len(self._pending) + self._done_by_host + self._done_by_bmc
         failed = sum(each.error is not None for each in self.all)
         self.context.progress(done, len(self.all), max(failed, self._failed_by_bmc))
@@ -312,7 +304,8 @@ class _Run:
                     await switch(one.plan, self._host_hand(one), self.pace)
                 except Exception as error:  # noqa: BLE001 - the boundary around one machine
                     one.fail(error)
-                self._note_done(one)
+                self._done_by_host += 1
+                self._note_done()
 
         await asyncio.gather(*map(change, switches))
 
@@ -363,7 +356,7 @@ def _budget(goal: Goal) -> Budget:
 
 def _reader(
     one: Switch,
-) -> t.Callable[[Client, PollTarget], t.Awaitable[tuple[System, Observation] | None]]:
+) -> t.Callable[[Client, PollTarget], t.Awaitable[tuple[System, Observation]]]:
     async def work(client: Client, _target: PollTarget) -> tuple[System, Observation]:
         tree = Tree(client)
         system = await read_system(tree, one.machine.system)

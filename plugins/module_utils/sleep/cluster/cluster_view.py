@@ -25,6 +25,8 @@ from .lifecycle import NodeView
 from .node_changes import TAINT, is_cordoned, is_excluded
 from .record import NodeRecord, is_held, read_record
 
+# A kubelet that answers so long after a phase began has surely answered since.
+_LONG_AGO_SECONDS = 300.0
 _PARTS = ("nodes", "pods", "pod_disruption_budgets")
 _AUTOSCALER = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 _NODE_HEALTH_CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
@@ -102,7 +104,9 @@ class Records:
     def of(cls, nodes: t.Mapping[str, Object], now: float) -> Records:
         """An unreadable record counts as none, and its machine is kept as it is.
 
-        A Node with our taint that is not ready counts as asleep, so that it can be woken.
+        A kubelet may write the annotation of its Node, but not the taint. So a record counts only
+        with the taint of its phase. A Node with one of both counts as asleep, which switches
+        nothing off: it is awake if it is ready, and can be woken.
         """
         found = cls()
         for name, node in nodes.items():
@@ -111,8 +115,12 @@ class Records:
                 found.findings.append(read)
                 found.unreadable.add(name)
                 read = None
-            if read is None and _is_tainted(node) and not is_ready(node):
-                read = NodeRecord(Phase.ASLEEP, now, "", cordoned=True, excluded=True)
+            told = _tainted_phase(node)
+            if read is None and told is not None:
+                read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "", True, True)
+                found.unreadable.discard(name)
+            elif read is not None and read.phase.value != told:
+                read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "")
             if read is not None:
                 found.records[name] = read
         return found
@@ -150,8 +158,10 @@ def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
     return found
 
 
-def _is_tainted(node: Object) -> bool:
-    return any(one.get("key") == TAINT for one in objects(member(node, "spec", "taints")))
+def _tainted_phase(node: Object) -> str | None:
+    """The value of our taint; None without it."""
+    taints = objects(member(node, "spec", "taints"))
+    return next((str(one.get("value")) for one in taints if one.get("key") == TAINT), None)
 
 
 def _answered_at(node: Object) -> float:

@@ -135,6 +135,19 @@ class SleepRecord:
                 self.since = max(self.since, events[len(events) - _MAX_EVENTS][0])
         self.arrivals = [one for one in self.arrivals if one[0] >= self.since]
         self.departures = [one for one in self.departures if one[0] >= self.since]
+        self._forget_shapes()
+
+    def _forget_shapes(self) -> None:
+        """Drop shapes that no event and no pod has any more; tenants choose them."""
+        shapes = {shape for _at, shape in (*self.arrivals, *self.departures)}
+        kept = sorted(shapes.union(self.present.values()))
+        if len(kept) == len(self.shapes):
+            return
+        index = {shape: number for number, shape in enumerate(kept)}
+        self.shapes = [self.shapes[shape] for shape in kept]
+        self.arrivals = [(at, index[shape]) for at, shape in self.arrivals]
+        self.departures = [(at, index[shape]) for at, shape in self.departures]
+        self.present = {uid: index[shape] for uid, shape in self.present.items()}
 
     def demand(self) -> Demand:
         """The record in the form that the decision reads."""

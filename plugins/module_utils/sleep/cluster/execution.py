@@ -9,17 +9,17 @@ import typing as t
 from dataclasses import replace
 
 from ...base.context import Context, Parameters
-from ...base.errors import ApiError, InvalidInput
+from ...base.errors import ApiError
 from ...base.json_types import MutableObject
 from ...eviction.eviction import move_pods
 from ...kube.client import Kube
 from ...scheduling.plan import Step
 from ..machine import Phase
 from .bmcs import Bmcs
-from .cluster_view import nodes_with_volumes
+from .cluster_view import Records, nodes_with_volumes
 from .lifecycle import Change
 from .node_changes import apply_patch, patch_to_awake, patch_to_record
-from .record import NodeRecord, read_record
+from .record import NodeRecord
 
 _SWITCHES: t.Mapping[str, t.Literal["on", "off", "cycle"]] = {
     "switch_off": "off",
@@ -106,9 +106,6 @@ class Executor:
 
 
 def _record_of(node: MutableObject) -> NodeRecord:
-    """The record on the Node; one that owns nothing if it cannot be read."""
-    nothing = NodeRecord(Phase.ASLEEP, 0.0, "", cordoned=True, excluded=True)
-    try:
-        return read_record(node, float("inf")) or nothing
-    except InvalidInput:
-        return nothing
+    """The record on the Node; one that owns nothing without."""
+    records = Records.of({"node": node}, float("inf")).records
+    return records.get("node") or NodeRecord(Phase.ASLEEP, 0.0, "")

@@ -231,10 +231,12 @@ class _Machine:
         view, record = self.view, self._record
         if view.power == "Off":
             return self._to(Phase.ASLEEP, "none", "asleep", "Its BMC says that it is off.")
-        if view.pods and view.is_ready:
-            return self._to_awake("pods", f"{view.pods[0]} came before it was switched off.")
-        # The request may have been sent, so that the machine is left to its shutdown.
-        may_send = self.intent.action != "wake" and not view.held and not view.blocked
+        if view.power is None and not view.is_ready:
+            return None  # The BMC does not answer, and the machine may well be off.
+        # The request may have been sent, so that the machine is left to its shutdown: awake, it
+        # would take pods while it goes down.
+        is_kept = self.intent.action == "wake" or view.held or view.blocked or view.pods
+        may_send = not is_kept
         if not self._is_late:
             if view.power is None or not may_send:
                 return None
@@ -246,6 +248,8 @@ class _Machine:
             return self._to(
                 Phase.GOING_OFF, "switch_off", word, reason, timeout, attempts, is_warning=True
             )
+        if view.is_ready and view.pods:
+            return self._to_awake("pods", f"{view.pods[0]} came before it was switched off.")
         if view.is_ready:
             reason = (
                 "It does not shut down; check that its operating system obeys the power button."
@@ -269,7 +273,8 @@ class _Machine:
     def _waking(self) -> Change | None:
         if self._is_back:
             return self._to_awake("awake", "It was woken, and its Node is ready.")
-        if not self._is_late:
+        # Without an answer of the BMC no boot has failed.
+        if not self._is_late or self.view.power is None:
             if self.view.is_on:
                 return None
             return self._again("switch_on", "waking", "It is asked to switch on.")

@@ -164,7 +164,7 @@ class SleepRun:
         released = [
             name
             for name, one in self.records.records.items()
-            if one.phase is Phase.ASLEEP and plan.protections.get(name)
+            if one.phase is Phase.ASLEEP and name in self.bmcs and plan.protections.get(name)
         ]
         plan = with_released(plan, released, "It may not sleep any more.")
         self._look(set(plan.off) - self.powers.keys())

@@ -134,6 +134,13 @@ def _columns(row: list[str], where: str) -> list[str]:
         )
     if len(set(columns)) < len(columns) or "" in columns:
         raise InvalidInput(f"{where}: two columns have the same name, or one has none")
+    taken = {"cpu", "memory", "pods", *([GPU] if "gpus" in columns else [])}
+    repeated = sorted(taken.intersection(columns))
+    if repeated:
+        raise InvalidInput(
+            f"{where}: the column {repeated[0]} is that of another one; cpu_milli, memory_mib and "
+            "gpus are the names of CPU, memory and GPUs"
+        )
     return columns
 
 

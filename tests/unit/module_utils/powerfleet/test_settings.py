@@ -250,6 +250,11 @@ def test_machines_are_switched_where_some_may_sleep_or_must_be_woken(trigger: Tr
     # Without power models there is no decision.
     off = fleet(sleep={"nodeSelector": "sleeps=yes"}, placement={"enabled": False})
     assert "sleep" not in steps_of(off, trigger)
+    # Nothing else would wake them.
+    for phase in ("asleep", "quarantined"):
+        stranded = parsed({**off.manifest, "status": {"sleep": {phase: 1}}})
+        assert "sleep" in steps_of(stranded, trigger)
+        assert fleet_options(stranded, trigger, module())["sleep"]["mode"] == "off"
 
 
 def test_a_request_waits_for_no_machine_and_moves_no_pod() -> None:

@@ -191,6 +191,35 @@ def test_the_reserve_wakes_machines_and_one_larger_than_the_fleet_wakes_all() ->
     assert "larger than the fleet" in decision.notes[0]
 
 
+def test_the_reserve_gets_machines_beside_those_that_waiting_pods_wake() -> None:
+    full = state_of(
+        [[0, 0, 0], [0, 0, 0], [2, 0, 0]],
+        waiting=(0, 0, 1),
+        phases=[Phase.AWAKE, Phase.ASLEEP, Phase.ASLEEP],
+    )
+    decision = decided(full, replace(EAGER, reserve_share=0.9))
+    assert sorted(nodes(decision.wake)) == [1, 2]
+    assert {each.word for each in decision.wake} == {"waiting_pods", "reserve"}
+
+
+def test_a_machine_that_takes_no_pods_does_not_meet_a_floor() -> None:
+    state = state_of([[0, 0, 0]] * 3, phases=[Phase.AWAKE, Phase.AWAKE, Phase.ASLEEP])
+    problem = state.assignment.problem
+    unready = [replace(node, ready=node.name != "n1") for node in problem.instance.nodes]
+    instance = replace(problem.instance, nodes=tuple(unready))
+    assignment = Assignment(replace(problem, instance=instance), state.assignment.counts)
+    decision = decided(replace(state, assignment=assignment), replace(EAGER, min_awake=2))
+    assert [each.word for each in decision.wake] == ["floor"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"min_awake": 2.0}, {"min_awake_by_zone": {"a": 1.5}}, {"interval_seconds": 0.0}]
+)
+def test_rules_that_would_fail_later_are_refused(options: dict[str, t.Any]) -> None:
+    with pytest.raises(InvalidInput, match="sleep rules"):
+        SleepRules(**options)
+
+
 def test_floors_keep_machines_of_a_zone_awake() -> None:
     state = state_of([[0] * 3] * 3, zone="a")
     rules = replace(EAGER, min_awake_by_zone={"a": 2})

@@ -195,10 +195,20 @@ class TestFailures:
         due = change(stale, now=NOW + 130)
         assert due is not None
 
-    def test_a_pod_that_came_stops_the_shutdown(self) -> None:
-        due = change(view(Phase.GOING_OFF, pods=("a/b",)), OFF)
+    def test_a_pod_that_came_is_waited_for_because_the_request_may_have_been_sent(self) -> None:
+        busy = view(Phase.GOING_OFF, pods=("a/b",))
+        assert change(busy, OFF) is None
+        due = change(replace(busy, is_ready=True), OFF, NOW + 61)
         assert due is not None
-        assert (due.phase, due.word) == (Phase.AWAKE, "pods")
+        assert (due.phase, due.word, due.action) == (Phase.AWAKE, "pods", "none")
+
+    def test_a_bmc_without_an_answer_quarantines_nothing(self) -> None:
+        silent = view(Phase.GOING_OFF, power=None, is_ready=False)
+        assert change(silent, OFF, NOW + 10_000) is None
+        late = view(Phase.WAKING, {"attempts": 3}, power=None, is_ready=False)
+        due = change(late, WAKE, NOW + 10_000)
+        assert due is not None
+        assert (due.phase, due.action, due.is_written) == (Phase.WAKING, "switch_on", False)
 
 
 @pytest.mark.parametrize("options", [{"boot_timeout": 0}, {"max_attempts": 0}])
@@ -274,6 +284,47 @@ def test_an_unreadable_record_keeps_the_machine_as_it_is() -> None:
 
 class _Power:
     state = "On"
+
+
+def tainted(phase: str, annotation: t.Any) -> dict[str, t.Any]:
+    taint = {"key": TAINT, "value": phase, "effect": "NoSchedule"}
+    return {**node(annotation), "spec": {"taints": [taint]}}
+
+
+@pytest.mark.parametrize("told", [None, "asleep", "draining"])
+def test_a_record_without_the_taint_of_its_phase_switches_nothing_off(told: str | None) -> None:
+    """A kubelet may write annotations of its Node, but no taints."""
+    forged = in_phase(Phase.GOING_OFF, cordoned=True).as_annotation()
+    found = node(forged) if told is None else tainted(told, forged)
+    records = Records.of({"n1": found}, NOW)
+    [record] = records.records.values()
+    assert (record.phase, record.deadline, record.cordoned) == (Phase.ASLEEP, None, False)
+    for is_ready in (False, True):
+        seen = NodeView("n1", record, is_ready, NOW, "On", ("a/b",))
+        due = change(seen, OFF)
+        assert due is not None and due.action in ("none", "cycle", "switch_on")
+
+
+def test_a_record_with_its_taint_counts() -> None:
+    written = in_phase(Phase.GOING_OFF)
+    records = Records.of({"n1": tainted("going_off", written.as_annotation())}, NOW)
+    assert records.records["n1"].phase is Phase.GOING_OFF
+
+
+@pytest.mark.parametrize("annotation", ["{", None])
+def test_a_tainted_node_without_a_record_can_be_woken(annotation: str | None) -> None:
+    lost = tainted("asleep", annotation)
+    if annotation is None:
+        del lost["metadata"]["annotations"]
+    records = Records.of({"n1": lost}, NOW)
+    seen = records.view(lost, t.cast("t.Any", _Off()), (), "")
+    assert not seen.held
+    due = change(seen, WAKE)
+    assert due is not None and due.action == "switch_on"
+
+
+class _Off:
+    state = "Off"
 
 
 @pytest.mark.parametrize(

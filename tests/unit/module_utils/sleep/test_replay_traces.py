@@ -57,6 +57,8 @@ def test_columns_may_come_in_any_order_and_name_other_resources() -> None:
         ((HEAD,), "demand.csv: the trace has no pod"),
         (("a,b", "1,2"), "line 1: the trace has no column arrival_seconds, departure_seconds"),
         ((f"{HEAD},qos", "0,1,1,1,0,LS,LS"), "line 1: two columns have the same name"),
+        ((f"{HEAD},cpu", "0,1,1,1,0,LS,4"), "line 1: the column cpu is that of another one"),
+        ((f"{HEAD},{GPU}", "0,1,1,1,0,LS,4"), f"line 1: the column {GPU} is that of another one"),
         ((HEAD, "9,3,100,10,0,LS"), "line 2: the pod departs at 3 s, before it arrives at 9 s"),
         ((HEAD, "0,3,100,10,0,LS", "1,,100,10,0,LS"), "line 3: departure_seconds is empty"),
         ((HEAD, "0,3,100"), "line 2: 3 fields, but the first line names 6 columns"),
