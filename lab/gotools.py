@@ -82,22 +82,31 @@ def _fingerprint(tools: GoTools) -> str:
 
 
 def _build_programs(tools: GoTools, folder: Path, say: Say) -> None:
+    """Build all programs by one command, so that one is linked while others are compiled."""
     go = go_command(tools.module, say)
     start = time.monotonic()
-    for number, (program, package) in enumerate(tools.programs.items(), start=1):
-        count = f"{number} of {len(tools.programs)}"
-        say(f"building {program} ({count}; all take about {tools.duration} the first time)")
-        flags = [*_build_flags(tools), "-o", str(folder / program)]
-        _compile(tools, [go, "build", *flags, package], say)
+    names = ", ".join(tools.programs)
+    say(f"building {names} (about {tools.duration} the first time)")
+    _compile(
+        tools, [go, "build", *_build_flags(tools), "-o", str(folder), *tools.programs.values()], say
+    )
+    for program, package in tools.programs.items():
+        (folder / _default_name(package)).rename(folder / program)
     if tools.files:
         source = _folder_of_module(go, tools)
         for name, path in tools.files.items():
             shutil.copyfile(source / path, folder / name)
-    say(f"built {', '.join(tools.programs)} in {time.monotonic() - start:.0f} s")
+    say(f"built {names} in {time.monotonic() - start:.0f} s")
+
+
+def _default_name(package: str) -> str:
+    """The name that `go build` gives a program: its package's, without the major version."""
+    return re.sub(r"/v\d+$", "", package).rpartition("/")[2]
 
 
 def _build_flags(tools: GoTools) -> list[str]:
-    flags = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly"]
+    # The linker drops the data for debuggers anyway.
+    flags = ["-v", "-trimpath", "-buildvcs=false", "-mod=readonly", "-gcflags=all=-dwarf=false"]
     return [*flags, f"-tags={','.join(tools.build_tags)}", f"-ldflags={tools.linker_flags}"]
 
 
@@ -138,7 +147,7 @@ def _compile(tools: GoTools, command: list[str], say: Say) -> None:
             raise
     if process.returncode != 0:
         raise LabError(
-            f"Cannot build {command[-1]} from {tools.module / 'go.mod'};"
+            f"Cannot build {', '.join(tools.programs)} from {tools.module / 'go.mod'};"
             " check that the Go module proxy can be reached ($GOPROXY). The output ends with:\n"
             + "\n".join(lines[-OUTPUT_LINES_SHOWN:])
         )

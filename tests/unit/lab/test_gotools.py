@@ -24,10 +24,16 @@ if [ "$1" = list ]; then dirname "$0"; exit; fi
 echo "$*" >> {log}
 [ "$CGO_ENABLED" = 0 ]
 while [ "$1" != -o ]; do shift; done
-echo "compiled $3"
-{then}
-echo "$3" > "$2"
-chmod +x "$2"
+folder=$2
+shift 2
+for package; do
+  echo "compiled $package"
+  {then}
+  # As Go names a program: by its package, without the major version.
+  case $package in */v[0-9]) name=${{package%/v[0-9]}} ;; *) name=$package ;; esac
+  echo "$package" > "$folder/${{name##*/}}"
+  chmod +x "$folder/${{name##*/}}"
+done
 """
 
 
@@ -49,7 +55,9 @@ def tools(tmp_path: Path) -> GoTools:
     module.mkdir()
     (module / "go.mod").write_text("module lab\n\ngo 1.24.0\n")
     (module / "go.sum").write_text("")
-    return GoTools("demo", module, {"one": "example.org/one", "two": "example.org/two/v3"}, "a day")
+    return GoTools(
+        "demo", module, {"one": "example.org/one", "two": "example.org/second/v3"}, "a day"
+    )
 
 
 def install(
@@ -68,8 +76,10 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> None:
 
 
 def compiled(tmp_path: Path) -> list[str]:
+    """The packages of each command, in their order."""
     log = tmp_path / "tools" / "log"
-    return [line.split()[-1] for line in log.read_text().splitlines()] if log.exists() else []
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [word for line in lines for word in line.split() if word.startswith("example.org/")]
 
 
 def test_programs_are_built_once_and_the_user_is_told(
@@ -78,15 +88,12 @@ def test_programs_are_built_once_and_the_user_is_told(
     said: list[str] = []
     folder = build(tools, said.append)
     assert folder.parent == cache
-    assert (folder / "two").read_text() == "example.org/two/v3\n"
-    assert said[:2] == [
-        "building one (1 of 2; all take about a day the first time)",
-        "building two (2 of 2; all take about a day the first time)",
-    ]
+    assert (folder / "two").read_text() == "example.org/second/v3\n"
+    assert said[0] == "building one, two (about a day the first time)"
     said.clear()
     assert build(tools, said.append) == folder
     assert not said
-    assert compiled(tmp_path) == ["example.org/one", "example.org/two/v3"]
+    assert compiled(tmp_path) == ["example.org/one", "example.org/second/v3"]
 
 
 @pytest.mark.parametrize("file", ["go.mod", "go.sum"])
@@ -104,7 +111,7 @@ def test_build_tags_reach_the_compiler_and_are_another_build(
     tagged = dataclasses.replace(tools, build_tags=("small", "quick"))
     assert build(tagged, print) != before
     commands = (tmp_path / "tools" / "log").read_text().splitlines()
-    assert [" -tags=small,quick " in command for command in commands] == [False] * 2 + [True] * 2
+    assert [" -tags=small,quick " in command for command in commands] == [False, True]
 
 
 def test_two_builds_at_once_compile_once(cache: Path, tools: GoTools, tmp_path: Path) -> None:
@@ -114,14 +121,14 @@ def test_two_builds_at_once_compile_once(cache: Path, tools: GoTools, tmp_path: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert compiled(tmp_path) == ["example.org/one", "example.org/two/v3"]
+    assert compiled(tmp_path) == ["example.org/one", "example.org/second/v3"]
 
 
 def test_a_failed_build_shows_the_compiler_and_leaves_nothing_to_be_found(
     cache: Path, tools: GoTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, tmp_path / "broken", then="echo 'cannot find module' >&2; exit 1")
-    with pytest.raises(LabError, match=r"Cannot build example.org/one from .*go.mod") as caught:
+    with pytest.raises(LabError, match=r"Cannot build one, two from .*go.mod") as caught:
         build(tools, print)
     assert str(caught.value).splitlines()[1:] == ["compiled example.org/one", "cannot find module"]
     install(monkeypatch, tmp_path / "tools")
