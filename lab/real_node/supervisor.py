@@ -175,12 +175,11 @@ async def _forward_until_input_ends(places: Sequence[Place]) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), ended.set)
-    async with contextlib.AsyncExitStack() as stack:
-        for place in places:
-            server = await asyncio.start_server(_forwarder(place), place.address, place.port)
-            await stack.enter_async_context(server)
-        print("ready", flush=True)
-        await ended.wait()
+    for place in places:
+        await asyncio.start_server(_forwarder(place), place.address, place.port)
+    print("ready", flush=True)
+    # The loop's end closes the servers without waiting for their clients.
+    await ended.wait()
 
 
 def _forwarder(
