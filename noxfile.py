@@ -504,7 +504,8 @@ def real_node(session: nox.Session) -> None:
     times.unlink(missing_ok=True)
     variables = {**images, "WATTWISE_TIMES": str(times)}
     run_pytest(session, "-x", *(session.posargs or ["tests/real_node"]), variables=variables)
-    session.log(times.read_text())
+    if times.exists():
+        session.log(times.read_text())
 
 
 @gate("ci")
@@ -517,6 +518,28 @@ def released(session: nox.Session) -> None:
         session.log(f"the release is made without the image: {problem}")
         variables["WATTWISE_WITHOUT"] = "image"
     run_pytest(session, *(session.posargs or ["tests/release"]), variables=variables)
+
+
+def walk_the_readme(session: nox.Session, **variables: str) -> None:
+    """Type the README's commands as a new user; log a table of minutes and megabytes."""
+    table = REPORTS / f"{session.name}.md"
+    table.unlink(missing_ok=True)
+    variables["WATTWISE_WALK_TABLE"] = str(table)
+    run_pytest(session, *(session.posargs or ["tests/walk"]), variables=variables)
+    session.log(table.read_text())
+
+
+@gate("ci")
+def walk(session: nox.Session) -> None:
+    """The README's commands in an empty home folder, with the caches of this machine."""
+    build_lab(session)
+    walk_the_readme(session, WATTWISE_WALK_CACHES=str(gotools.cache_folder().parent))
+
+
+@gate("test-deep")
+def cold_walk(session: nox.Session) -> None:
+    """The README's commands in an empty home folder, with empty caches."""
+    walk_the_readme(session)
 
 
 @gate("ci")

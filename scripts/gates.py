@@ -48,6 +48,7 @@ NEED_THE_LAB = (
     "image",
     "real_node",
     "released",
+    "walk",
 )
 # The browser shows the site that the other gate built.
 AFTER = {**dict.fromkeys(NEED_THE_LAB, ("lab_build",)), "browser": ("site",)}

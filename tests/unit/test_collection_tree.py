@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scripts.collection_tree import listed_files, synchronize
+from support.pages import ROOT
 
 
 @pytest.fixture
@@ -66,3 +68,14 @@ def test_several_at_once_do_not_disturb_each_other(repository: Path, tmp_path: P
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: synchronize(repository, tmp_path / "kube"), range(8)))
     assert listed_files(tmp_path / "kube") == listed_files(repository)
+
+
+def test_an_archive_built_in_a_used_clone_holds_nothing_that_git_ignores() -> None:
+    """`ansible-galaxy collection build` knows nothing of git; a lab's state has passwords."""
+    ignored = [
+        line.strip("/")
+        for line in (ROOT / ".gitignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    left_out = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
+    assert not set(ignored) - set(left_out)

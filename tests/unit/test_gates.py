@@ -160,6 +160,7 @@ def test_every_gate_of_the_schedule_is_a_session() -> None:
     assert gates["browser"].after == ("site",)
     developers = {gate.name for gate in gates_of(["test"])}
     only_in_ci = {"oldest_core", "newest_core", "pylint", "image", "real_node", "released"}
+    only_in_ci.add("walk")
     assert {gate.name for gate in gates_of(["ci"])} == only_in_ci
     assert developers.isdisjoint({*only_in_ci, "deep"})
 
