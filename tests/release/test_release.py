@@ -17,11 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.gotools import build
 from scripts import containers
 from scripts.manifests.programs import PROGRAMS
 from scripts.release.programs import HELM
 from scripts.release.source import version_of
+from support.lab import RunningLab, kubeconfig, lab, lab_state
+
+__all__ = ["kubeconfig", "lab", "lab_state"]
 
 REPOSITORY = Path(os.environ["WATTWISE_REPOSITORY"])
 VERSION = version_of(REPOSITORY)
@@ -49,6 +53,12 @@ NODE = {
         "labels": {"kubernetes.io/hostname": "worker-1", "rack": "r1"},
     },
     "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.11"}]},
+}
+FLEET = {
+    "apiVersion": "wattwise.github.io/v1alpha1",
+    "kind": "PowerFleet",
+    "metadata": {"name": "any"},
+    "spec": {"suspend": True},
 }
 
 
@@ -163,6 +173,34 @@ def test_the_chart_can_be_rendered(released: Path) -> None:
     image = "--set=image.repository=registry.example/wattwise-operator"
     rendered = run(helm, "template", "any", chart, image, folder=released)
     assert f"registry.example/wattwise-operator:{VERSION}" in rendered
+
+
+def test_the_chart_is_installed_upgraded_and_removed(lab: RunningLab, released: Path) -> None:
+    """By Helm on a real API server; no kubelet starts the pods."""
+    kube = Kube.connect({"kubeconfig": lab.kubeconfig})
+    for namespace in ("wao-system", "rmd-system", "bpa-system", "kepler", "kepler-authority"):
+        if kube.find(f"/api/v1/namespaces/{namespace}") is None:
+            kube.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    deployment = "/apis/apps/v1/namespaces/wattwise-system/deployments/wattwise-operator"
+    fleets = (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerfleets.wattwise.github.io"
+    )
+    program = (str(build(HELM, print) / "helm"), f"--kubeconfig={lab.kubeconfig}")
+    chart = f"./wattwise-operator-{VERSION}.tgz"
+    values = ("--set=overlay=full", "--set=image.repository=registry.example/wattwise-operator")
+
+    run(*program, "install", "wattwise", chart, *values, folder=released)
+    [first, *_rest] = kube.get(deployment)["spec"]["template"]["spec"]["containers"]
+    assert first["image"] == f"registry.example/wattwise-operator:{VERSION}"
+    kube.request("POST", "/apis/wattwise.github.io/v1alpha1/namespaces/default/powerfleets", FLEET)
+
+    run(*program, "upgrade", "wattwise", chart, *values, "--set=image.tag=next", folder=released)
+    [first, *_rest] = kube.get(deployment)["spec"]["template"]["spec"]["containers"]
+    assert first["image"] == "registry.example/wattwise-operator:next"
+
+    run(*program, "uninstall", "wattwise", "--wait", folder=released)
+    assert kube.find(deployment) is None
+    assert kube.find(fleets) is not None
 
 
 def test_the_context_has_what_the_dockerfile_copies(released: Path, tmp_path: Path) -> None:
