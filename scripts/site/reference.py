@@ -22,8 +22,7 @@ ROLES = "reference/roles.md"
 PLUGINS = "reference/plugins/index"
 RULES = "roles/observe/files/prometheus-rules.yml"
 _PAGES_WITH_METRICS = {
-    "roles/observe/README.md": ("observe", "roles/observe.md#metrics"),
-    "docs/operate/operator.md": ("operator", "../operate/operator.md#metrics"),
+    "docs/operate/metrics.md": ("metrics", "../operate/metrics.md"),
     "docs/operate/extender.md": ("extender", "../operate/extender.md#metrics"),
 }
 # Caption of a group in the navigation → pages of it that docs/ does not have.
@@ -53,7 +52,7 @@ def pages(repository: Path) -> dict[str, str]:
 
 def _metrics(repository: Path) -> str:
     """Every metric of the pages' tables with its page, then every alert of the rules."""
-    lines = ["# Metrics and alerts\n", "| metric | meaning | of |", "| --- | --- | --- |"]
+    lines = ["# Every metric and alert\n", "| metric | meaning | of |", "| --- | --- | --- |"]
     for page, (title, link) in _PAGES_WITH_METRICS.items():
         text = (repository / page).read_text("utf-8")
         for table in re.findall(r"^\| metric \|.*\n\|.*\n((?:\|.*\n)+)", text, re.MULTILINE):
