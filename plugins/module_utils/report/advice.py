@@ -16,6 +16,7 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.units import format_time
 from ..power.sources import Source, source_of
+from ..scheduling.curve import Curves
 from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads, Occupancy, occupancies, read_node
 from ..scheduling.pod_reader import owners_of
@@ -123,7 +124,7 @@ def _nodes(source: Source, options: Parameters) -> t.Iterator[Node]:
 def _fleet(options: Parameters) -> tuple[Fleet, list[str]]:
     """The machines that general pods may use, and notes about the others. Raises InvalidInput."""
     snapshot = documents.load(options["snapshot"], "snapshot")
-    curves = documents.load(options["curves"], "curves")["curves"]
+    curves = Curves.from_document(documents.load(options["curves"], "curves")["curves"])
     running = [pod for pod in snapshot.get("pods", []) if _has_node(pod)]
     source = source_of({"nodes": snapshot["nodes"], "running": running}, curves, [])
     nodes, machines, types = [], [], {}
