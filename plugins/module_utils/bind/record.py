@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import datetime
-import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import documents
 from ..base.errors import InvalidInput
 from ..base.units import format_time
+from .binding import Bindings
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Files:
 def keep(
     files: Files,
     plan_time: str,
-    result: t.Mapping[str, t.Any],
+    bindings: Bindings,
     now: datetime.datetime,
     made_from: documents.MadeFrom,
 ) -> bool:
@@ -37,30 +37,25 @@ def keep(
     meanwhile is left out. ``now`` is the time after the last binding, ``made_from`` the run of the
     plan that was read. Raises InvalidInput.
     """
-    if not _is_due(files.path, plan_time, result):
+    if not _is_due(files.path, plan_time, bindings):
         return False
     documents.keep([files.plan, *files.others], str(Path(files.path).parent), made_from.run)
-    documents.write(files.path, "bindings", _body_of(plan_time, result, now), made_from)
-    return True
-
-
-def _body_of(
-    plan_time: str, result: t.Mapping[str, t.Any], now: datetime.datetime
-) -> dict[str, t.Any]:
-    """The bindings document of a result of binding."""
-    return {
+    result = bindings.as_result()
+    body = {
         "time": format_time(now),
         "bound": [*result["bound"], *result["unchanged"]],
         "skipped": result["skipped"],
         "errors": result["errors"],
         "plan_time": plan_time,
     }
+    documents.write(files.path, "bindings", body, made_from)
+    return True
 
 
-def _is_due(path: str, plan_time: str, result: t.Mapping[str, t.Any]) -> bool:
+def _is_due(path: str, plan_time: str, bindings: Bindings) -> bool:
     """Whether a pod was bound, or an interrupted run bound all pods without a record."""
-    if result["bound"] or not result["unchanged"]:
-        return bool(result["bound"])
+    if bindings.of("bound") or not bindings.of("unchanged"):
+        return bool(bindings.of("bound"))
     try:
         recorded = documents.load(path, "bindings").get("plan_time", "")
     except InvalidInput:

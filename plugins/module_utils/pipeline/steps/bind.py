@@ -9,7 +9,6 @@ import functools
 import typing as t
 from dataclasses import replace
 
-from ...base.context import Result
 from ...bind import binding, record
 from ...devices import reconciliation as devices
 from ...eviction import eviction
@@ -30,7 +29,8 @@ def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
         options = of_module(binding.SPEC, run.options, "bind")
         plan = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
         keep = functools.partial(_record, run, plan.time or "")
-        result = binding.bind(run.kube, plan, options, context, keep)
+        bindings = binding.bind(run.kube, plan, options, context, keep)
+        result = bindings.as_result()
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {
@@ -38,7 +38,7 @@ def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
         }
         run.log.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
         run.log.diff += result["diff"]
-        return binding.still_waiting(result)
+        return bindings.still_waiting
 
 
 def _without_marked(
@@ -54,7 +54,7 @@ def _without_marked(
     return tuple(one for one in unplaced if not is_marked(one))
 
 
-def _record(run: Run, plan_time: str, result: Result) -> None:
+def _record(run: Run, plan_time: str, bindings: binding.Bindings) -> None:
     """Record the bindings with the documents of the run."""
     path = run.folder.bindings
     if path is None:
@@ -62,7 +62,7 @@ def _record(run: Run, plan_time: str, result: Result) -> None:
     others = tuple(run.folder.file(name) for name in ("snapshot", "readings", "curves"))
     files = record.Files(path, run.folder.file("plan"), others)
     with run.log.documents():
-        if record.keep(files, plan_time, result, run.context.now(), run.folder.made_from):
+        if record.keep(files, plan_time, bindings, run.context.now(), run.folder.made_from):
             run.with_record(last_binding.keep)
 
 
@@ -97,7 +97,7 @@ def evict_pods(run: Run, plan: Plan) -> None:
         options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
         if not plan.steps:
             return
-        result = eviction.move_pods(run.kube, plan.steps, options, context)
+        result = eviction.move_pods(run.kube, plan.steps, options, context).as_result()
         names = ("moves", "gain_watts", "stopped")
         run.log.results["evict"] = {name: result[name] for name in names}
         step.changed = result["changed"]
