@@ -70,11 +70,14 @@ class BmcReading:
     system: t.Mapping[str, t.Any] = field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
 
-    def quantities(self) -> dict[str, float]:
-        """The values that were read."""
-        inlet = self.inlet.temperature.celsius if self.inlet else None
-        found = {"inlet_celsius": inlet, "power_watts": self.power.watts if self.power else None}
-        return {name: value for name, value in found.items() if value is not None}
+    def values(self, now: datetime.datetime) -> dict[str, Value]:
+        """The values that were read, for an observation."""
+        found: dict[str, Value] = {}
+        if self.inlet is not None and self.inlet.temperature.celsius is not None:
+            found["inlet_celsius"] = Value(self.inlet.temperature.celsius, now)
+        if self.power is not None:
+            found["power_watts"] = Value(self.power.watts, now)
+        return found
 
 
 # The answer of an endpoint of type Fake.
@@ -183,8 +186,7 @@ class ThermalAnswers:
 
     def _values(self, target: PollTarget) -> Values:
         answer = self.by_name.get(target.name)
-        found = answer.quantities() if isinstance(answer, BmcReading) else {}
-        new = {name: Value(value, self.now) for name, value in found.items()}
+        new = answer.values(self.now) if isinstance(answer, BmcReading) else {}
         return {**new, **self.plan.kept[target.name]}
 
     def as_result(self) -> Result:
