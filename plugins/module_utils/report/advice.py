@@ -82,17 +82,8 @@ def write(parameters: Parameters, context: Context = Context()) -> Result:
         ("page", advice_page(document)),
     ):
         if options[name]:
-            _replace(Path(options[name]).expanduser(), content.encode())
+            whole_files.write(Path(options[name]).expanduser(), content.encode())
     return {"changed": False, "advice": document, "lines": _lines(document)}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    try:
-        whole_files.replace(path, content)
-    except OSError as error:
-        raise InvalidInput(
-            f"Cannot write {path}: {error.strerror}; make the folder {path.parent}, or name another"
-        ) from error
 
 
 def _trace(options: Parameters, context: Context, fleet: Fleet) -> tuple[Trace, list[str]]:
