@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base import documents
-from ..base.errors import InvalidInput
 from ..base.units import format_time
 from .binding import Bindings
 
@@ -56,8 +55,5 @@ def _is_due(path: str, plan_time: str, bindings: Bindings) -> bool:
     """Whether a pod was bound, or an interrupted run bound all pods without a record."""
     if bindings.of("bound") or not bindings.of("unchanged"):
         return bool(bindings.of("bound"))
-    try:
-        recorded = documents.load(path, "bindings").get("plan_time", "")
-    except InvalidInput:
-        recorded = ""
-    return bool(recorded < plan_time)
+    recorded = documents.last(path, "bindings") or {}
+    return bool(recorded.get("plan_time", "") < plan_time)

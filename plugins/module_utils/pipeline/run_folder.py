@@ -10,7 +10,6 @@ import typing as t
 from pathlib import Path
 
 from ..base import documents, whole_files
-from ..base.errors import InvalidInput
 from ..base.json_types import Object
 from ..base.units import format_time
 from ..snapshot import run_owner
@@ -55,12 +54,7 @@ class RunFolder:
 
     def last(self, kind: documents.DocumentKind) -> Object | None:
         """Document of the last run; None if missing or unusable."""
-        if self._path is None or not Path(self.file(kind)).exists():
-            return None
-        try:
-            return documents.load(self.file(kind), kind)
-        except InvalidInput:
-            return None
+        return None if self._path is None else documents.last(self.file(kind), kind)
 
     def former(self, kind: documents.DocumentKind) -> Object | None:
         """Document of a former run; None if missing. Raises InvalidInput if unusable."""

@@ -13,8 +13,7 @@ from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
 from ..base.fields.lenient import member
-from ..base.json_types import Object
-from ..base.units import format_time, parse_time
+from ..base.units import format_time
 from ..fleet.visits import Client, error_of
 from ..nodeconfig.freshness import REFRESH, kept_values, previous_readings
 from ..nodeconfig.nodeconfig import FAKE_INLET_CELSIUS
@@ -29,7 +28,7 @@ from ..nodeconfig.poll import (
     poll,
     reading_spec,
 )
-from ..nodeconfig.readings import Answers, Readings, Value, Values
+from ..nodeconfig.readings import Answers, Readings, Value, Values, mapping_of, moment_of
 from .links import identity, link, name_of
 from .power import Power
 from .sensors import NOTABLE_SPREAD_CELSIUS, Choice, Temperature
@@ -252,28 +251,18 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> KnownSensors
             inlet_name=name_of(given.get("inlet_name")),
             power_uri=link(given.get("power_uri")),
             vendor=name_of(given.get("vendor")) or None,
-            system=_system(given.get("system")),
+            system=mapping_of(given.get("system")),
         )
     sensors = member(status, "sensors")
+    read_at = moment_of(member(status, "readings", "inletTemp", "time"))
     return KnownSensors(
         inlet_uri=link(member(sensors, "inletTemp", "uri")),
         inlet_name=name_of(member(sensors, "inletTemp", "name")),
         power_uri=link(member(sensors, "power", "uri")),
         vendor=name_of(member(sensors, "vendor")) or None,
-        system=_system(member(sensors, "system")),
-        is_doubtful=_is_long_ago(member(status, "readings", "inletTemp", "time"), now),
+        system=mapping_of(member(sensors, "system")),
+        is_doubtful=read_at is None or now - read_at > _DOUBT_AFTER,
     )
-
-
-def _system(given: t.Any) -> Object:
-    return given if isinstance(given, dict) else {}
-
-
-def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
-    try:
-        return now - parse_time(moment) > _DOUBT_AFTER
-    except (InvalidInput, TypeError):
-        return True
 
 
 def _as_fake(target: PollTarget) -> Result:
