@@ -72,7 +72,7 @@ def give_devices(
     """Allocate devices and bind their pods; the planned pods that are still without a node."""
     with run.log.step("devices") as (step, context):
         options = of_module(devices.SPEC, run.options, "devices")
-        result = devices.give_devices(
+        given = devices.give_devices(
             run.kube,
             plan,
             options,
@@ -81,13 +81,14 @@ def give_devices(
             # A person approved only the stored plan.
             is_approved=run.has("restore"),
         )
+        result = given.as_result()
         names = ("outcome", "changes", "pods", "errors", "conflict")
         run.log.results["devices"] = {name: result[name] for name in names}
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {"changes": len(result["changes"])}
         run.log.diff += result["diff"]
-        return None if unbound is None else devices.left_without(result, dict(unbound))
+        return None if unbound is None else given.left_without(unbound)
 
 
 def evict_pods(run: Run, plan: Plan) -> None:
