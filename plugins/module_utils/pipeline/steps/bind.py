@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import replace
 
-from ...bind import binding, record
+from ...bind import binding
 from ...devices import reconciliation as devices
 from ...eviction import eviction
 from ...kube import unschedulable
@@ -25,11 +24,17 @@ Unbound = t.Mapping[tuple[str, str], str]
 
 def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
     """The pods of the plan that were not bound; ``pods`` come from the snapshot."""
+
+    def keep(bindings: binding.Bindings) -> None:
+        """Record the bindings with the documents of the run."""
+        with run.log.documents():
+            if run.folder.keep_bindings(plan.time or "", bindings, run.context.now()):
+                run.with_record(last_binding.keep)
+
     with run.log.step("bind") as (step, context):
         options = of_module(binding.SPEC, run.options, "bind")
-        plan = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
-        keep = functools.partial(_record, run, plan.time or "")
-        bindings = binding.bind(run.kube, plan, options, context, keep)
+        unmarked = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
+        bindings = binding.bind(run.kube, unmarked, options, context, keep)
         result = bindings.as_result()
         step.changed = result["changed"]
         step.errors += result["errors"]
@@ -52,18 +57,6 @@ def _without_marked(
         return pod is not None and unschedulable.is_marked(pod, one)
 
     return tuple(one for one in unplaced if not is_marked(one))
-
-
-def _record(run: Run, plan_time: str, bindings: binding.Bindings) -> None:
-    """Record the bindings with the documents of the run."""
-    path = run.folder.bindings
-    if path is None:
-        return
-    others = tuple(run.folder.file(name) for name in ("snapshot", "readings", "curves"))
-    files = record.Files(path, run.folder.file("plan"), others)
-    with run.log.documents():
-        if record.keep(files, plan_time, bindings, run.context.now(), run.folder.made_from):
-            run.with_record(last_binding.keep)
 
 
 def give_devices(
