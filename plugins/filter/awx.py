@@ -30,7 +30,8 @@ def awx_configuration(settings: MutableObject) -> MutableObject:
     options = checked_options(configuration.SPEC, {"surveys": surveys, **settings})
     lists = configuration.configure(options)
     # Texts for AWX contain braces, which Ansible must not render.
-    return t.cast("MutableObject", wrap_var({"lists": lists, "queries": comparison.queries(lists)}))
+    found: MutableObject = wrap_var({"lists": lists, "queries": comparison.queries(lists)})
+    return found
 
 
 def awx_changes(lists: MutableObject, existing: MutableObject, **options: t.Any) -> MutableObject:
@@ -38,10 +39,12 @@ def awx_changes(lists: MutableObject, existing: MutableObject, **options: t.Any)
     from ..module_utils.awx import comparison
     from ..plugin_utils.options import plain
 
-    found = comparison.compare(
-        plain(lists), plain(existing), **{name: bool(value) for name, value in options.items()}
+    found: MutableObject = wrap_var(
+        comparison.compare(
+            plain(lists), plain(existing), **{name: bool(value) for name, value in options.items()}
+        )
     )
-    return t.cast("MutableObject", wrap_var(found))
+    return found
 
 
 def awx_variables_file(lists: MutableObject) -> str:
@@ -51,7 +54,8 @@ def awx_variables_file(lists: MutableObject) -> str:
 
     # Numbers of Ansible's own classes are unknown to PyYAML.
     values = json.loads(json.dumps(plain(lists)))
-    return t.cast("str", wrap_var(files.as_variables_file(values)))
+    text: str = wrap_var(files.as_variables_file(values))
+    return text
 
 
 class FilterModule:

@@ -47,14 +47,12 @@ class DirectActionModule(ActionBase):  # type: ignore[misc]  # ansible-core has 
     def _run_module(self, arguments: dict[str, t.Any], task_vars: Variables) -> Result:
         if self._can_run_directly(task_vars):
             return self._run_directly(arguments, task_vars)
-        return t.cast(
-            "Result",
-            self._execute_module(
-                module_args=arguments,
-                task_vars=task_vars,
-                wrap_async=self._task.async_val and not self._connection.has_native_async,
-            ),
+        result: Result = self._execute_module(
+            module_args=arguments,
+            task_vars=task_vars,
+            wrap_async=self._task.async_val and not self._connection.has_native_async,
         )
+        return result
 
     def _can_run_directly(self, task_vars: Variables) -> bool:
         """Whether host, user and Python are the same, and no packed module is kept for

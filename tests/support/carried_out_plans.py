@@ -22,14 +22,14 @@ def bind(parameters: Json, context: Context = Context()) -> Json:
     """Bind ``placements`` and mark ``unplaced``, or those of the document ``plan``."""
     options = _of(binding.SPEC, parameters)
     plan, kube = plan_of(parameters), Kube.connect(options)
-    return binding.bind(kube, plan, options, context, lambda _result: None)
+    return binding.bind(kube, plan, options, context, lambda _bindings: None).as_result()
 
 
 def move_pods(parameters: Json, context: Context = Context()) -> Json:
     """Make the moves of ``steps``, or those of the document ``plan``."""
     options = _of(eviction.SPEC, parameters)
     steps = plan_of(parameters).steps or ()
-    return eviction.move_pods(Kube.connect(options), steps, options, context)
+    return eviction.move_pods(Kube.connect(options), steps, options, context).as_result()
 
 
 def _of(spec: ArgumentSpec, parameters: Json) -> Json:

@@ -16,6 +16,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.extender.cluster_sta
     ClusterState,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from support.carried_out_plans import plan_of
 
 Json = dict[str, t.Any]
@@ -50,8 +51,9 @@ def published(
     curves: Json, plan: Json | None = None, now: datetime.datetime = NOW, **options: t.Any
 ) -> Json:
     """The published document of a run with the placement's defaults."""
+    by_node = Curves.from_document(curves).by_node
     return publication.publication_of(
-        curves, plan_of(plan or {}), {**SPEC.complete({"nodes": []}), **options}, now
+        by_node, plan_of(plan or {}), {**SPEC.complete({"nodes": []}), **options}, now
     )
 
 

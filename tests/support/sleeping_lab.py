@@ -17,6 +17,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power import placement
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.options import (
     OPTIONS,
@@ -126,7 +127,7 @@ class SleepingLab:
         given: Json = {
             "fleet": FleetInputs(
                 found,
-                dict.fromkeys(self.names, CURVE),
+                Curves.from_document(dict.fromkeys(self.names, CURVE)),
                 placement.SPEC.complete({}),
                 scope,
             ),

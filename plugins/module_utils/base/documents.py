@@ -73,6 +73,14 @@ def load(
     return body
 
 
+def last(path: str | None, kind: DocumentKind) -> dict[str, t.Any] | None:
+    """The document of a former run; None if it is missing or unusable."""
+    try:
+        return None if path is None else load(path, kind)
+    except InvalidInput:
+        return None
+
+
 def check(body: t.Any, kind: DocumentKind, where: str) -> None:
     """Raise InvalidInput unless ``body`` is a document of this kind."""
     found = body.get("document") if isinstance(body, dict) else None

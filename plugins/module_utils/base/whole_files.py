@@ -50,6 +50,16 @@ def replace(destination: Path, content: bytes, mode: int = 0o600) -> None:
     sync(destination.parent)
 
 
+def write(path: Path, content: bytes) -> None:
+    """Write a file that an option names, for its owner only. Raises InvalidInput."""
+    try:
+        replace(path, content)
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot write {path}: {error.strerror}; make the folder {path.parent}, or name another"
+        ) from error
+
+
 def link(source: Path, destination: Path) -> None:
     """Replace the destination by a hard link of the source. Raises OSError."""
     partial = destination.parent / f"{_PREFIX}{secrets.token_hex(4)}"

@@ -15,7 +15,7 @@ from ..base.boundary import Finding, Subject, guarded, subject_of
 from ..base.context import Context, Parameters, Result, difference
 from ..base.errors import ApiError, InvalidInput, WattwiseError
 from ..base.fields.strict import object_name
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..kube.client import Guard, Kube
 from ..kube.lease import alone
 from ..kube.unschedulable import Unplaced, mark
@@ -49,8 +49,6 @@ NEEDS_DEVICES = (
 )
 
 
-# Records the bindings of a result; raises InvalidInput.
-Record = t.Callable[[Result], None]
 Fate = t.Literal["bound", "unchanged", "skipped", "failed", "waiting"]
 
 
@@ -69,7 +67,68 @@ class Outcome:
     waits: bool = True
 
 
-def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: Record) -> Result:
+@dataclass(frozen=True)
+class Bindings:
+    """The outcomes of all placements, and the conditions of pods without a node.
+
+    ``marked`` are the written conditions, ``unmarked`` the errors about others.
+    """
+
+    outcomes: t.Sequence[Outcome]
+    marked: t.Sequence[Object] = ()
+    unmarked: t.Sequence[Object] = ()
+
+    def of(self, fate: Fate) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.fate == fate]
+
+    @property
+    def still_waiting(self) -> dict[tuple[str, str], str]:
+        """Reasons of planned pods that wait after binding, by namespace and name."""
+        return {
+            (each.placement.namespace, each.placement.pod): each.reason
+            for each in (*self.of("skipped"), *self.of("failed"))
+            if each.waits
+        }
+
+    def judge(self) -> None:
+        """Raise WattwiseError, with the result in its fields, if all attempted bindings failed."""
+        failed = self.of("failed")
+        if failed and not self.of("bound"):
+            raise WattwiseError(
+                f"None of {len(failed)} bindings succeeded; the first reason is: "
+                f"{failed[0].reason}",
+                **self.as_result(),
+            )
+
+    def as_result(self) -> Result:
+        bound = self.of("bound")
+        after = {
+            f"{each.placement.namespace}/{each.placement.pod}": each.placement.node
+            for each in bound
+        }
+        after.update(
+            {f"{each['namespace']}/{each['pod']}": each["message"] for each in self.marked}
+        )
+        failed = [{**each.placement.names, "detail": each.reason} for each in self.of("failed")]
+        return {
+            "changed": bool(bound) or any(each["transition"] for each in self.marked),
+            "bound": [each.placement.names for each in bound],
+            "unchanged": [each.placement.names for each in self.of("unchanged")],
+            "skipped": [
+                {**each.placement.names, "reason": each.reason, "waits": each.waits}
+                for each in self.of("skipped")
+            ],
+            "marked": [*self.marked],
+            "errors": [*failed, *self.unmarked],
+            "diff": difference("pods", ((name, "", text) for name, text in after.items())),
+        }
+
+
+# Records bindings for later reports; raises InvalidInput.
+Record = t.Callable[[Bindings], None]
+
+
+def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: Record) -> Bindings:
     """Bind the pods of the plan that still can be bound, and mark its unplaced pods.
 
     ``options`` follow SPEC. The Lease excludes other runs, so no other run invalidates the
@@ -77,20 +136,21 @@ def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: 
     """
     volume_timeout = volume_timeout_of(options)
 
-    def work(guard: Guard | None) -> Result:
+    def work(guard: Guard | None) -> Bindings:
         guarded = kube.guarded(guard)
         outcomes = bind_all(guarded, context, plan.placements, volume_timeout=volume_timeout)
         unplaced: list[Unplaced] = []
         if options["mark_unplaced"]:
             unplaced += plan.unplaced
             unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
-        result = _result(outcomes, *_mark_all(guarded, context, unplaced))
+        bindings = Bindings(outcomes, *_mark_all(guarded, context, unplaced))
+        bindings.judge()
         if not context.check_mode:
             try:
-                record(result)
+                record(bindings)
             except InvalidInput as error:
-                raise InvalidInput(str(error), **result) from error
-        return result
+                raise InvalidInput(str(error), **bindings.as_result()) from error
+        return bindings
 
     return alone(kube, options, context, work)
 
@@ -181,17 +241,6 @@ def judge(placement: Placement, pod: MutableObject | None) -> Outcome | None:
     if spec.get("schedulingGates"):
         return _no_longer(placement, "the pod has scheduling gates")
     return None
-
-
-def still_waiting(result: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
-    """Reasons of planned pods that wait after binding, by namespace and name."""
-    # Errors about conditions of unplaced pods name no node.
-    failed = [each for each in result["errors"] if "node" in each]
-    return {
-        (each["namespace"], each["pod"]): each.get("reason") or each.get("detail") or ""
-        for each in (*result["skipped"], *failed)
-        if each.get("waits", True)
-    }
 
 
 def _no_longer(placement: Placement, reason: str) -> Outcome:
@@ -424,35 +473,3 @@ def _mark_all(
         [marked for marked, _error in outcomes if marked is not None],
         [error for _marked, error in outcomes if error is not None],
     )
-
-
-def _result(
-    outcomes: t.Sequence[Outcome], marked: list[dict[str, t.Any]], errors: list[dict[str, t.Any]]
-) -> Result:
-    of_fate: dict[str, list[Outcome]] = {"bound": [], "unchanged": [], "skipped": [], "failed": []}
-    for outcome in outcomes:
-        of_fate[outcome.fate].append(outcome)
-    failed = [{**each.placement.names, "detail": each.reason} for each in of_fate["failed"]]
-    after = {
-        f"{each.placement.namespace}/{each.placement.pod}": each.placement.node
-        for each in of_fate["bound"]
-    }
-    after.update({f"{each['namespace']}/{each['pod']}": each["message"] for each in marked})
-    result: Result = {
-        "changed": bool(of_fate["bound"]) or any(each["transition"] for each in marked),
-        "bound": [each.placement.names for each in of_fate["bound"]],
-        "unchanged": [each.placement.names for each in of_fate["unchanged"]],
-        "skipped": [
-            {**each.placement.names, "reason": each.reason, "waits": each.waits}
-            for each in of_fate["skipped"]
-        ],
-        "marked": marked,
-        "errors": failed + errors,
-        "diff": difference("pods", ((name, "", text) for name, text in after.items())),
-    }
-    if failed and not of_fate["bound"]:
-        raise WattwiseError(
-            f"None of {len(failed)} bindings succeeded; the first reason is: {failed[0]['detail']}",
-            **result,
-        )
-    return result

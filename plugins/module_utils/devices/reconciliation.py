@@ -85,7 +85,46 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     body = documents.load(options["plan"], "plan") if options["plan"] else None
     plan = None if body is None else Plan.from_document(body)
-    return give_devices(Kube.connect(options), plan, options, context)
+    return give_devices(Kube.connect(options), plan, options, context).as_result()
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """All changes and problems of a run, and the answer of its last attempt."""
+
+    answer: Result
+    changes: t.Sequence[Change] = ()
+    problems: t.Sequence[Refusal] = ()
+    findings: t.Sequence[Defect] = ()
+
+    def left_without(self, waiting: t.Mapping[Key, str]) -> dict[Key, str]:
+        """Waiting pods that the run did not bind, with its more specific reasons."""
+        sent = {
+            (each.namespace, each.name)
+            for each in self.changes
+            if each.kind == "Pod" and each.action in ("bound", "pinned")
+        }
+        reasons = _unplaced(self.answer) | _refused(self.problems)
+        return {key: reasons.get(key, reason) for key, reason in waiting.items() if key not in sent}
+
+    def as_result(self) -> Result:
+        """The result of device_reconciliation."""
+        texts = (
+            (f"{one.kind} {one.namespace}/{one.name}", one.before, one.after)
+            for one in self.changes
+        )
+        return {
+            "changed": bool(self.changes),
+            "changes": [change.as_dict() for change in self.changes],
+            "errors": [problem.as_error() for problem in self.problems],
+            "outcome": self.answer["outcome"],
+            "pods": self.answer["pods"],
+            "node_results": self.answer["node_results"],
+            "conflict": self.answer["conflict"],
+            "objective": self.answer["objective"],
+            "findings": [finding.as_dict() for finding in self.findings],
+            "diff": difference("devices", texts),
+        }
 
 
 def give_devices(
@@ -96,7 +135,7 @@ def give_devices(
     scope: Scope | None = None,
     *,
     is_approved: bool = False,
-) -> Result:
+) -> Reconciled:
     """Like ``reconcile``, with the plan as a value; without one no node is restricted.
 
     Pods and nodes outside of ``scope`` are not touched. If the plan ``is_approved``, only its pods
@@ -105,33 +144,13 @@ def give_devices(
     Limits.of(options)
     volume_timeout_of(options)
 
-    def work(guard: Guard | None) -> Result:
+    def work(guard: Guard | None) -> Reconciled:
         guarded_kube = kube.guarded(guard)
         return _Reconciliation(
             guarded_kube, plan or Plan(()), options, context, scope, is_approved
         ).run()
 
     return alone(kube, options, context, work)
-
-
-def left_without(result: t.Mapping[str, t.Any], waiting: t.Mapping[Key, str]) -> dict[Key, str]:
-    """Waiting pods that the run did not bind, with its more specific reasons."""
-    sent = {
-        (each["namespace"], each["name"])
-        for each in result["changes"]
-        if each["kind"] == "Pod" and each["action"] in ("bound", "pinned")
-    }
-    reasons = {
-        (each["namespace"], each["name"]): each["message"]
-        for each in result["pods"]
-        if each["node"] is None
-    }
-    reasons |= {
-        (each["namespace"], each["name"]): each["detail"]
-        for each in result["errors"]
-        if each["kind"] == "Pod"
-    }
-    return {key: reasons.get(key, reason) for key, reason in waiting.items() if key not in sent}
 
 
 @dataclass
@@ -152,7 +171,7 @@ class _Reconciliation:
     def _api(self) -> Api:
         return APIS[self.options["api_group"]]
 
-    def run(self) -> Result:
+    def run(self) -> Reconciled:
         """Attempts until one has no conflict."""
         answer: Result = {}
         for attempt in range(_ATTEMPTS):
@@ -165,7 +184,8 @@ class _Reconciliation:
         else:
             text = "other clients kept changing it during the allocation; run again"
             self.problems += [Refusal("", "", name, text) for name in sorted(self.contended)]
-        return self._result(answer)
+        warn_of(self.findings, self.context)
+        return Reconciled(answer, self.changes, self.problems, self.findings)
 
     def _attempt(self) -> Result:
         self.problems = []
@@ -221,14 +241,7 @@ class _Reconciliation:
 
     def _reasons_without_devices(self, task: Task, answer: Result, pods: Pods) -> dict[Key, str]:
         """Reasons of refused pods, and of pods that the answer leaves without devices."""
-        reasons = {
-            (one.namespace, one.name): one.reason for one in task.refused if one.kind == "Pod"
-        }
-        reasons |= {
-            (pod["namespace"], pod["name"]): pod["message"]
-            for pod in answer["pods"]
-            if pod["node"] is None
-        }
+        reasons = _refused(task.refused) | _unplaced(answer)
         planned = _by_present_pod(self.plan.unplaced, pods)
         return {
             key: planned[key].message if key in planned else reason
@@ -271,27 +284,15 @@ class _Reconciliation:
         if not self.context.check_mode:
             view.report.contended.update(f"Pod {'/'.join(key)}" for key in sent.skipped)
 
-    def _result(self, answer: Result) -> Result:
-        warn_of(self.findings, self.context)
-        shown = [change.as_dict() for change in self.changes]
-        return {
-            "changed": bool(self.changes),
-            "changes": shown,
-            "errors": [problem.as_error() for problem in self.problems],
-            "outcome": answer["outcome"],
-            "pods": answer["pods"],
-            "node_results": answer["node_results"],
-            "conflict": answer["conflict"],
-            "objective": answer["objective"],
-            "findings": [finding.as_dict() for finding in self.findings],
-            "diff": difference(
-                "devices",
-                (
-                    (f"{one.kind} {one.namespace}/{one.name}", one.before, one.after)
-                    for one in self.changes
-                ),
-            ),
-        }
+
+def _refused(refusals: t.Iterable[Refusal]) -> dict[Key, str]:
+    return {(one.namespace, one.name): one.reason for one in refusals if one.kind == "Pod"}
+
+
+def _unplaced(answer: Result) -> dict[Key, str]:
+    """Reasons of the pods that the answer leaves without devices."""
+    pods = (pod for pod in answer["pods"] if pod["node"] is None)
+    return {(pod["namespace"], pod["name"]): pod["message"] for pod in pods}
 
 
 def without_devices(task: Task, allocation: Allocation) -> set[Key]:

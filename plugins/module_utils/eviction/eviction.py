@@ -10,6 +10,7 @@ refusal ends the run. Source: https://kubernetes.io/docs/concepts/scheduling-evi
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
 from ..base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ..base.context import Context, Parameters, Result, difference
@@ -29,7 +30,34 @@ SPEC = KUBERNETES.merge(
 )
 
 
-def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context) -> Result:
+@dataclass(frozen=True)
+class Moves:
+    """The outcomes of the moves of all steps, in their order."""
+
+    outcomes: t.Sequence[Outcome]
+
+    @property
+    def changed(self) -> bool:
+        return any(outcome.fate in ("moved", "evicted") for outcome in self.outcomes)
+
+    @property
+    def stopped(self) -> Outcome | None:
+        """The outcome that ended the run, if any."""
+        return next((outcome for outcome in self.outcomes if outcome.ends_the_run), None)
+
+    def as_result(self) -> Result:
+        moved = [outcome.move for outcome in self.outcomes if outcome.fate == "moved"]
+        places = ((f"{move.namespace}/{move.pod}", move.source, move.target) for move in moved)
+        return {
+            "changed": self.changed,
+            "moves": [outcome.as_dict() for outcome in self.outcomes],
+            "gain_watts": round(sum(move.gain_watts for move in moved), 6),
+            "stopped": None if self.stopped is None else self.stopped.as_dict(),
+            "diff": difference("moves", places),
+        }
+
+
+def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context: Context) -> Moves:
     """Execute the steps of a plan, while no other run binds or moves pods.
 
     ``options`` follow SPEC. Raises InvalidInput and ApiError if nothing was begun.
@@ -37,7 +65,7 @@ def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context:
     # A refusal is an answer and is not repeated.
     once = kube.unrepeating()
 
-    def work(guard: Guard | None) -> Result:
+    def work(guard: Guard | None) -> Moves:
         mover = Mover(options, context, kube.guarded(guard), once.guarded(guard))
         total = sum(len(step.moves) for step in steps)
         outcomes: list[Outcome] = []
@@ -45,7 +73,7 @@ def move_pods(kube: Kube, steps: t.Sequence[Step], options: Parameters, context:
             outcomes += _next(mover, step, outcomes)
             skipped = sum(outcome.fate == "skipped" for outcome in outcomes)
             context.progress(done=len(outcomes), total=total, failed=skipped)
-        return _result(outcomes)
+        return Moves(outcomes)
 
     return alone(kube, options, context, work)
 
@@ -61,17 +89,3 @@ def _next(mover: Mover, step: Step, before: t.Sequence[Outcome]) -> list[Outcome
             reason = f"step {outcome.step} on the same node {min(changed)} was skipped"
             return not_made(step, "skipped", reason)
     return mover.carry_out(step)
-
-
-def _result(outcomes: t.Sequence[Outcome]) -> Result:
-    moved = [outcome.move for outcome in outcomes if outcome.fate == "moved"]
-    last = next((outcome for outcome in outcomes if outcome.ends_the_run), None)
-    return {
-        "changed": any(outcome.fate in ("moved", "evicted") for outcome in outcomes),
-        "moves": [outcome.as_dict() for outcome in outcomes],
-        "gain_watts": round(sum(move.gain_watts for move in moved), 6),
-        "stopped": None if last is None else last.as_dict(),
-        "diff": difference(
-            "moves", ((f"{move.namespace}/{move.pod}", move.source, move.target) for move in moved)
-        ),
-    }

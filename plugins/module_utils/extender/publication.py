@@ -65,14 +65,15 @@ class Publication:
 
 
 def publication_of(
-    curves: Object, plan: Plan, options: Object, now: datetime.datetime
+    curves: t.Mapping[str, Curve], plan: Plan, options: Object, now: datetime.datetime
 ) -> dict[str, t.Any]:
-    """The document of a run, from the ``curves`` of its document, its plan and its options."""
+    """The document of a run, from its curves by node, its plan and its options."""
     return {
         "time": format_time(now),
         "rules": {name: options[name] for name in RULES},
         "curves": {
-            name: {"cpu": curve["cpu"], "watts": curve["watts"]} for name, curve in curves.items()
+            name: {"cpu": list(curve.cores), "watts": list(curve.watts)}
+            for name, curve in curves.items()
         },
         "placements": [{**one.names, "uid": one.uid or ""} for one in plan.placements],
         # The gain of each step by the nodes that it empties, in equal shares.

@@ -62,11 +62,11 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     hosts, findings = read_all_hosts(
         options["hosts"] or [], options["hardware"] or [], options["host_hardware"]
     )
-    curves, of_curves = read_curves(options["curves"])
-    findings += [*wanted.findings, *of_curves]
+    curves = read_curves(options["curves"])
+    findings += [*wanted.findings, *curves.findings]
     warn_of(findings, context)
     question = Question(
-        wanted.request, hosts, wanted.owner, wanted.former, curves, options["require_ip"]
+        wanted.request, hosts, wanted.owner, wanted.former, curves.by_node, options["require_ip"]
     )
     answer = assign_hosts(question, limits)
     check_networks(wanted.request, answer)

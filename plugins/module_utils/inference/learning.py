@@ -250,9 +250,9 @@ def _curve(node: NodeState, learned: Learned, of: str, beyond: Learned | None = 
     low, high = found.loads
     load = numpy.linspace(low, high, GRID_POINTS)
     watts = found.watts(load, node.inlet_celsius, node.delta_p_pascal)
-    curve = Curve(
-        tuple(round(float(one) * node.cpu_capacity, 6) for one in load),
-        tuple(round(float(one), 3) for one in watts),
+    curve = Curve.of(
+        [round(float(one) * node.cpu_capacity, 6) for one in load],
+        [round(float(one), 3) for one in watts],
     )
     evidence = {
         "of": of,

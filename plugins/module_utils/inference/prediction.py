@@ -127,17 +127,21 @@ def _points(
 def _answer(points: _Points | TargetError) -> PowerCurve | TargetError:
     if isinstance(points, TargetError):
         return points
-    watts = [FAKE_POWER_WATTS] * len(points.cpu)
-    if points.inquiry is not None:
-        outcomes = [points.inquiry.outcomes[row] for row in points.rows]
-        failed = next((each for each in outcomes if isinstance(each, TargetError)), None)
-        if failed is not None:
-            return _error(points.query, TargetFailure(failed.reason, failed.detail))
-        try:
-            watts = [wire.check_watts(outcome) for outcome in outcomes]
-        except TargetFailure as failure:
-            return _error(points.query, failure)
-    return PowerCurve(Curve(points.cpu, tuple(watts)))
+    try:
+        return PowerCurve(Curve.of(points.cpu, _watts(points)))
+    except (InvalidInput, TargetFailure) as error:
+        return _error(points.query, error)
+
+
+def _watts(points: _Points) -> list[float]:
+    """The predicted watts of the points. Raises TargetFailure."""
+    if points.inquiry is None:
+        return [FAKE_POWER_WATTS] * len(points.cpu)
+    outcomes = [points.inquiry.outcomes[row] for row in points.rows]
+    failed = next((each for each in outcomes if isinstance(each, TargetError)), None)
+    if failed is not None:
+        raise TargetFailure(failed.reason, failed.detail)
+    return [wire.check_watts(outcome) for outcome in outcomes]
 
 
 def _error(query: Query, error: Exception) -> TargetError:

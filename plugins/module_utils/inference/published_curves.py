@@ -72,9 +72,9 @@ def _curve(
     if isinstance(found, str):
         return found
     last = len(found.watts) - 1
-    curve = Curve(
-        tuple(round(step * node.cpu_capacity / last, 6) for step in range(last + 1)),
-        tuple(round(watts, 3) for watts in found.watts),
+    curve = Curve.of(
+        [round(step * node.cpu_capacity / last, 6) for step in range(last + 1)],
+        [round(watts, 3) for watts in found.watts],
     )
     evidence = {
         "match": found.match,

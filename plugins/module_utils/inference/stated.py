@@ -12,7 +12,7 @@ import functools
 import typing as t
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, guarded, shown
+from ..base.boundary import Finding, InvalidField, Subject, guarded, shown
 from ..base.errors import InvalidInput
 from ..base.fields.lenient import number
 from ..base.label_selector import LabelSelector, parse_selector_text
@@ -56,7 +56,8 @@ def stated_curves(
 ) -> SourceCurves:
     """Curves by node; the annotation of a NodeConfig precedes the first matching entry.
 
-    An unreadable annotation is a finding, and the next source counts.
+    An unreadable annotation is a finding, and the next source counts. A curve over a capacity too
+    small for its points is a finding too.
     """
     found = SourceCurves()
     for node in nodes:
@@ -64,12 +65,12 @@ def stated_curves(
         if target is not None and target.power_curve is not None:
             read = guarded(target.subject, functools.partial(_annotated, target.power_curve))
             if not isinstance(read, Finding):
-                found.add(node.name, _curve(read, node.cpu_capacity))
+                found.add(node.name, _curve(node, read))
                 continue
             found.findings.append(read)
         for one in given:
             if one.selector is None or one.selector.matches(node.labels):
-                found.add(node.name, _curve(one.points, node.cpu_capacity))
+                found.add(node.name, _curve(node, one.points))
                 break
     return found
 
@@ -119,6 +120,7 @@ def _point(given: t.Any, field: str) -> tuple[float, float]:
     return pair[0], pair[1]
 
 
-def _curve(points: Points, cpu_capacity: float) -> PowerCurve:
-    cores = tuple(round(percent * cpu_capacity / 100, 6) for percent, _watts in points)
-    return PowerCurve(Curve(cores, tuple(watts for _percent, watts in points)))
+def _curve(node: NodeFacts, points: Points) -> PowerCurve | Finding:
+    cores = [round(percent * node.cpu_capacity / 100, 6) for percent, _watts in points]
+    watts = [watts for _percent, watts in points]
+    return guarded(Subject("Node", node.name), lambda: PowerCurve(Curve.of(cores, watts)))

@@ -36,6 +36,15 @@ _RENEWED_AFTER, _GIVEN_UP_AFTER, _ONE_REQUEST = 1 / 3, 2 / 3, 1 / 5
 _MAX_PAUSE_SECONDS = 1.0
 
 
+class HasResult(t.Protocol):
+    """The work that was done, as a value."""
+
+    def as_result(self) -> Result: ...
+
+
+Done = t.TypeVar("Done", bound="HasResult | Result")
+
+
 class LeaseHeld(WattwiseError):
     """Another run holds the Lease and did not release it in time."""
 
@@ -52,32 +61,33 @@ def alone(
     kube: Kube,
     options: Parameters,
     context: Context,
-    work: t.Callable[[Guard | None], Result],
+    work: t.Callable[[Guard | None], Done],
     name: str = NAME,
-) -> Result:
+) -> Done:
     """Run ``work`` so that no other run changes the state between its reads and writes.
 
     ``options`` are those of argspec.LEASE. ``work`` reads all state that its writes depend on, and
     writes through clients with the given guard (``Kube.guarded``), which is None in check mode. If
     another run wrote meanwhile, ``work`` is called a second time; the first call then wrote
-    nothing. Raises LeaseHeld, and LeaseLost with the fields of the result.
+    nothing. Raises LeaseHeld, and LeaseLost with the work that was done in its fields.
     """
     if context.check_mode:
         return work(None)
     namespace, timeout = options["lease_namespace"], options["lease_timeout"]
     with Lease(kube, namespace, name, timeout) as lease:
-        result: Result | None = None
+        done: Done | None = None
         try:
-            result = work(lease.guard)
+            done = work(lease.guard)
         except WattwiseError:
             if not lease.is_late:
                 raise
-        if result is None or lease.is_late:
+        if done is None or lease.is_late:
             lease.acquire()
-            result = work(lease.guard)
+            done = work(lease.guard)
         if lease.prevented is not None:
-            raise LeaseLost(str(lease.prevented), **result)
-        return result
+            fields = done if isinstance(done, dict) else done.as_result()
+            raise LeaseLost(str(lease.prevented), **fields)
+        return done
 
 
 def _seconds() -> float:

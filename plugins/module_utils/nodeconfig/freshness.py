@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import datetime
 import typing as t
-from pathlib import Path
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
-from ..base.errors import InvalidInput
 from ..base.fields.lenient import member, number
 from .poll import FAKE, PollTarget
 from .readings import Reading, Readings, Value, moment_of, readings_of
@@ -86,9 +84,4 @@ def youngest_value(
 
 def previous_readings(path: str | None) -> dict[str, Reading]:
     """Readings of the last observation; none without one or with an unusable file."""
-    if path is None or not Path(path).exists():
-        return {}
-    try:
-        return readings_of(documents.load(path, "readings"))
-    except InvalidInput:
-        return {}
+    return readings_of(documents.last(path, "readings"))

@@ -34,9 +34,14 @@ class MergedNode:
         self.failing.add((endpoint, error.reason))
 
     @property
+    def fresh(self) -> set[str]:
+        """The quantities with fresh readings."""
+        return {name for name, value in self.values.items() if value.source in FRESH_SOURCES}
+
+    @property
     def is_fresh(self) -> bool:
         """Whether all configured quantities have fresh readings."""
-        fresh = {name for name, value in self.values.items() if value.source in FRESH_SOURCES}
+        fresh = self.fresh
         if "power_watts" in fresh and not self.has_power_model:
             fresh.add("inlet_celsius")
         return self.needed <= fresh

@@ -151,6 +151,7 @@ def merge(
     findings = list(targets.findings)
     _identify(nodes, targets, polls, last)
     details = _details(nodes, polls)
+    readings = {name: node.reading for name, node in nodes.items()}
 
     def status(target: NodeTarget) -> Result | None:
         own, node = details.get(target.name, {}), nodes[target.name]
@@ -159,12 +160,12 @@ def merge(
     return Observation(
         time=now,
         nodes=nodes,
-        readings={name: node.reading for name, node in nodes.items()},
+        readings=readings,
         models=[models for answers in polls.models for models in answers.models],
         statuses=_statuses(targets, status, findings),
         errors=errors,
         findings=findings,
-        summary=_summary(nodes, errors),
+        summary=_summary(nodes, readings, errors),
     )
 
 
@@ -270,8 +271,7 @@ def _fill_gaps(
             node.values[quantity] = Value(target.fallbacks[quantity], now, "fallback")
 
 
-def _summary(nodes: Nodes, errors: t.Sequence[TargetError]) -> Result:
-    readings = {name: node.reading for name, node in nodes.items()}
+def _summary(nodes: Nodes, readings: Readings, errors: t.Sequence[TargetError]) -> Result:
     inlets, powers = (
         {
             name: value

@@ -17,7 +17,7 @@ from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import Condition, are_stored, condition
 from ..nodeconfig.freshness import IN_STATUS
-from ..nodeconfig.readings import FRESH_SOURCES, NOTABLE
+from ..nodeconfig.readings import NOTABLE
 from ..nodeconfig.targets import NodeTarget
 from .merged_node import MergedNode
 
@@ -74,8 +74,7 @@ def _ready(node: MergedNode) -> Condition:
 
 
 def _was_read(node: MergedNode) -> str:
-    fresh = {name for name, value in node.values.items() if value.source in FRESH_SOURCES}
-    air = [words for name, words in _AIR.items() if name in fresh]
+    air = [words for name, words in _AIR.items() if name in node.fresh]
     names = " and ".join(air) or "power"
     return f"{names[0].upper()}{names[1:]} {'were' if len(air) > 1 else 'was'} read."
 

@@ -11,14 +11,13 @@ import typing as t
 from ..base import documents
 from ..base.context import Context, Parameters, Result
 from ..base.errors import WattwiseError
-from ..base.json_types import Object
-from ..inference.curves import PowerCurve
 from ..inference.samples import Samples
 from ..kube.source import NOTHING, Parts
 from ..nodeconfig.models import NodeModels, models_of
 from ..nodeconfig.readings import Readings, readings_of
 from ..observe.metering.metering import Metering
 from ..observe.observation import LastObservation, Observation, Polls
+from ..scheduling.curve import Curves
 from ..scheduling.plan import Plan
 from . import last_binding
 from .run import Run
@@ -123,10 +122,8 @@ class FleetRun:
         return former_samples(self.run)
 
     @functools.cached_property
-    def curves(self) -> Object:
-        """The curves in the form of their document, which the placement reads."""
-        curves: Object = self.run.folder.this("curves")["curves"]
-        return curves
+    def curves(self) -> Curves:
+        return Curves.from_document(self.run.folder.this("curves")["curves"])
 
     def _read_cluster(self) -> None:
         self.cluster = read_cluster(self.run, self.known)
@@ -147,10 +144,9 @@ class FleetRun:
             self.metered = meter_pods(self.run, self.cluster, self.readings)
 
     def _predict(self) -> None:
-        curves: t.Mapping[str, PowerCurve] = predict_curves(
+        self.curves = predict_curves(
             self.run, self.cluster, self.readings, self.models, self.samples
         )
-        self.curves = {name: curve.as_document() for name, curve in curves.items()}
 
     def _place(self) -> None:
         self.plan = place_pods(self.run, self.cluster, self.curves, self.metered)

@@ -10,9 +10,9 @@ import typing as t
 from pathlib import Path
 
 from ..base import documents, whole_files
-from ..base.errors import InvalidInput
 from ..base.json_types import Object
 from ..base.units import format_time
+from ..bind.binding import Bindings
 from ..snapshot import run_owner
 
 # Kind → file, if the names differ.
@@ -24,6 +24,7 @@ class RunFolder:
 
     def __init__(self, path: str | None) -> None:
         self._path = Path(path).absolute() if path else None
+        # Source documents of all others in this run.
         self._made_from = documents.NOTHING
         self.written: dict[str, str] = {}
 
@@ -43,24 +44,9 @@ class RunFolder:
     def path(self) -> Path | None:
         return self._path
 
-    @property
-    def bindings(self) -> str | None:
-        """Path of the bindings document; the documents of its run are beside it."""
-        return None if self._path is None else str(self._path / "bound" / "bindings.json")
-
-    @property
-    def made_from(self) -> documents.MadeFrom:
-        """Source documents of all others in this run."""
-        return self._made_from
-
     def last(self, kind: documents.DocumentKind) -> Object | None:
         """Document of the last run; None if missing or unusable."""
-        if self._path is None or not Path(self.file(kind)).exists():
-            return None
-        try:
-            return documents.load(self.file(kind), kind)
-        except InvalidInput:
-            return None
+        return None if self._path is None else documents.last(self.file(kind), kind)
 
     def former(self, kind: documents.DocumentKind) -> Object | None:
         """Document of a former run; None if missing. Raises InvalidInput if unusable."""
@@ -110,3 +96,36 @@ class RunFolder:
         path = self.file(kind)
         documents.write(path, kind, {"time": format_time(now), **body}, self._made_from)
         self.written[_FILES.get(kind, kind)] = path
+
+    def keep_bindings(self, plan_time: str, bindings: Bindings, now: datetime.datetime) -> bool:
+        """Write the bindings document, and keep those of its plan beside it; whether it was due.
+
+        Planned pods that an earlier run bound are recorded too. A document that another run
+        replaced meanwhile is left out. ``now`` is the time after the last binding. Raises
+        InvalidInput.
+        """
+        if self._path is None:
+            return False
+        path = self._path / "bound" / "bindings.json"
+        if not _is_due(str(path), plan_time, bindings):
+            return False
+        kept = [self.file(kind) for kind in ("plan", "snapshot", "readings", "curves")]
+        documents.keep(kept, str(path.parent), self._made_from.run)
+        result = bindings.as_result()
+        body = {
+            "time": format_time(now),
+            "bound": [*result["bound"], *result["unchanged"]],
+            "skipped": result["skipped"],
+            "errors": result["errors"],
+            "plan_time": plan_time,
+        }
+        documents.write(str(path), "bindings", body, self._made_from)
+        return True
+
+
+def _is_due(path: str, plan_time: str, bindings: Bindings) -> bool:
+    """Whether a pod was bound, or an interrupted run bound all pods without a record."""
+    if bindings.of("bound") or not bindings.of("unchanged"):
+        return bool(bindings.of("bound"))
+    recorded = documents.last(path, "bindings") or {}
+    return bool(recorded.get("plan_time", "") < plan_time)

@@ -19,7 +19,7 @@ from ..base.json_types import Object
 from ..base.manifests import read_file_content
 from ..scheduling.budgets import Budgets
 from ..scheduling.cache_ways import NodeCaches, pools_by_node, read_caches
-from ..scheduling.curve import Curve
+from ..scheduling.curve import Curve, Curves
 from ..scheduling.intake import Intake, SoundNode, has_node
 from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads, Occupancy, measured_use, occupancies, read_node
@@ -172,7 +172,7 @@ class _Parts:
 
 def source_of(
     lists: Object,
-    curves: t.Mapping[str, t.Any],
+    curves: Curves,
     previous: t.Sequence[t.Any],
     scope: Scope | None = None,
     cores_by_uid: t.Mapping[str, float] = MappingProxyType({}),
@@ -202,12 +202,12 @@ def source_of(
         volume_objects=parts.volume_objects(),
         pods=intake.pods(lists.get("pods", ()), "pods"),
         nominated=intake.nominated(pod for pod in there if has_nomination(pod)),
-        curves=intake.curves(curves),
+        curves=curves.by_node,
         budgets=budgets,
         device_objects=lists.get("device_objects", ()),
         scope=scope,
         shares=measured_shares(running, cores_by_uid),
-        findings=(*intake.findings, *budgets.findings),
+        findings=(*intake.findings, *curves.findings, *budgets.findings),
     )
 
 
@@ -218,7 +218,9 @@ def read_source(parameters: Parameters) -> Source:
         curves = documents.load(parameters["curves"], "curves")["curves"]
     if parameters["snapshot"]:
         snapshot = documents.load(parameters["snapshot"], "snapshot")
-        return source_of_snapshot(snapshot, curves, _previous_placements(parameters), parameters)
+        return source_of_snapshot(
+            snapshot, Curves.from_document(curves), _previous_placements(parameters), parameters
+        )
     files = [(f"src {path}: ", _load_file(path)) for path in parameters["src"] or ()]
     lists: dict[str, list[t.Any]] = {}
     for where, content in (("", parameters), *files):
@@ -227,12 +229,12 @@ def read_source(parameters: Parameters) -> Source:
                 lists.setdefault(part, []).extend(sequence(content[part], f"{where}{part}"))
     for where, content in files:
         curves = {**mapping(content.get("curves"), f"{where}curves"), **curves}
-    return source_of(lists, curves, _previous_placements(parameters))
+    return source_of(lists, Curves.from_document(curves), _previous_placements(parameters))
 
 
 def source_of_snapshot(
     snapshot: Object,
-    curves: Object,
+    curves: Curves,
     previous: t.Sequence[t.Any],
     parameters: Parameters,
     scope: Scope | None = None,

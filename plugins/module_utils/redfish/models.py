@@ -12,12 +12,12 @@ import contextlib
 import datetime
 import typing as t
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ..base import documents
 from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
-from ..base.errors import InvalidInput, TargetError, TargetFailure
+from ..base.errors import TargetError, TargetFailure
+from ..base.fields.lenient import member
 from ..base.json_types import Object
 from ..fleet.urls import parse_endpoint, redacted
 from ..fleet.visits import Client
@@ -64,7 +64,7 @@ def read_models(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     found = given_targets(options, REDFISH, "power_consumption_endpoint_provider")
-    previous = _previous_models(options["previous"])
+    previous = models_of(member(documents.last(options["previous"], "models"), "models"))
     plan = ModelPlan.of(found, options, previous, options["max_age"], context.now())
     answers = plan.concluded(poll(plan.jobs, options, context))
     result = {
@@ -72,16 +72,6 @@ def read_models(parameters: Parameters, context: Context = Context()) -> Result:
         "authentication": list(answers.authentication.values()),
     }
     return conclude(options, len(found), answers.errors, result)
-
-
-def _previous_models(path: str | None) -> list[NodeModels]:
-    """Models of the last run; none without one or with an unusable file."""
-    if path is None or not Path(path).exists():
-        return []
-    try:
-        return models_of(documents.load(path, "models")["models"])
-    except InvalidInput:
-        return []
 
 
 @dataclass(frozen=True)

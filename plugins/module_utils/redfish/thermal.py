@@ -13,8 +13,7 @@ from ..base.argspec import ArgumentSpec
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, TargetError, TargetFailure
 from ..base.fields.lenient import member
-from ..base.json_types import Object
-from ..base.units import format_time, parse_time
+from ..base.units import format_time
 from ..fleet.visits import Client, error_of
 from ..nodeconfig.freshness import REFRESH, kept_values, previous_readings
 from ..nodeconfig.nodeconfig import FAKE_INLET_CELSIUS
@@ -29,7 +28,7 @@ from ..nodeconfig.poll import (
     poll,
     reading_spec,
 )
-from ..nodeconfig.readings import Answers, Readings, Value, Values
+from ..nodeconfig.readings import Answers, Readings, Value, Values, mapping_of, moment_of
 from .links import identity, link, name_of
 from .power import Power
 from .sensors import NOTABLE_SPREAD_CELSIUS, Choice, Temperature
@@ -70,11 +69,14 @@ class BmcReading:
     system: t.Mapping[str, t.Any] = field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
 
-    def quantities(self) -> dict[str, float]:
-        """The values that were read."""
-        inlet = self.inlet.temperature.celsius if self.inlet else None
-        found = {"inlet_celsius": inlet, "power_watts": self.power.watts if self.power else None}
-        return {name: value for name, value in found.items() if value is not None}
+    def values(self, now: datetime.datetime) -> dict[str, Value]:
+        """The values that were read, for an observation."""
+        found: dict[str, Value] = {}
+        if self.inlet is not None and self.inlet.temperature.celsius is not None:
+            found["inlet_celsius"] = Value(self.inlet.temperature.celsius, now)
+        if self.power is not None:
+            found["power_watts"] = Value(self.power.watts, now)
+        return found
 
 
 # The answer of an endpoint of type Fake.
@@ -183,8 +185,7 @@ class ThermalAnswers:
 
     def _values(self, target: PollTarget) -> Values:
         answer = self.by_name.get(target.name)
-        found = answer.quantities() if isinstance(answer, BmcReading) else {}
-        new = {name: Value(value, self.now) for name, value in found.items()}
+        new = answer.values(self.now) if isinstance(answer, BmcReading) else {}
         return {**new, **self.plan.kept[target.name]}
 
     def as_result(self) -> Result:
@@ -250,28 +251,18 @@ def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> KnownSensors
             inlet_name=name_of(given.get("inlet_name")),
             power_uri=link(given.get("power_uri")),
             vendor=name_of(given.get("vendor")) or None,
-            system=_system(given.get("system")),
+            system=mapping_of(given.get("system")),
         )
     sensors = member(status, "sensors")
+    read_at = moment_of(member(status, "readings", "inletTemp", "time"))
     return KnownSensors(
         inlet_uri=link(member(sensors, "inletTemp", "uri")),
         inlet_name=name_of(member(sensors, "inletTemp", "name")),
         power_uri=link(member(sensors, "power", "uri")),
         vendor=name_of(member(sensors, "vendor")) or None,
-        system=_system(member(sensors, "system")),
-        is_doubtful=_is_long_ago(member(status, "readings", "inletTemp", "time"), now),
+        system=mapping_of(member(sensors, "system")),
+        is_doubtful=read_at is None or now - read_at > _DOUBT_AFTER,
     )
-
-
-def _system(given: t.Any) -> Object:
-    return given if isinstance(given, dict) else {}
-
-
-def _is_long_ago(moment: t.Any, now: datetime.datetime) -> bool:
-    try:
-        return now - parse_time(moment) > _DOUBT_AFTER
-    except (InvalidInput, TypeError):
-        return True
 
 
 def _as_fake(target: PollTarget) -> Result:

@@ -16,6 +16,7 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput
 from ..base.units import format_time
 from ..power.sources import Source, source_of
+from ..scheduling.curve import Curves
 from ..scheduling.model import Node
 from ..scheduling.node_reader import Loads, Occupancy, occupancies, read_node
 from ..scheduling.pod_reader import owners_of
@@ -81,17 +82,8 @@ def write(parameters: Parameters, context: Context = Context()) -> Result:
         ("page", advice_page(document)),
     ):
         if options[name]:
-            _replace(Path(options[name]).expanduser(), content.encode())
+            whole_files.write(Path(options[name]).expanduser(), content.encode())
     return {"changed": False, "advice": document, "lines": _lines(document)}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    try:
-        whole_files.replace(path, content)
-    except OSError as error:
-        raise InvalidInput(
-            f"Cannot write {path}: {error.strerror}; make the folder {path.parent}, or name another"
-        ) from error
 
 
 def _trace(options: Parameters, context: Context, fleet: Fleet) -> tuple[Trace, list[str]]:
@@ -123,7 +115,7 @@ def _nodes(source: Source, options: Parameters) -> t.Iterator[Node]:
 def _fleet(options: Parameters) -> tuple[Fleet, list[str]]:
     """The machines that general pods may use, and notes about the others. Raises InvalidInput."""
     snapshot = documents.load(options["snapshot"], "snapshot")
-    curves = documents.load(options["curves"], "curves")["curves"]
+    curves = Curves.from_document(documents.load(options["curves"], "curves")["curves"])
     running = [pod for pod in snapshot.get("pods", []) if _has_node(pod)]
     source = source_of({"nodes": snapshot["nodes"], "running": running}, curves, [])
     nodes, machines, types = [], [], {}

@@ -12,7 +12,6 @@ from ..base import documents, strict_json, whole_files
 from ..base.argspec import ArgumentSpec
 from ..base.boundary import Finding, Subject, guarded
 from ..base.context import Context, Parameters, Result
-from ..base.errors import InvalidInput
 from . import fleet
 from .numbers import finite
 from .page import page
@@ -54,9 +53,9 @@ def write(parameters: Parameters, _context: Context = Context()) -> Result:
     given = {name: options[name] for name in names}
     report = build(read(str(folder), Options(**given, rack_labels=tuple(options["rack_labels"]))))
     summary = summarize(report, str(destination))
-    _replace(folder / "report.json", _as_json(report))
-    _replace(destination, page(report).encode())
-    _replace(folder / "summary.json", _as_json(summary))
+    whole_files.write(folder / "report.json", _as_json(report))
+    whole_files.write(destination, page(report).encode())
+    whole_files.write(folder / "summary.json", _as_json(summary))
     return {
         "changed": False,
         "path": str(destination),
@@ -67,16 +66,6 @@ def write(parameters: Parameters, _context: Context = Context()) -> Result:
 
 def _as_json(body: t.Mapping[str, t.Any]) -> bytes:
     return f"{strict_json.format_compact(body, sort_keys=True)}\n".encode()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file for its owner only. Raises InvalidInput."""
-    try:
-        whole_files.replace(path, content)
-    except OSError as error:
-        raise InvalidInput(
-            f"Cannot write {path}: {error.strerror}; make the folder {path.parent}, or name another"
-        ) from error
 
 
 def build(sources: Sources) -> Report:

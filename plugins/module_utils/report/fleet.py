@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields import strict
 from ..base.units import format_time, parse_quantity, parse_time
+from ..inference.curves import PowerCurve, PowerCurves, curves_of
+from ..scheduling.curve import Curve
 from .sources import Document, Sources
 
 # observed: nothing was placed; planned: not bound; pending: no reading after binding yet.
@@ -28,11 +30,10 @@ UNKNOWN_RACK = "no rack"
 class Node:
     """One node. Unknown power, CPU (cores) and temperature are None.
 
-    ``cpu`` and ``watts`` are its power curve, empty if unknown. ``learned`` and ``published`` are
-    the evidence of such a curve. ``measured_before`` was read for the plan, ``measured_after``
-    after its pods had settled, ``baseline`` under another scheduler, and ``asleep`` while idle
-    machines were switched off. ``expected`` are the quantities that are configured to be read: none
-    without a NodeConfig, and None if unknown.
+    ``measured_before`` was read for the plan, ``measured_after`` after its pods had settled,
+    ``baseline`` under another scheduler, and ``asleep`` while idle machines were switched off.
+    ``expected`` are the quantities that are configured to be read: none without a NodeConfig, and
+    None if unknown.
     """
 
     name: str
@@ -41,8 +42,7 @@ class Node:
     position: int | None
     cores: float | None
     pods: int
-    cpu: tuple[float, ...]
-    watts: tuple[float, ...]
+    power_curve: PowerCurve | None
     cpu_before: float | None
     cpu_after: float | None
     predicted_before: float | None
@@ -52,9 +52,6 @@ class Node:
     baseline: float | None
     asleep: float | None
     reading: Document
-    curve_source: str = ""
-    learned: Document = field(default_factory=dict)
-    published: Document = field(default_factory=dict)
     expected: t.Optional[frozenset[str]] = None
 
     @property
@@ -64,15 +61,13 @@ class Node:
             return 0.0
         return self.cpu_after - (self.cpu_before or 0.0)
 
-    def watts_at(self, cpu: float) -> float:
-        """Power draw of a non-empty curve at a number of cores, clamped at its ends."""
-        points = list(zip(self.cpu, self.watts))
-        if cpu <= points[0][0]:
-            return points[0][1]
-        for (left, low), (right, high) in zip(points, points[1:]):
-            if cpu <= right:
-                return low + (high - low) * (cpu - left) / (right - left) if right > left else high
-        return points[-1][1]
+    @property
+    def curve(self) -> Curve | None:
+        return None if self.power_curve is None else self.power_curve.curve
+
+    def evidence(self, source: str) -> Document:
+        """Evidence of a learned or published curve; empty for another one."""
+        return {} if self.power_curve is None else self.power_curve.evidence.get(source, {})
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ def join(sources: Sources) -> Fleet:
         plan=plan or {},
         placements=placements,
         not_bound=not_bound,
-        curves=(curves or {}).get("curves") or {},
+        curves=curves_of(curves),
         before=before,
         after=after if is_measured else {},
         baseline=_read_power(sources.baseline),
@@ -274,7 +269,7 @@ class _Joiner:
         plan: Document,
         placements: t.Sequence[Document],
         not_bound: t.Sequence[Document],
-        curves: Document,
+        curves: PowerCurves,
         before: dict[str, float],
         after: dict[str, float],
         baseline: dict[str, float],
@@ -304,7 +299,7 @@ class _Joiner:
             cores = None
         racks = [labels[label] for label in self.options.rack_labels if labels.get(label)]
         position = str(labels.get(self.options.position_label, ""))
-        curve, plan = self.curves.get(name) or {}, self._plan_of(name)
+        plan = self._plan_of(name)
         return Node(
             name=name,
             server_type=labels.get(self.options.type_label) or UNKNOWN_TYPE,
@@ -312,8 +307,7 @@ class _Joiner:
             position=int(position) if re.fullmatch("[0-9]{1,9}", position) else None,
             cores=cores,
             pods=self.pods[name],
-            cpu=tuple(curve.get("cpu") or ()),
-            watts=tuple(curve.get("watts") or ()),
+            power_curve=self.curves.get(name),
             cpu_before=plan.get("cpu_before"),
             cpu_after=plan.get("cpu_after"),
             predicted_before=plan.get("watts_before"),
@@ -323,9 +317,6 @@ class _Joiner:
             baseline=self.baseline.get(name),
             asleep=self.asleep.get(name),
             reading=self.readings.get(name) or {},
-            curve_source=curve.get("source") or "",
-            learned=curve.get("learned") or {},
-            published=curve.get("published") or {},
             expected=None if self.expected is None else self.expected.get(name, frozenset()),
         )
 

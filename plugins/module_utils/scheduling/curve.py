@@ -1,16 +1,17 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A node's electrical power over its CPU use."""
+"""Electrical power of nodes over their CPU use."""
 
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..base.boundary import InvalidField, shown
+from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 
 # Beyond any machine. All curves are one table, in which one absurd curve would reduce the precision
 # of the others.
@@ -26,6 +27,21 @@ class Curve:
 
     cores: tuple[float, ...]
     watts: tuple[float, ...]
+
+    @classmethod
+    def of(cls, cores: t.Any, watts: t.Any, path: str = "curve") -> Curve:
+        """A valid curve. Raises InvalidField."""
+        curve = cls(
+            _numbers(cores, f"{path}.cpu", _MAX_CORES), _numbers(watts, f"{path}.watts", _MAX_WATTS)
+        )
+        if len(curve.cores) != len(curve.watts):
+            counts = f"{len(curve.cores)} values of cpu and {len(curve.watts)} of watts"
+            raise InvalidField(path, f"{counts}; give one for each")
+        if len(curve.cores) < 2:
+            raise InvalidField(path, "a power curve needs at least two points")
+        if any(right - left < _MIN_STEP_CORES for left, right in zip(curve.cores, curve.cores[1:])):
+            raise InvalidField(f"{path}.cpu", "the values must ascend, by 0.000001 or more")
+        return curve
 
     def watts_at(self, cores: float) -> float:
         """Interpolated watts, clamped at both ends."""
@@ -45,16 +61,31 @@ def read_curve(given: t.Any, path: str) -> Curve:
     """A curve from ``{"cpu": [cores], "watts": [W]}``. Raises InvalidField."""
     if not isinstance(given, dict) or not {"cpu", "watts"} <= given.keys():
         raise InvalidField(path, "a power curve is {cpu: [cores], watts: [watts]}")
-    cores = _numbers(given["cpu"], f"{path}.cpu", _MAX_CORES)
-    watts = _numbers(given["watts"], f"{path}.watts", _MAX_WATTS)
-    if len(cores) != len(watts):
-        problem = f"{len(cores)} values of cpu and {len(watts)} of watts; give one for each"
-        raise InvalidField(path, problem)
-    if len(cores) < 2:
-        raise InvalidField(path, "a power curve needs at least two points")
-    if any(right - left < _MIN_STEP_CORES for left, right in zip(cores, cores[1:])):
-        raise InvalidField(f"{path}.cpu", "the values must ascend, by 0.000001 or more")
-    return Curve(cores, watts)
+    return Curve.of(given["cpu"], given["watts"], path)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The curves of nodes by name, and the findings of unreadable ones."""
+
+    by_node: t.Mapping[str, Curve] = field(default_factory=dict)
+    findings: t.Sequence[Finding] = ()
+
+    @classmethod
+    def from_document(
+        cls, given: t.Mapping[t.Any, t.Any], kind: str = "Node", path: str = "curve"
+    ) -> Curves:
+        """The curves of a curves document; ``kind`` and ``path`` name a curve in its finding."""
+        by_node: dict[str, Curve] = {}
+        findings: list[Finding] = []
+        for name, curve in given.items():
+            subject = subject_of({"name": name}, kind, "curves")
+            read = guarded(subject, functools.partial(read_curve, curve, path))
+            if isinstance(read, Finding):
+                findings.append(read)
+            else:
+                by_node[name] = read
+        return cls(by_node, findings)
 
 
 def _numbers(values: t.Any, path: str, most: int) -> tuple[float, ...]:

@@ -23,7 +23,6 @@ from ..rmd.pods import CACHE_WAYS
 from .amounts import amount
 from .anti_affinity import check_anti_affinity
 from .cache_ways import least_annotation, runs_of_pod
-from .curve import Curve, read_curve
 from .model import Quantities
 from .node_reader import Loads, Occupancy, node_name, read_node
 from .nominated_pods import NominatedPod, read_nominated
@@ -70,18 +69,6 @@ class Intake:
                 problem = "another node has this name; the first counts"
                 self.findings.append(Finding(Subject("Node", node.name), "metadata.name", problem))
             found.setdefault(node.name, node)
-        return found
-
-    def curves(self, given: t.Mapping[t.Any, t.Any]) -> dict[str, Curve]:
-        """Power curves by node, without unreadable ones."""
-        found = {}
-        for name, curve in given.items():
-            subject = subject_of({"name": name}, "Node", "curves")
-            read = guarded(subject, functools.partial(read_curve, curve, "curve"))
-            if isinstance(read, Finding):
-                self.findings.append(read)
-            else:
-                found[name] = read
         return found
 
     def running(

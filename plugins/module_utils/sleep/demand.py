@@ -89,7 +89,7 @@ class Demand:
         self._holes: list[tuple[float, float]] = []
         #: Names of all requested resources.
         self.names: set[str] = set()
-        self._memo: dict[t.Any, t.Any] = {}
+        self._memo: dict[tuple[float, Quantiles], list[Growth]] = {}
         self._memo_hour = -math.inf
 
     def arrived(self, at: float, requests: Requests) -> None:
@@ -146,7 +146,7 @@ class Demand:
         key = window, quantiles
         if key not in self._memo:
             self._memo[key] = self._growth(hour, window, quantiles)
-        return t.cast("list[Growth]", self._memo[key])
+        return self._memo[key]
 
     def _growth(self, hour: float, window: float, quantiles: Quantiles) -> list[Growth]:
         found = []
@@ -248,4 +248,5 @@ def _recurring(series: _Series, weights: Floats, quantiles: Quantiles) -> Floats
     order = numpy.argsort(size, kind="stable")
     upto = numpy.cumsum(weights[order])
     index = int(numpy.searchsorted(upto, quantiles.pods * upto[-1]))
-    return t.cast("Floats", series.requests[order[min(index, len(order) - 1)]])
+    found: Floats = series.requests[order[min(index, len(order) - 1)]]
+    return found

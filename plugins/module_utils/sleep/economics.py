@@ -45,7 +45,8 @@ def price_of_cycle(fleet: Fleet) -> Floats:
     least = max(1.0, rules.wear_joules)
     most = (fleet.idle_watts - fleet.standby_watts).clip(0.0) * DAY / cycles
     used = (fleet.cycles / cycles).clip(0.0, 1.0)
-    return t.cast("Floats", least * (most / least).clip(1.0) ** used)
+    price: Floats = least * (most / least).clip(1.0) ** used
+    return price
 
 
 def price_of_sleep(fleet: Fleet) -> Floats:

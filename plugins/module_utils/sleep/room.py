@@ -55,13 +55,13 @@ class Room:
         """Number of pods of the shape that each node could take alone."""
         asked = shape.requests > 0
         if not asked.any():
-            most = (self.free >= 0).all(axis=1) * shape.count
+            most: Integers = numpy.where((self.free >= 0).all(axis=1), shape.count, 0)
         else:
             ratio = (self.free[:, asked] + _TOLERANCE) / shape.requests[asked]
             most = numpy.floor(ratio.min(axis=1)).clip(0, shape.count).astype(numpy.int64)
         if shape.allowed is not None:
             most = numpy.where(shape.allowed, most, 0)
-        return t.cast("Integers", most)
+        return most
 
     def pack(self, shape: Shape) -> Shape:
         """Put as many pods of the shape as fit, and give the rest.

@@ -68,7 +68,8 @@ class Task:
     def is_enough(self, sets: Booleans) -> Booleans:
         """Whether each set (M, N) has room for the need."""
         room = sets @ self.fleet.amounts.capacity.clip(0.0)
-        return t.cast("Booleans", (room >= self.need - 1e-6).all(axis=1))
+        is_enough: Booleans = (room >= self.need - 1e-6).all(axis=1)
+        return is_enough
 
     def joules(self, sets: Booleans) -> Floats:
         """Energy and prices of each set (M, N) over the horizon; infinite without enough room."""
@@ -126,7 +127,8 @@ def _hull_slopes(rises: Floats) -> Floats:
     mean = (total[:, None, 1:] - total[:, :-1, None]) / numpy.maximum(length, 1)
     mean = numpy.where(length > 0, mean, numpy.inf)
     least = numpy.minimum.accumulate(mean[:, :, ::-1], axis=2)[:, :, ::-1]
-    return t.cast("Floats", numpy.where(length > 0, least, -numpy.inf).max(axis=1))
+    slopes: Floats = numpy.where(length > 0, least, -numpy.inf).max(axis=1)
+    return slopes
 
 
 def target_set(task: Task) -> Booleans:

@@ -53,8 +53,8 @@ def machines_to_wake(
 def _joules(fleet: Fleet) -> Floats:
     """Energy of each machine awake and idle over the horizon, with its boot."""
     idle = (fleet.idle_watts - fleet.standby_watts).clip(1.0)
-    joules = idle * fleet.rules.horizon_seconds + price_of_wake(fleet).clip(0.0)
-    return t.cast("Floats", joules)
+    joules: Floats = idle * fleet.rules.horizon_seconds + price_of_wake(fleet).clip(0.0)
+    return joules
 
 
 def _helped(fleet: Fleet, room: Room, shapes: list[Shape]) -> Floats:

@@ -27,6 +27,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.baselines.scor
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import read_instance
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import Node, Pod
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Plan
 
@@ -86,8 +87,8 @@ def published(task: Json) -> Json:
     """The publication of a run for the task's nodes."""
     options = {**SPEC.complete({"nodes": []}), **_rules(task)}
     now = datetime.datetime.now(datetime.UTC)
-    curves = {one["name"]: one["curve"] for one in task["nodes"]}
-    return publication.publication_of(curves, Plan(()), options, now)
+    curves = Curves.from_document({one["name"]: one["curve"] for one in task["nodes"]})
+    return publication.publication_of(curves.by_node, Plan(()), options, now)
 
 
 def _rules(task: Json) -> Json:

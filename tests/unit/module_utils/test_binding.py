@@ -18,10 +18,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import still_waiting
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import Bindings, Outcome
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Placement
 from support.binding_api import Cluster, Json, node, pod
 from support.carried_out_plans import bind
 from support.scripted_api import Asked, Reply, status_reply
@@ -164,21 +165,21 @@ def test_a_pod_that_is_no_longer_the_planned_one_is_skipped(
     change(cluster.pods["shop", "a"])
     result = run(cluster, placements=to("n1", "a", uid="uid-a"))
     assert reason(result).startswith(reason_text)
-    assert still_waiting(result) == {}
+    assert not result["skipped"][0]["waits"]
 
 
 def test_pods_that_were_skipped_or_failed_wait_and_have_a_reason() -> None:
-    result = {
-        "skipped": [
-            {"namespace": "shop", "pod": "a", "node": "n1", "reason": "full", "waits": True},
-            {"namespace": "shop", "pod": "b", "node": "n1", "reason": "gone", "waits": False},
-        ],
-        "errors": [
-            {"namespace": "shop", "pod": "c", "node": "n1", "detail": "no answer"},
-            {"namespace": "shop", "pod": "d", "detail": "the condition was not written"},
-        ],
-    }
-    assert still_waiting(result) == {("shop", "a"): "full", ("shop", "c"): "no answer"}
+    a, b, c, d = (Placement("shop", name, "n1") for name in "abcd")
+    outcomes = (
+        Outcome(a, "skipped", "full"),
+        Outcome(b, "skipped", "gone", waits=False),
+        Outcome(c, "failed", "no answer"),
+        Outcome(d, "bound"),
+    )
+    unmarked = {"namespace": "shop", "pod": "e", "detail": "the condition was not written"}
+    bindings = Bindings(outcomes, unmarked=[unmarked])
+    assert bindings.still_waiting == {("shop", "a"): "full", ("shop", "c"): "no answer"}
+    assert [error["pod"] for error in bindings.as_result()["errors"]] == ["c", "e"]
 
 
 def test_a_pod_that_is_gone_is_skipped() -> None:

@@ -92,6 +92,8 @@ def test_type_fake_is_flat_and_asks_nothing(server: InferenceServer) -> None:
         ({"cpu_capacity": None}, "malformed", "give cpu_capacity"),
         ({"cpu_capacity": 0}, "malformed", "give cpu_capacity"),
         ({"cpu_capacity": math.inf}, "malformed", "give cpu_capacity"),
+        ({"cpu_capacity": 1e-9}, "malformed", "curve.cpu: the values must ascend"),
+        ({"cpu_capacity": 1e6}, "malformed", "curve.cpu: 150000.0 is not from 0 to 100000"),
         ({"endpoint": "h/v2/models/m"}, "malformed", "lacks http"),
         ({"endpoint": "https://fake-endpoint"}, "malformed", "names no model"),
         ({"type": "Redfish"}, "malformed", "write V2InferenceProtocol or Fake"),

@@ -115,6 +115,14 @@ def test_whatever_one_annotation_says_other_nodes_have_theirs(seed: int) -> None
     assert len(found.findings) + len(found.curves) == 2
 
 
+def test_a_capacity_too_small_for_its_points_is_a_finding_of_its_node() -> None:
+    nodes = [NodeFacts("tiny", 1e-9, {}), NODES[1]]
+    found = stated_curves(nodes, {}, statements([{"idle": 70.0, "max": 90.0}]))
+    assert found.curves.keys() == {"n2"}
+    [finding] = found.findings
+    assert str(finding).startswith("Node tiny: curve.cpu: the values must ascend")
+
+
 def test_a_node_takes_the_first_source_that_has_a_curve_for_it() -> None:
     def curve(watts: float) -> PowerCurve:
         return PowerCurve(Curve((0.0, 1.0), (watts, watts)))

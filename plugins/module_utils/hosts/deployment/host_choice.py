@@ -52,10 +52,10 @@ def reserve(
     for _attempt in range(ATTEMPTS):
         hosts, findings = _read_hosts(run, refusals)
         yield replace(seen, findings=[*request.findings, *findings])
-        curves, of_curves = read_curves(run.given["curves"])
-        findings = [*request.findings, *findings, *of_curves]
+        curves = read_curves(run.given["curves"])
+        findings = [*request.findings, *findings, *curves.findings]
         yield replace(seen, findings=findings)
-        answer = _assigned(run, request, hosts, curves)
+        answer = _assigned(run, request, hosts, curves.by_node)
         labels = _labels_of(answer, request.cluster)
         changes = reservation.reserving(hosts, labels, request.owner, run.given["reserve"])
         is_reserving = is_reserving or bool(changes)

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 
 from ...base import documents
-from ...base.boundary import Finding, Subject, guarded
 from ...published.curves import rows_of
-from ...scheduling.curve import Curve, read_curve
+from ...scheduling.curve import Curve, Curves
 from ..host import Host
 
 
@@ -29,15 +27,8 @@ def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] |
     return nearest.watts[0], "by published measurements of its processor"
 
 
-def read_curves(path: str | None) -> tuple[dict[str, Curve], list[Finding]]:
+def read_curves(path: str | None) -> Curves:
     """Power curves of a document, by the name of the host; a host's curve may be defective."""
-    curves: dict[str, Curve] = {}
-    findings: list[Finding] = []
-    given = documents.load(path, "curves")["curves"] if path is not None else {}
-    for name, curve in given.items():
-        read = guarded(Subject("Curve", name), functools.partial(read_curve, curve, str(path)))
-        if isinstance(read, Finding):
-            findings.append(read)
-        else:
-            curves[name] = read
-    return curves, findings
+    if path is None:
+        return Curves()
+    return Curves.from_document(documents.load(path, "curves")["curves"], "Curve", path)

@@ -126,7 +126,7 @@ def _old_container(system: System, group: Group) -> MutableObject:
     if system.estimator.enabled:
         mounts.append({"name": "tmp", "mountPath": "/tmp"})
     common = _common(system, group)
-    level = {"name": group_configuration(system, group), "key": "KEPLER_LOG_LEVEL"}
+    level = {"name": names.daemon_set_name(system, group), "key": "KEPLER_LOG_LEVEL"}
     environment = [
         *common["env"],
         {"name": "KEPLER_LOG_LEVEL", "valueFrom": {"configMapKeyRef": level}},
@@ -141,11 +141,6 @@ def _old_container(system: System, group: Group) -> MutableObject:
         **_probes(system, "/healthz"),
         "volumeMounts": mounts,
     }
-
-
-def group_configuration(system: System, group: Group) -> str:
-    """The ConfigMap of a group."""
-    return names.daemon_set_name(system, group)
 
 
 def _common(system: System, group: Group) -> MutableObject:

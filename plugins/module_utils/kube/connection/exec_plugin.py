@@ -16,6 +16,7 @@ import threading
 import typing as t
 from pathlib import Path
 
+from ...base.context import utc_now
 from ...base.errors import InvalidInput
 from ...base.json_types import Object
 from ...base.texts import shown_text
@@ -26,10 +27,6 @@ _TIMEOUT_SECONDS = 60.0
 # Margin before the expiry of a token, so that requests with it arrive in time.
 _RENEWAL = datetime.timedelta(seconds=30)
 _MAX_STDERR_LENGTH = 300
-
-
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc)
 
 
 class ExecPlugin:
@@ -43,7 +40,7 @@ class ExecPlugin:
         settings: Object,
         folder: Path,
         cluster: Object,
-        now: t.Callable[[], datetime.datetime] = _utc_now,
+        now: t.Callable[[], datetime.datetime] = utc_now,
     ) -> None:
         self._command = str(settings["command"])
         if os.sep in self._command:  # relative to the kubeconfig; other commands are found by PATH

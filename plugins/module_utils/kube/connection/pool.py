@@ -156,10 +156,12 @@ def _tls_context(access: Access) -> ssl.SSLContext:
     key = access.key if access.certificate else credential.key
     if certificate is None:
         return context
+    # The file of the certificate may have its key.
+    key = certificate if key is None else key
     try:
         with _as_file(certificate) as chain, _as_file(key) as private:
             # An empty password keeps OpenSSL from prompting on the terminal.
-            context.load_cert_chain(t.cast("Path", chain), private, password="")
+            context.load_cert_chain(chain, private, password="")
     except (OSError, ValueError) as error:
         raise InvalidInput(
             f"The client certificate and key for the Kubernetes API at {access.host} cannot be "
@@ -183,7 +185,7 @@ def _load_authorities(context: ssl.SSLContext, ca: Pem | None) -> None:
 
 
 @contextlib.contextmanager
-def _as_file(pem: Pem | None) -> t.Iterator[Path | None]:
+def _as_file(pem: Pem) -> t.Iterator[Path]:
     """Write an inline key of a kubeconfig to a file only while it is loaded."""
     if not isinstance(pem, str):
         yield pem

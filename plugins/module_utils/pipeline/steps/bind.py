@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import replace
 
-from ...base.context import Result
-from ...bind import binding, record
+from ...bind import binding
 from ...devices import reconciliation as devices
 from ...eviction import eviction
 from ...kube import unschedulable
@@ -26,11 +24,18 @@ Unbound = t.Mapping[tuple[str, str], str]
 
 def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
     """The pods of the plan that were not bound; ``pods`` come from the snapshot."""
+
+    def keep(bindings: binding.Bindings) -> None:
+        """Record the bindings with the documents of the run."""
+        with run.log.documents():
+            if run.folder.keep_bindings(plan.time or "", bindings, run.context.now()):
+                run.with_record(last_binding.keep)
+
     with run.log.step("bind") as (step, context):
         options = of_module(binding.SPEC, run.options, "bind")
-        plan = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
-        keep = functools.partial(_record, run, plan.time or "")
-        result = binding.bind(run.kube, plan, options, context, keep)
+        unmarked = replace(plan, unplaced=_without_marked(plan.unplaced, pods))
+        bindings = binding.bind(run.kube, unmarked, options, context, keep)
+        result = bindings.as_result()
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {
@@ -38,7 +43,7 @@ def bind_pods(run: Run, plan: Plan, pods: t.Sequence[t.Any]) -> Unbound:
         }
         run.log.summary.update(bound=len(result["bound"]), skipped=len(result["skipped"]))
         run.log.diff += result["diff"]
-        return binding.still_waiting(result)
+        return bindings.still_waiting
 
 
 def _without_marked(
@@ -54,25 +59,13 @@ def _without_marked(
     return tuple(one for one in unplaced if not is_marked(one))
 
 
-def _record(run: Run, plan_time: str, result: Result) -> None:
-    """Record the bindings with the documents of the run."""
-    path = run.folder.bindings
-    if path is None:
-        return
-    others = tuple(run.folder.file(name) for name in ("snapshot", "readings", "curves"))
-    files = record.Files(path, run.folder.file("plan"), others)
-    with run.log.documents():
-        if record.keep(files, plan_time, result, run.context.now(), run.folder.made_from):
-            run.with_record(last_binding.keep)
-
-
 def give_devices(
     run: Run, plan: Plan | None, scope: Scope | None, unbound: Unbound | None
 ) -> Unbound | None:
     """Allocate devices and bind their pods; the planned pods that are still without a node."""
     with run.log.step("devices") as (step, context):
         options = of_module(devices.SPEC, run.options, "devices")
-        result = devices.give_devices(
+        given = devices.give_devices(
             run.kube,
             plan,
             options,
@@ -81,13 +74,14 @@ def give_devices(
             # A person approved only the stored plan.
             is_approved=run.has("restore"),
         )
+        result = given.as_result()
         names = ("outcome", "changes", "pods", "errors", "conflict")
         run.log.results["devices"] = {name: result[name] for name in names}
         step.changed = result["changed"]
         step.errors += result["errors"]
         step.counts = {"changes": len(result["changes"])}
         run.log.diff += result["diff"]
-        return None if unbound is None else devices.left_without(result, dict(unbound))
+        return None if unbound is None else given.left_without(unbound)
 
 
 def evict_pods(run: Run, plan: Plan) -> None:
@@ -97,7 +91,7 @@ def evict_pods(run: Run, plan: Plan) -> None:
         options = of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler)
         if not plan.steps:
             return
-        result = eviction.move_pods(run.kube, plan.steps, options, context)
+        result = eviction.move_pods(run.kube, plan.steps, options, context).as_result()
         names = ("moves", "gain_watts", "stopped")
         run.log.results["evict"] = {name: result[name] for name in names}
         step.changed = result["changed"]

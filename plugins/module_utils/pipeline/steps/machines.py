@@ -10,6 +10,7 @@ import functools
 
 from ...base.context import Context
 from ...base.errors import WattwiseError
+from ...base.fields.lenient import member
 from ...nodeconfig.models import models_of
 from ...nodeconfig.poll import poll_targets
 from ...nodeconfig.readings import Answers
@@ -54,7 +55,7 @@ def _read_bmcs(
     run: Run, targets: Targets, last: LastObservation, context: Context
 ) -> bmc.BmcAnswers:
     options = of_module(thermal.SPEC, run.options, "read")
-    models = models_of((run.folder.last("models") or {}).get("models"))
+    models = models_of(member(run.folder.last("models"), "models"))
     return bmc.read(
         targets,
         options,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...base.errors import ApiError, InvalidInput
-from ...base.json_types import Object
 from ...base.units import format_time
 from ...extender.publication import publication_of
 from ...observe.metering.metering import Metering
 from ...power import placement
 from ...power.sources import source_of_snapshot
+from ...scheduling.curve import Curves
 from ...scheduling.plan import Plan
 from ...solving.limits import Limits
 from .. import extender_record
@@ -22,8 +22,7 @@ from ..run import Run
 from .cluster import Cluster
 
 
-def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | None) -> Plan:
-    """The plan; ``curves`` are in the form of their document."""
+def place_pods(run: Run, cluster: Cluster, curves: Curves, metered: Metering | None) -> Plan:
     with run.log.step("place") as (step, context):
         options = of_module(placement.SPEC, run.options, "place")
         previous = (run.folder.last("plan") or {}).get("placements") or ()
@@ -44,7 +43,7 @@ def place_pods(run: Run, cluster: Cluster, curves: Object, metered: Metering | N
         return replace(plan, time=format_time(context.now()))
 
 
-def keep_plan(run: Run, curves: Object, plan: Plan) -> None:
+def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:
     """Write the plan, and publish it with the curves for extenders.
 
     A failure of the publication is only a warning, because scheduling continues.
@@ -54,7 +53,7 @@ def keep_plan(run: Run, curves: Object, plan: Plan) -> None:
         if run.publication is None or run.context.check_mode:
             return
         options = of_module(placement.SPEC, run.options, "place")
-        body = publication_of(curves, plan, options, run.context.now())
+        body = publication_of(curves.by_node, plan, options, run.context.now())
         try:
             extender_record.publish(run.kube, run.publication, body)
         except (ApiError, InvalidInput) as error:

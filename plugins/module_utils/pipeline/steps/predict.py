@@ -20,11 +20,12 @@ from ...inference import (
     sources,
     stated,
 )
-from ...inference.curves import PowerCurve, PowerCurves, SourceCurves, curves_of
+from ...inference.curves import PowerCurves, SourceCurves, curves_of
 from ...inference.nodes import name_of
 from ...inference.samples import Samples
 from ...nodeconfig.models import NodeModels
 from ...nodeconfig.readings import Readings
+from ...scheduling.curve import Curves
 from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
@@ -55,7 +56,7 @@ def predict_curves(
     readings: Readings,
     models: t.Sequence[NodeModels],
     recorded: Samples,
-) -> dict[str, PowerCurve]:
+) -> Curves:
     """The curves of all nodes. Raises WattwiseError if too few power models answered."""
     with run.log.step("predict") as (step, context):
         last = curves_of(run.folder.last("curves"))
@@ -88,7 +89,7 @@ def predict_curves(
             kept_curves=predicted.counts["kept"],
         )
         _require_curves(predicted, run.options["predict"]["min_success"])
-    return curves
+    return Curves({name: found.curve for name, found in curves.items()})
 
 
 def _stated(run: Run, cluster: Cluster) -> SourceCurves:

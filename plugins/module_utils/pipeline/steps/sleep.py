@@ -16,6 +16,7 @@ from ...inference.samples import Samples
 from ...nodeconfig.readings import Readings
 from ...power import placement
 from ...redfish import thermal
+from ...scheduling.curve import Curves
 from ...scheduling.model import ASLEEP_TAINT
 from ...sleep.cluster.options import SleepOptions
 from ...sleep.cluster.planner import FleetInputs
@@ -34,9 +35,9 @@ _FIGURES = (
 
 @dataclass(frozen=True)
 class Known:
-    """What the run knows of its machines. The curves are in the form of their document."""
+    """What the run knows of its machines."""
 
-    curves: Object = field(default_factory=dict)
+    curves: Curves = field(default_factory=Curves)
     readings: Readings = field(default_factory=dict)
     samples: Samples = field(default_factory=Samples)
 

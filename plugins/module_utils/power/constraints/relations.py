@@ -118,7 +118,7 @@ class Relations:
             if answer is False:
                 return False
             unsure = unsure or answer is None
-        return not unsure or self.is_reachable(counts)
+        return not unsure or Reach(self, counts).is_whole
 
     @cached_property
     def affinity_rules(self) -> tuple[AffinityRule, ...]:
@@ -140,10 +140,6 @@ class Relations:
                 bound[dependants] |= wanted[dependants] & rule.is_met(present)
             if int(bound.sum()) == before:
                 return bound
-
-    def is_reachable(self, counts: Integers) -> bool:
-        """Whether pods can be bound in an order in which each finds the members of its affinity."""
-        return Reach(self, counts).is_whole
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -282,10 +278,9 @@ class RelationState:
 
     def has_caps(self, group: int) -> bool:
         """Whether other pods change the cost of a pod of the group."""
-        return bool(self.relations.caps_of(group)) or self._draws(group)
-
-    def _draws(self, group: int) -> bool:
-        return any(group in rule.groups for rule in self.relations.drawing)
+        return bool(self.relations.caps_of(group)) or any(
+            group in rule.groups for rule in self.relations.drawing
+        )
 
     def room(self, group: int, *, moving: bool = False) -> Integers:
         """Number of further pods of the group that the rules admit on each node alone.

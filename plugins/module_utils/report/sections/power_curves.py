@@ -11,6 +11,7 @@ from ..fleet import Fleet, Node, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import LACKING, counted, number, percent, watts
 from ..section import Column, Data, Detail, Section, note, numeric, table
+from ..sources import Document
 from .prediction_error import errors_of, pair
 
 _WIDTH, _HEIGHT, _MARGIN = 120, 60, 4
@@ -31,7 +32,7 @@ _SOURCES = {
 
 
 def _collect(fleet: Fleet) -> Data | None:
-    if not any(node.cpu for node in fleet.nodes):
+    if not any(node.curve for node in fleet.nodes):
         return None
     types: dict[str, list[Node]] = {}
     for node in fleet.nodes:
@@ -43,7 +44,9 @@ def _collect(fleet: Fleet) -> Data | None:
         "types": [
             {
                 "server_type": name,
-                "most_cores": max(max(node.cpu, default=0.0) for node in types[name]),
+                "most_cores": max(
+                    node.curve.cores[-1] if node.curve else 0.0 for node in types[name]
+                ),
                 "most_watts": max(_most_watts(node) for node in types[name]),
                 "nodes": [_entry(node) for node in sorted(types[name], key=_most_changed)],
             }
@@ -73,12 +76,10 @@ def _sources(nodes: t.Iterable[Node], is_after: bool) -> list[dict[str, t.Any]]:
 
 
 def _source(node: Node) -> str:
-    if not node.cpu:
+    if node.power_curve is None:
         return _SOURCES["none"]
-    of = {"learned": node.learned.get("of"), "published": node.published.get("match")}
-    return _SOURCES.get(
-        f"{node.curve_source}{of.get(node.curve_source, '')}", _SOURCES["predictor"]
-    )
+    of = node.evidence("learned").get("of") or node.evidence("published").get("match") or ""
+    return _SOURCES.get(f"{node.power_curve.source}{of}", _SOURCES["predictor"])
 
 
 def _metered(nodes: list[Node], is_after: bool) -> dict[str, t.Any]:
@@ -97,31 +98,31 @@ def _lacking(fleet: Fleet) -> list[dict[str, str]]:
     return [
         {"node": node.name, "reason": reasons.get(node.name) or _NO_REASON}
         for node in fleet.nodes
-        if not node.cpu
+        if node.curve is None
     ]
 
 
 def _published(nodes: t.Iterable[Node]) -> list[dict[str, t.Any]]:
     """The measurements of published curves, by server."""
-    by_server: dict[tuple[str, str], list[Node]] = {}
+    by_server: dict[tuple[str, str], list[Document]] = {}
     for node in nodes:
-        if node.curve_source == "published":
-            told = node.published
-            by_server.setdefault((told["server"], ", ".join(told["of"])), []).append(node)
+        told = node.evidence("published")
+        if told:
+            by_server.setdefault((told["server"], ", ".join(told["of"])), []).append(told)
     return [
         {
             "server": server,
             "nodes": len(alike),
             "of": of,
-            "scale": alike[0].published["scale"],
-            "generations": alike[0].published["generations"],
+            "scale": alike[0]["scale"],
+            "generations": alike[0]["generations"],
         }
         for (server, of), alike in sorted(by_server.items())
     ]
 
 
 def _evidence(nodes: list[Node]) -> dict[str, t.Any]:
-    learned = [node.learned for node in nodes if node.learned]
+    learned = [one for node in nodes for one in [node.evidence("learned")] if one]
     if not learned:
         return {}
     errors = [one["error_percent"] for one in learned]
@@ -145,14 +146,15 @@ def _most_changed(node: Node) -> float:
 
 
 def _most_watts(node: Node) -> float:
-    return max([*node.watts, node.measured_before or 0.0, node.measured_after or 0.0])
+    by_curve = max(node.curve.watts) if node.curve else 0.0
+    return max(by_curve, node.measured_before or 0.0, node.measured_after or 0.0)
 
 
 def _entry(node: Node) -> dict[str, t.Any]:
     return {
         "node": node.name,
-        "cpu": [round(cpu, 3) for cpu in node.cpu],
-        "watts": [round(watt, 1) for watt in node.watts],
+        "cpu": [round(cpu, 3) for cpu in (node.curve.cores if node.curve else ())],
+        "watts": [round(watt, 1) for watt in (node.curve.watts if node.curve else ())],
         "cpu_before": node.cpu_before,
         "cpu_after": node.cpu_after,
         "watts_before": node.predicted_before,

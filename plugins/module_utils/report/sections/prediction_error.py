@@ -35,10 +35,10 @@ def pair(node: Node, is_after: bool) -> tuple[float | None, float | None]:
     if is_after:
         return node.predicted_after, node.measured_after
     predicted, measured = node.predicted_before, node.measured_before
-    if predicted is None or measured is None or not node.cpu:
+    if predicted is None or measured is None or node.curve is None:
         return predicted, measured
     # The plan counts a node without workload as asleep, which it may not be.
-    by_curve = node.watts_at(node.cpu_before or 0.0)
+    by_curve = node.curve.watts_at(node.cpu_before or 0.0)
     is_awake = predicted < by_curve and measured >= by_curve / 2
     return by_curve if is_awake else predicted, measured
 

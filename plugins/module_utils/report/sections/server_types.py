@@ -56,12 +56,12 @@ def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
 
 def _best_price(node: Node) -> float | None:
     """Fewest watts per core of any additional load on the node."""
-    if len(node.cpu) < 2 or node.cpu_before is None:
+    if node.curve is None or node.cpu_before is None:
         return None
-    start = node.watts_at(node.cpu_before)
+    start = node.curve.watts_at(node.cpu_before)
     prices = [
         (watt - start) / (cpu - node.cpu_before)
-        for cpu, watt in zip(node.cpu, node.watts)
+        for cpu, watt in zip(node.curve.cores, node.curve.watts)
         if cpu - node.cpu_before > _MIN_CORES
     ]
     return min(prices, default=None)

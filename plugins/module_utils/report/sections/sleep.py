@@ -19,7 +19,7 @@ def _collect(fleet: Fleet) -> Data | None:
     names = set(plan.get("asleep") or ())
     types: dict[str, list[Node]] = {}
     for node in fleet.nodes:
-        if node.name in names and node.cpu and node.predicted_after is not None:
+        if node.name in names and node.curve and node.predicted_after is not None:
             types.setdefault(node.server_type, []).append(node)
     if not types:
         return None
@@ -46,7 +46,7 @@ def _of_type(name: str, nodes: list[Node]) -> dict[str, t.Any]:
 def _idle(node: Node) -> float:
     if node.measured_before is not None:
         return node.measured_before
-    return node.watts_at(node.cpu_before or 0.0)
+    return 0.0 if node.curve is None else node.curve.watts_at(node.cpu_before or 0.0)
 
 
 def _render(data: Data, detail: Detail) -> Markup:

@@ -11,7 +11,7 @@ from ...base.errors import TargetFailure
 from .client import Refused
 from .outcome import Outcome
 from .state import DaemonState
-from .workload import FormerWorkload, JsonObject, Stored, Wire, body_of, with_all_bandwidth
+from .workload import FormerWorkload, Stored, body_of, with_all_bandwidth
 
 # Prefixes of answers to a PATCH that was refused without any effect.
 _UNTOUCHED = ("Failed to validate", "404:", "200:")
@@ -108,7 +108,8 @@ async def _restore(daemon: DaemonState, outcome: Outcome, before: Stored) -> Non
 
 async def _post_again(daemon: DaemonState, outcome: Outcome, before: Stored) -> None:
     try:
-        outcome.stored = await daemon.rmd.create(_body_of_stored(before, daemon.wire))
+        body = body_of(before.uuid, before.core_ids, before.settings, daemon.wire)
+        outcome.stored = await daemon.rmd.create(body)
     except TargetFailure as failure:
         outcome.stored, outcome.changed = None, True
         outcome.note = f"; the previous workload could not be restored: {failure.detail}"
@@ -130,7 +131,3 @@ def _required(part: Part | None) -> Part:
     if part is None:
         raise ValueError("a step lacks what its action works on")
     return part
-
-
-def _body_of_stored(stored: Stored, wire: Wire) -> JsonObject:
-    return body_of(stored.uuid, stored.core_ids, stored.settings, wire)

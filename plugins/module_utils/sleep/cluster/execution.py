@@ -97,12 +97,12 @@ class Executor:
         if not steps:
             return False
         numbered = [replace(step, number=number) for number, step in enumerate(steps, 1)]
-        result = move_pods(self._kube, numbered, self._evict, self._context)
-        if result["stopped"]:
+        moves = move_pods(self._kube, numbered, self._evict, self._context)
+        if moves.stopped is not None:
             self._context.warn(
-                f"Moves of pods ended: {result['stopped']['reason']}; the next run continues"
+                f"Moves of pods ended: {moves.stopped.reason}; the next run continues"
             )
-        return bool(result["changed"])
+        return moves.changed
 
 
 def _record_of(node: MutableObject) -> NodeRecord:

@@ -14,6 +14,7 @@ from ...base.json_types import Object
 from ...base.libraries import numpy
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
+from ...scheduling.curve import Curves
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
@@ -46,7 +47,7 @@ class FleetInputs:
     """
 
     snapshot: Object
-    curves: Object
+    curves: Curves
     placing: Parameters
     scope: Scope | None = None
 

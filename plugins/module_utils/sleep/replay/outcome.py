@@ -58,7 +58,8 @@ class Outcome:
     @property
     def boot_waits(self) -> Floats:
         """Seconds that each pod waited for a boot; 0 for most."""
-        return t.cast("Floats", numpy.where(self.for_boot, self.waited, 0.0))
+        waits: Floats = numpy.where(self.for_boot, self.waited, 0.0)
+        return waits
 
     @property
     def share_waiting(self) -> float:

@@ -119,14 +119,16 @@ class ThresholdRule(FewestWatts):
         problem, assignment = simulation.problem, simulation.assignment
         scored = _scored(simulation)
         needed = (1 + self._spare) * (problem.free - assignment.free)[:, scored].sum(axis=0)
-        chosen = numpy.array([bool(machine.protection) for machine in simulation.machines])
+        chosen: Booleans = numpy.array(
+            [bool(machine.protection) for machine in simulation.machines]
+        )
         for node in sorted(
             range(len(chosen)), key=lambda each: full_watts_a_core(simulation, each)
         ):
             if (problem.free[chosen][:, scored].sum(axis=0) >= needed).all():
                 break
             chosen[node] = True
-        return t.cast("Booleans", chosen)
+        return chosen
 
     def _pack(self, simulation: Simulation, target: Booleans) -> None:
         assignment = simulation.assignment

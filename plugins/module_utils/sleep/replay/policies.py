@@ -53,7 +53,8 @@ def default_scores(simulation: Simulation, group: int, nodes: Integers) -> Float
     after = before + problem.request[group, scored] / total
     least_allocated = (1.0 - after).mean(axis=1)
     gained = before.std(axis=1) - after.std(axis=1)
-    return t.cast("Floats", _SCORE * (least_allocated + 0.75 + gained / 4))
+    scores: Floats = _SCORE * (least_allocated + 0.75 + gained / 4)
+    return scores
 
 
 class FewestWatts(Spread):

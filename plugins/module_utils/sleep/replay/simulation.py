@@ -105,14 +105,16 @@ class Simulation:
         self._events: list[tuple[float, int, int]] = []
         self._running = _Running()
         self._started: set[int] = set()
+        groups = enumerate(scenario.group_of)
+        #: Groups of the pods that fit somewhere.
+        self._group_of = {pod: group for pod, group in groups if group is not None}
         self._ledger = _Ledger(self)
 
     def run(self) -> Outcome:
         """Simulate until the last departure of the trace."""
         start = self.scenario.start
-        for index, pod in enumerate(self.scenario.trace.pods):
-            if self.scenario.group_of[index] is not None:
-                self._schedule(start + pod.arrival, _Kind.ARRIVAL, index)
+        for pod in self._group_of:
+            self._schedule(start + self.scenario.trace.pods[pod].arrival, _Kind.ARRIVAL, pod)
         self._schedule(start + self.policy.interval_seconds, _Kind.TICK, 0)
         self._schedule(start, _Kind.SAMPLE, 0)
         while self._events and self._events[0][0] <= self.scenario.end:
@@ -123,7 +125,7 @@ class Simulation:
 
     def group(self, pod: int) -> int:
         """The group of a pod that fits somewhere."""
-        return t.cast("int", self.scenario.group_of[pod])
+        return self._group_of[pod]
 
     def open_nodes(self, group: int) -> Integers:
         """Awake nodes on which one more pod of the group fits."""

@@ -21,6 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.bind.binding import 
 from ansible_collections.wattwise.kube.plugins.module_utils.devices import reconciliation
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter import pod_nodes
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.adapter.cluster import (
+    Change,
     Pods,
     Report,
 )
@@ -34,6 +35,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.k8srm.ledger
     Reservation,
     state_of,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.model.task import Refusal
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from support.carried_out_plans import plan_of
@@ -101,7 +103,7 @@ def give(
             Context(),
             scope,
             is_approved=is_approved,
-        )
+        ).as_result()
 
 
 def pinned(result: Json) -> dict[str, str]:
@@ -287,20 +289,19 @@ def test_a_volume_that_was_not_made_in_time_is_not_waited_for_again(
 
 def test_pods_that_got_their_devices_do_not_wait_and_others_have_the_better_reason() -> None:
     waiting = {("a", name): "needs devices" for name in ("bound", "pinned", "none", "late", "odd")}
-    result = {
-        "changes": [
-            {"kind": "Pod", "namespace": "a", "name": "bound", "action": "bound"},
-            {"kind": "Pod", "namespace": "a", "name": "pinned", "action": "pinned"},
-            {"kind": "Pod", "namespace": "a", "name": "none", "action": "explained"},
-            {"kind": "ResourceClaim", "namespace": "a", "name": "odd", "action": "allocated"},
-        ],
-        "pods": [
-            {"namespace": "a", "name": "none", "node": None, "message": "0/2 nodes"},
-            {"namespace": "a", "name": "late", "node": "n1", "message": None},
-        ],
-        "errors": [{"kind": "Pod", "namespace": "a", "name": "late", "detail": "no volume"}],
-    }
-    assert reconciliation.left_without(result, waiting) == {
+    pods = [
+        {"namespace": "a", "name": "none", "node": None, "message": "0/2 nodes"},
+        {"namespace": "a", "name": "late", "node": "n1", "message": None},
+    ]
+    changes = [
+        Change("bound", "Pod", "a", "bound"),
+        Change("pinned", "Pod", "a", "pinned"),
+        Change("explained", "Pod", "a", "none"),
+        Change("allocated", "ResourceClaim", "a", "odd"),
+    ]
+    problems = [Refusal("Pod", "a", "late", "no volume")]
+    reconciled = reconciliation.Reconciled({"pods": pods}, changes, problems)
+    assert reconciled.left_without(waiting) == {
         ("a", "none"): "0/2 nodes",
         ("a", "late"): "no volume",
         ("a", "odd"): "needs devices",

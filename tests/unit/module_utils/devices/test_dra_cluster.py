@@ -194,7 +194,7 @@ def test_a_run_lists_nodes_and_pods_once(
     options = reconciliation.SPEC.complete({"scheduler_name": "ours", "strategy": "first_fit"})
     result = reconciliation.give_devices(
         Kube.connect({"host": server.url}), None, options, Context(now=lambda: NOON)
-    )
+    ).as_result()
     assert [one["name"] for one in result["changes"] if one["action"] == "bound"] == ["d"]
     refused = [one["name"] for one in result["errors"] if "extended resource" in one["detail"]]
     assert refused == ["a", "b", "c"]

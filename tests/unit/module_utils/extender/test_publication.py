@@ -56,8 +56,8 @@ def test_it_is_written_for_news_and_for_intentions_that_go_on() -> None:
 
 
 def test_one_spoilt_node_leaves_the_others() -> None:
-    curves: Json = {"good": linear(5.0), "odd": {"cpu": [0, 0], "watts": [1, 2]}}
-    body = published(curves)
+    body = published({"good": linear(5.0)})
+    body["curves"]["odd"] = {"cpu": [0, 0], "watts": [1, 2]}
     body["emptied"] = {"good": 3.0, "odd": "many"}
     body["placements"] = [PLACEMENT, {"namespace": "a"}, "x"]
     found = read(config_map(body))

@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import
     instance_of,
     source_of_snapshot,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 
 Json = dict[str, t.Any]
 NODE = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "64"}}}
@@ -52,7 +53,7 @@ def used_cores(waiting: Json, running: list[Json], cores: t.Mapping[str, float])
     """The assumed use of the pending pod."""
     options = placement.SPEC.complete({"nodes": [], "pod_usage_assumption": 0.8})
     snapshot = {"nodes": [NODE], "pods": [*running, waiting]}
-    source = source_of_snapshot(snapshot, {}, (), options, cores_by_uid=cores)
+    source = source_of_snapshot(snapshot, Curves(), (), options, cores_by_uid=cores)
     [read] = [one for one in instance_of(source, options).pods if one.name == "new"]
     return read.shape.use_microcores / 1e6
 

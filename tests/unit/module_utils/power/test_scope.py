@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC, place_pods
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
 from ansible_collections.wattwise.kube.plugins.module_utils.power.strategies import STRATEGIES
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 from support.binding_api import node, pod
@@ -36,9 +37,9 @@ def place(
     }
     options = SPEC.complete({"nodes": [], **parameters})
     # A run reads no machines of other nodes, so these have no curve.
-    curves = {"mine": DEAR} if curves is None else curves
+    priced = Curves.from_document({"mine": DEAR} if curves is None else curves)
     return place_pods(
-        source_of_snapshot(snapshot, curves, (), options, scope),
+        source_of_snapshot(snapshot, priced, (), options, scope),
         options,
         Limits.of(options),
         Context(),

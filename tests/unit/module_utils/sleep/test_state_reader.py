@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
 from ansible_collections.wattwise.kube.plugins.module_utils.power.sources import source_of_snapshot
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.decision import decide
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.demand import Demand
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Machine, Phase
@@ -50,7 +51,8 @@ def state(
     names = [each["metadata"]["name"] for each in nodes]
     if machines is None:
         machines = {name: Machine(name) for name in names}
-    source = source_of_snapshot(snapshot, dict.fromkeys(names, CURVE), (), options)
+    curves = Curves.from_document(dict.fromkeys(names, CURVE))
+    source = source_of_snapshot(snapshot, curves, (), options)
     return read_state(source, options, rules, machines, {("shop", "new"): 40.0})
 
 
