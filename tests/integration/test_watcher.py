@@ -12,12 +12,17 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.steps import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import stalling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import ALL, path_of
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    ALL,
+    RESOURCE_KIND,
+    path_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import status_of
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.telling import write_status
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import Watcher
 from lab.process import wait_until
 from support.power_fleets import DEFINITION, outcome, parsed
@@ -61,7 +66,9 @@ class Running:
         now = Context().now()
         fleet = parsed(self.fleet())
         status = status_of(fleet, outcome(began=now))
-        assert write_status(self.kube, fleet, status, 0.0, Context())["written"]
+        applying = Applying(self.kube, Context(), ())
+        Run(RESOURCE_KIND, self.kube, {}, Context(), fleet.manifest, applying).write_status(status)
+        assert applying.result["results"][0]["action"] == "configured"
 
     def events(self, namespace: str) -> dict[str, Json]:
         found = self.kube.list(f"/api/v1/namespaces/{namespace}/events")
