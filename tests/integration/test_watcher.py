@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,7 @@ from support.power_fleets import DEFINITION, outcome, parsed
 
 Json = dict[str, t.Any]
 
+PLAYBOOK = Path(__file__).resolve().parents[2] / "operator" / "playbooks" / "power_fleet.yml"
 # The least interval of the CRD.
 INTERVAL_SECONDS = 15.0
 
@@ -40,7 +43,8 @@ class Running:
         self.kube, self.path = kube, path_of(namespace, "hall")
         self.said: list[str] = []
         self._stop = threading.Event()
-        self.watcher = Watcher(kube, self.said.append, heartbeat_seconds=0.0)
+        command = (str(Path(sys.executable).with_name("ansible-playbook")), str(PLAYBOOK))
+        self.watcher = Watcher(kube, self.said.append, 0.0, command)
         self._thread = threading.Thread(target=self.watcher.run, args=(self._stop,))
 
     def start(self) -> None:
@@ -97,7 +101,8 @@ def running(
     made.start()
     yield made
     made.stop()
-    kube.request("DELETE", made.path)
+    if kube.find(made.path) is not None:
+        kube.request("DELETE", made.path)
     wait_until(lambda: not kube.list(ALL), 30.0, "the end of the fleet")
 
 
@@ -150,3 +155,17 @@ def test_nothing_is_written_to_a_fleet_with_runs(
     running.wait(lambda: running.watcher._turned_at > turned + 1, "several turns of the watcher")
     assert running.fleet()["metadata"]["resourceVersion"] == stored
     assert running.watcher.is_alive() and running.said == []
+
+
+def test_a_deleted_fleet_with_the_finalizer_goes_after_a_run_of_the_watcher(
+    running: Running, kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ansible-operator would skip it. No machine of the fleet sleeps."""
+    monkeypatch.setenv("WATTWISE_KUBECONFIG", kubeconfig)
+    monkeypatch.setenv("WATTWISE_RUNS", str(tmp_path))
+    body = {"metadata": {"finalizers": [RESOURCE_KIND.finalizer]}}
+    running.kube.request("PATCH", running.path, body, "application/merge-patch+json")
+    running.kube.request("DELETE", running.path)
+    assert running.fleet()["metadata"]["deletionTimestamp"]
+    running.wait(lambda: running.kube.find(running.path) is None, "the end of the fleet")
+    assert any("begin a run" in said for said in running.said)
