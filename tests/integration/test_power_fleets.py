@@ -242,6 +242,23 @@ def test_a_request_is_served_once_and_a_new_spec_makes_a_whole_run(
 
 
 @pytest.mark.usefixtures("nodes")
+def test_an_error_beside_the_steps_is_told_in_the_status_once(
+    kube: Kube, namespace: str, runs: Runs, tmp_path: Path
+) -> None:
+    create(kube, namespace, suspend=True)
+    (tmp_path / "file").touch()
+    told = runs(run_dir=str(tmp_path / "file"))
+    assert not told["ready"] and told["status_written"] and "file" in told["failure"]
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert conditions(stored)["Ready"] == ("False", "ReconcileError")
+    assert "finalizers" not in stored["metadata"]
+    assert not runs(run_dir=str(tmp_path / "file"))["status_written"]
+    events = kube.list(f"/api/v1/namespaces/{namespace}/events")
+    assert [one["reason"] for one in events] == ["ReconcileError"]
+    assert runs()["status_written"]
+
+
+@pytest.mark.usefixtures("nodes")
 def test_a_fleet_has_the_finalizer_only_while_its_machines_may_sleep(
     kube: Kube, namespace: str, runs: Runs
 ) -> None:

@@ -141,6 +141,7 @@ def heirs(fleet: PowerFleet, living: t.Iterable[PowerFleet]) -> list[PowerFleet]
         if one.seniority < fleet.seniority
         or (
             one.spec["sleep"]["mode"] == "on"
+            and one.spec["sleep"]["nodeSelector"]
             and one.spec["placement"]["enabled"]
             and not one.is_suspended
         )

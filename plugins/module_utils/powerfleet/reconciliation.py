@@ -34,7 +34,7 @@ from ..pipeline.reconciliation import FleetRun
 from ..pipeline.step_log import StepLog
 from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
-from ..sleep.cluster.record import HOLD
+from ..sleep.cluster.record import is_held
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
 from . import metrics, ownership, period, settings, telling
 from .resource import ALL, RESOURCE_KIND, PowerFleet, fleets_of, parse, path_of
@@ -97,38 +97,17 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     if isinstance(fleet, Finding):
         raise InvalidInput(f"{fleet}; install the current CRD with the wattwise.kube.crds role")
     run = Run(RESOURCE_KIND, kube, options, context, manifest, Applying(kube, context, ()))
-    setting = _Setting(run, fleet)
-    steps = _steps_of(setting)
-    work = Work(RESOURCE_KIND, lambda _run: steps, functools.partial(_report, setting), _result)
+    steps = _steps_of(run, fleet)
+    work = Work(RESOURCE_KIND, lambda _run: steps, functools.partial(_report, fleet), _result)
     return work.execute(run)
 
 
-def _steps_of(setting: _Setting) -> t.Iterator[_Reached]:
-    if is_ending(setting.fleet.manifest):
-        return _ended(setting)
-    if setting.fleet.is_suspended:
-        return _suspended(setting)
-    return _made(setting, _prepared(setting))
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """The fleet, and the setting that all steps of its run share."""
-
-    run: Run
-    fleet: PowerFleet
-
-    @property
-    def options(self) -> Parameters:
-        return self.run.given
-
-    @property
-    def context(self) -> Context:
-        return self.run.context
-
-    @property
-    def kube(self) -> Kube:
-        return self.run.kube
+def _steps_of(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
+    if is_ending(fleet.manifest):
+        return _ended(run, fleet)
+    if fleet.is_suspended:
+        return _suspended(run, fleet)
+    return _made(_prepared(run, fleet))
 
 
 @dataclass(frozen=True)
@@ -193,32 +172,30 @@ class _StepResults:
         self.refused += [str(one.get("error")) for one in failed]
 
 
-def _suspended(setting: _Setting) -> t.Iterator[_Reached]:
+def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     """Only the status, after machines that sleep were brought back."""
-    fleet = setting.fleet
-    _keep_period(setting)
+    _keep_period(run, fleet)
     status = suspended_status(fleet)
     if settings.has_sleepers(fleet):
-        woken = _wake_all(setting, fleets_of(setting.kube.list(ALL)))
+        woken = _wake_all(run, fleet, fleets_of(run.kube.list(ALL)))
         if woken.problem:
-            setting.context.warn(f"Machines of {fleet.key} were not woken: {woken.problem}")
+            run.context.warn(f"Machines of {fleet.key} were not woken: {woken.problem}")
         status["sleep"] = woken.sleep
-        setting.run.applying.add({"changed": True})
-    if not setting.context.check_mode:
-        metrics.write_suspended(setting.options["run_dir"], fleet)
-    has_sleepers = settings.has_sleepers(fleet, status)
-    yield _Reached(status, {"suspended": True}, has_sleepers)
+        run.applying.add({"changed": True})
+    if not run.context.check_mode:
+        metrics.write_suspended(run.given["run_dir"], fleet)
+    yield _Reached(status, {"suspended": True}, settings.has_sleepers(fleet, status))
 
 
-def _ended(setting: _Setting) -> t.Iterator[_Reached]:
-    """Bring back the machines of a deleted fleet, which goes without one that sleeps."""
-    fleet = setting.fleet
-    living = fleets_of(setting.kube.list(ALL))
-    woken = _wake_all(setting, [*ownership.heirs(fleet, living), fleet])
-    status = ending_status(fleet, woken.left, woken.problem)
-    status["sleep"] = woken.sleep
-    has_sleepers = bool(woken.left or woken.problem)
-    yield _Reached(status, {"suspended": fleet.is_suspended}, has_sleepers)
+def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
+    """Bring back the machines of a deleted fleet, which goes when none of them sleeps."""
+    living = fleets_of(run.kube.list(ALL))
+    woken = _wake_all(run, fleet, [*ownership.heirs(fleet, living), fleet])
+    waits = bool(woken.left or woken.problem)
+    status = dict(fleet.status)
+    if waits:
+        status = {**ending_status(fleet, woken.left, woken.problem), "sleep": woken.sleep}
+    yield _Reached(status, {"suspended": fleet.is_suspended}, waits)
     if woken.problem:
         raise Failed("MachinesNotWoken", woken.problem)
 
@@ -231,55 +208,38 @@ class _Woken(t.NamedTuple):
     problem: str
 
 
-def _wake_all(setting: _Setting, fleets: t.Sequence[PowerFleet]) -> _Woken:
+def _wake_all(run: Run, fleet: PowerFleet, fleets: t.Sequence[PowerFleet]) -> _Woken:
     """Bring back the machines of the fleet among fleets, the first of which owns a node."""
-    fleet, division, problem = setting.fleet, _Division(fleets), ""
-    run = pipeline_run.Run.of(
-        settings.waking_options(fleet, setting.options),
-        setting.context,
+    division, problem = _Division(fleets), ""
+    waking = pipeline_run.Run.of(
+        settings.waking_options(fleet, run.given),
+        run.context,
         functools.partial(division.scope_of, fleet),
         owner=f"PowerFleet {fleet.key}",
     )
     try:
-        FleetRun(run).make()
+        FleetRun(waking).make()
     except WattwiseError as error:
         problem = str(error)
-    found = run.log.results.get("sleep", {})
-    setting.run.applying.add({"changed": bool(found.get("transitions"))})
-    telling.tell_switched(setting.run.reporter, fleet, found.get("transitions", ()))
-    held = {
-        member(node, "metadata", "name")
-        for node in division.nodes
-        if member(node, "metadata", "annotations", HOLD) is not None
-    }
+    found = waking.log.results.get("sleep", {})
+    switched = found.get("transitions", ())
+    run.applying.add({"changed": bool(switched)})
+    telling.tell_switched(run.reporter, fleet, switched)
+    held = {member(node, "metadata", "name") for node in division.nodes if is_held(node)}
     left = [
         one["name"]
         for one in found.get("machines", ())
         if one["phase"] != "awake" and one["name"] not in held
     ]
-    return _Woken(sleep_of(fleet, run.log.summary), left, problem)
-
-
-def _prepared(setting: _Setting) -> _Parts:
-    """The parts of a run, whose folder is its own now. Raises InvalidInput."""
-    options, fleet, began = setting.options, setting.fleet, setting.context.now()
-    folder = Path(options["run_dir"])
-    whole_files.make_folder(folder)
-    whole_files.make_folder(settings.metrics_folder(options["run_dir"]))
-    memory = Memory.read(folder)
-    trigger = trigger_of(fleet, memory, began)
-    division = _Division(fleets_of(setting.kube.list(ALL)))
-    results = _StepResults(StepLog(setting.context), setting.run.applying)
-    fleet_run = FleetRun(_run_of(setting, trigger, division, results))
-    # Before anything is written: another run in this folder is refused.
-    fleet_run.run.folder.open(options["run_process"], began)
-    return _Parts(trigger, division, fleet_run, results, memory, began)
+    return _Woken(sleep_of(fleet, waking.log.summary), left, problem)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a run that its steps fill."""
+    """The parts of a run that its steps share and fill."""
 
+    run: Run
+    fleet: PowerFleet
     trigger: Trigger
     division: _Division
     fleet_run: FleetRun
@@ -288,38 +248,54 @@ class _Parts:
     began: datetime.datetime
 
 
-def _made(setting: _Setting, parts: _Parts) -> t.Iterator[_Reached]:
+def _prepared(run: Run, fleet: PowerFleet) -> _Parts:
+    """The parts of a run, whose folder is its own now. Raises InvalidInput."""
+    options, began = run.given, run.context.now()
+    folder = Path(options["run_dir"])
+    whole_files.make_folder(folder)
+    whole_files.make_folder(settings.metrics_folder(options["run_dir"]))
+    memory = Memory.read(folder)
+    trigger = trigger_of(fleet, memory, began)
+    division = _Division(fleets_of(run.kube.list(ALL)))
+    results = _StepResults(StepLog(run.context), run.applying)
+    fleet_run = FleetRun(_run_of(run, fleet, trigger, division, results))
+    # Before anything is written: another run in this folder is refused.
+    fleet_run.run.folder.open(options["run_process"], began)
+    return _Parts(run, fleet, trigger, division, fleet_run, results, memory, began)
+
+
+def _made(parts: _Parts) -> t.Iterator[_Reached]:
     """All steps, each of which may fail."""
-    fleet, results, clock = setting.fleet, parts.results, time.monotonic()
+    run, fleet, clock = parts.run, parts.fleet, time.monotonic()
     if fleet.spec["sleep"]["mode"] == "on":
-        setting.run.keep_finalizer(is_needed=True)
-    _keep_period(setting)
-    _execute(setting, parts)
-    outcome = _outcome(parts, time.monotonic() - clock)
-    if not setting.context.check_mode:
-        memory = parts.memory.after(fleet, parts.trigger, parts.began, results.failure is None)
-        memory.write(Path(setting.options["run_dir"]))
-        metrics.write(setting.options["run_dir"], fleet, outcome, memory.succeeded_at)
-    _warn_of_slow_run(setting, outcome)
+        run.keep_finalizer(is_needed=True)
+    _keep_period(run, fleet)
+    _execute(parts)
+    outcome, failure = _outcome(parts, time.monotonic() - clock), parts.results.failure
+    if not run.context.check_mode:
+        memory = parts.memory.after(fleet, parts.trigger, parts.began, failure is None)
+        memory.write(Path(run.given["run_dir"]))
+        metrics.write(run.given["run_dir"], fleet, outcome, memory.succeeded_at)
+    _warn_of_slow_run(run, fleet, outcome)
     if fleet.spec["sleep"]["mode"] != "dry_run":
-        telling.tell_switched(setting.run.reporter, fleet, outcome.switched)
+        telling.tell_switched(run.reporter, fleet, outcome.switched)
     status = status_of(fleet, outcome)
     yield _Reached(
         status,
-        _fields(setting, parts, outcome),
+        _fields(parts, outcome),
         settings.has_sleepers(fleet, status),
-        setting.options["heartbeat_seconds"],
+        run.given["heartbeat_seconds"],
         parts.division.nodes,
     )
-    if results.failure is not None:
-        raise Failed(results.failure.reason, results.failure.sentence)
+    if failure is not None:
+        raise Failed(failure.reason, failure.sentence)
 
 
-def _fields(setting: _Setting, parts: _Parts, outcome: Outcome) -> Result:
+def _fields(parts: _Parts, outcome: Outcome) -> Result:
     """The result of the fleet's run with the steps before it."""
     found = parts.fleet_run.result()
-    setting.run.applying.add({name: found.pop(name) for name in ("changed", "diff")})
-    is_reported = setting.fleet.spec["report"]["enabled"] and parts.trigger.is_whole
+    parts.run.applying.add({name: found.pop(name) for name in ("changed", "diff")})
+    is_reported = parts.fleet.spec["report"]["enabled"] and parts.trigger.is_whole
     return {
         **found,
         "steps": list(outcome.steps),
@@ -330,22 +306,23 @@ def _fields(setting: _Setting, parts: _Parts, outcome: Outcome) -> Result:
 
 
 def _report(
-    setting: _Setting, run: Run, reached: _Reached | None, failure: conditions.Failure | None
+    fleet: PowerFleet, run: Run, reached: _Reached | None, failure: conditions.Failure | None
 ) -> Report:
     """The outcome of a run, with the status if it is due."""
-    fleet = setting.fleet
     if reached is None:
         if failure is None:
             raise AssertionError
         unready = unready_status(fleet, failure.reason, failure.sentence)
         reached = _Reached(unready, {"suspended": fleet.is_suspended})
-    status, now = reached.status, setting.context.now()
+    status, now = reached.status, run.context.now()
     is_told = is_due(status, fleet.status, reached.heartbeat_seconds, now)
-    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
+    is_ready = any(
+        (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
+    )
     may_sleep = fleet.spec["sleep"]["mode"] == "on" and not is_ending(run.resource)
     keeps = None if reached.has_sleepers is None else may_sleep or reached.has_sleepers
     return Report(
-        {**reached.fields, "ready": ready["status"] == "True", "status": dict(status)},
+        {**reached.fields, "ready": is_ready, "status": dict(status)},
         run.status_manifests(dict(status)) if is_told else (),
         notes={"MachineLost": telling.lost_machines(fleet, status, reached.nodes)},
         keeps_finalizer=keeps,
@@ -360,62 +337,62 @@ def _result(fields: Result, applied: Result) -> Result:
 
 
 def _run_of(
-    setting: _Setting, trigger: Trigger, division: _Division, results: _StepResults
+    run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division, results: _StepResults
 ) -> pipeline_run.Run:
     """The run; without its step ``sleep`` if ``spec.sleep`` is invalid. Raises InvalidInput."""
-    given = settings.fleet_options(setting.fleet, trigger, setting.options)
+    given = settings.fleet_options(fleet, trigger, run.given)
     try:
-        return _run_with(given, setting, trigger, division)
+        return _run_with(given, run, fleet, trigger, division)
     except InvalidInput as error:
         if "sleep" not in given["steps"]:
             raise
         results.fail("sleep", error)
         steps = [step for step in given["steps"] if step != "sleep"]
-        return _run_with({**given, "steps": steps}, setting, trigger, division)
+        return _run_with({**given, "steps": steps}, run, fleet, trigger, division)
 
 
 def _run_with(
-    given: Parameters, setting: _Setting, trigger: Trigger, division: _Division
+    given: Parameters, run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division
 ) -> pipeline_run.Run:
-    fleet, options = setting.fleet, setting.options
     return pipeline_run.Run.of(
         given,
-        setting.context,
+        run.context,
         functools.partial(division.scope_of, fleet),
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
-        settings.record_of(fleet, options),
-        settings.publication_of(fleet, options),
+        settings.record_of(fleet, run.given),
+        settings.publication_of(fleet, run.given),
         f"PowerFleet {fleet.key}",
     )
 
 
-def _keep_period(setting: _Setting) -> None:
+def _keep_period(run: Run, fleet: PowerFleet) -> None:
     """Set the interval as ansible-operator's period."""
-    kube, fleet = setting.kube, setting.fleet
     if not period.is_kept(fleet):
-        is_new = setting.context.check_mode or period.keep(kube, fleet, RESOURCE_KIND.field_manager)
-        setting.run.applying.add({"changed": is_new})
+        manager = run.resource_kind.field_manager
+        is_new = run.context.check_mode or period.keep(run.kube, fleet, manager)
+        run.applying.add({"changed": is_new})
 
 
-def _execute(setting: _Setting, parts: _Parts) -> None:
+def _execute(parts: _Parts) -> None:
     """Execute the steps; those before the snapshot change its content."""
-    trigger, fleet_run, results = parts.trigger, parts.fleet_run, parts.results
-    spec, log = setting.fleet.spec, fleet_run.run.log
+    run, fleet, trigger = parts.run, parts.fleet, parts.trigger
+    fleet_run, results = parts.fleet_run, parts.results
+    spec, log = fleet.spec, fleet_run.run.log
     if spec["nodeConfigs"]["enabled"] and trigger.renders:
 
         def follow(context: Context) -> Result:
-            found, fleet_run.known = node_configs.follow_templates(setting.kube, context)
+            found, fleet_run.known = node_configs.follow_templates(run.kube, context)
             return found
 
         results.attempt("node_configs", follow)
     if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
-        given = settings.rmd_options(setting.fleet, setting.options)
+        given = settings.rmd_options(fleet, run.given)
         found = results.attempt("rmd", functools.partial(rmd.reconcile, given))
         refused = telling.refused_workloads(found.get("statuses") or ())
-        if not setting.context.check_mode:
-            setting.run.reporter.tell_each(setting.fleet.as_object, "WorkloadRefused", refused)
+        if not run.context.check_mode:
+            run.reporter.tell_each(fleet.as_object, "WorkloadRefused", refused)
     try:
-        fleet_run.known = _without_other_fleets(setting, parts.division, fleet_run.known)
+        fleet_run.known = _without_other_fleets(parts, fleet_run.known)
         fleet_run.make()
     except WattwiseError as error:
         failed = [step["name"] for step in log.as_list() if step["failure"]]
@@ -425,18 +402,18 @@ def _execute(setting: _Setting, parts: _Parts) -> None:
             results.note_refused(step["errors"])
 
 
-def _without_other_fleets(setting: _Setting, division: _Division, known: Parts) -> Parts:
+def _without_other_fleets(parts: _Parts, known: Parts) -> Parts:
     """The known parts with the nodes; of an empty cluster if the fleet has no node and no pod."""
     nodes = known.objects.get("nodes")
     if nodes is None:
-        nodes, findings = read_source(setting.kube, SOURCES["nodes"], None)
+        nodes, findings = read_source(parts.run.kube, SOURCES["nodes"], None)
         known = known._replace(
             objects={**known.objects, "nodes": nodes}, findings=[*known.findings, *findings]
         )
-    if ownership.selects_any(setting.fleet, nodes):
+    if ownership.selects_any(parts.fleet, nodes):
         return known
-    divided = ownership.divide(division.fleets, nodes, read_waiting_pods(setting.kube))
-    return known if divided.scope_of(setting.fleet.key).pods else empty()
+    divided = ownership.divide(parts.division.fleets, nodes, read_waiting_pods(parts.run.kube))
+    return known if divided.scope_of(parts.fleet.key).pods else empty()
 
 
 def _outcome(parts: _Parts, seconds: float) -> Outcome:
@@ -470,12 +447,12 @@ def _outcome(parts: _Parts, seconds: float) -> Outcome:
     )
 
 
-def _warn_of_slow_run(setting: _Setting, outcome: Outcome) -> None:
-    interval = setting.fleet.interval_seconds
+def _warn_of_slow_run(run: Run, fleet: PowerFleet, outcome: Outcome) -> None:
+    interval = fleet.interval_seconds
     if outcome.seconds > interval:
         note = (
             f"The run took {outcome.seconds:.0f} s, longer than the interval of "
             f"{interval:g} s, so the next one begins late; raise spec.interval"
         )
-        setting.context.warn(note)
-        setting.run.reporter.tell(setting.fleet.as_object, "RunSlow", note)
+        run.context.warn(note)
+        run.reporter.tell(fleet.as_object, "RunSlow", note)

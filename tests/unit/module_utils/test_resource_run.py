@@ -155,8 +155,14 @@ def test_a_finalizer_is_read_again_after_a_write_of_another() -> None:
 
 def test_check_mode_tells_of_a_finalizer_and_writes_none() -> None:
     kind = replace(KIND, finalizer=NAME)
-    run = replace(run_of(lamp()), resource_kind=kind, context=Context(check_mode=True))
-    run.keep_finalizer(is_needed=False)
-    assert not run.applying.result["changed"]
-    run.keep_finalizer(is_needed=True)
-    assert run.applying.result["changed"]
+    resources = [{"name": "lamps", "kind": "Lamp", "namespaced": True, "verbs": ["get"]}]
+    found = {"kind": "APIResourceList", "resources": resources}
+    with ScriptedApi(lambda asked: Reply(found)) as api:
+        kube = Kube.connect({"host": api.url})
+        run = replace(run_of(lamp()), kube=kube, resource_kind=kind)
+        run = replace(run, context=Context(check_mode=True))
+        run.keep_finalizer(is_needed=False)
+        assert not run.applying.result["changed"]
+        run.keep_finalizer(is_needed=True)
+        assert run.applying.result["changed"]
+    assert {asked.method for asked in api.asked} == {"GET"}

@@ -157,10 +157,11 @@ class Run:
         kind = self.resource_kind
         if finalizer.has(self.resource, kind.finalizer) == is_needed:
             return
-        if not self.context.check_mode:
-            path = kind.resource_path(self.kube, self.given)
-            finalizer.keep(self.kube, path, kind.finalizer, is_needed, kind.field_manager)
-        self.applying.add({"changed": True})
+        path = kind.resource_path(self.kube, self.given)
+        is_written = self.context.check_mode or finalizer.keep(
+            self.kube, path, kind.finalizer, is_needed, kind.field_manager
+        )
+        self.applying.add({"changed": is_written})
 
     def owner(self, config_map: str) -> dict[str, str]:
         """Owner of the objects: the resource, else a ConfigMap, which is then made."""

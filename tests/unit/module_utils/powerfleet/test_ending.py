@@ -37,16 +37,17 @@ class Runs:
     def __init__(self, folder: Path, program: str = NOTE) -> None:
         self.file, self.said = folder / "runs", list[str]()
         command = (sys.executable, "-c", program, str(self.file))
-        self.endings = EndingRuns(command, self.said.append)
+        self.endings, self.now = EndingRuns(command, self.said.append), 0.0
 
     def begun(self) -> list[str]:
         return self.file.read_text().split() if self.file.exists() else []
 
-    def turn_until(self, now: float, runs: int) -> None:
-        """Let runs end, and the next ones begin."""
+    def turn_until(self, runs: int) -> None:
+        """Let runs end, and the next ones begin; a turn takes a second of simulated time."""
 
         def has_begun() -> bool:
-            self.endings.turn(now)
+            self.now += 1.0
+            self.endings.turn(self.now)
             return len(self.begun()) == runs
 
         wait_until(has_begun, 30.0, f"run {runs}")
@@ -64,20 +65,22 @@ def test_deleted_fleets_get_one_run_after_the_other_until_they_are_gone(runs: Ru
     runs.endings.add("power/b", 2.0)
     runs.endings.turn(0.5)
     assert runs.said == []
-    runs.turn_until(2.0, 2)
+    runs.turn_until(2)
     assert runs.begun() == ["power/a", "power/b"]
     runs.endings.forget("power/a")
-    runs.turn_until(2.0 + REPEAT_SECONDS, 3)
+    began = runs.now
+    runs.turn_until(3)
     assert runs.begun()[2:] == ["power/b"]
+    assert runs.now - began > REPEAT_SECONDS
 
 
 def test_a_run_that_hangs_or_cannot_begin_stops_no_other(tmp_path: Path) -> None:
     runs = Runs(tmp_path, HANG)
     runs.endings.add("power/a", 0.0)
-    runs.turn_until(0.0, 1)
-    runs.endings.turn(10.0)
+    runs.turn_until(1)
+    runs.endings.turn(runs.now + 10.0)
     assert runs.begun() == ["power/a"] and len(runs.said) == 1
-    runs.endings.turn(1000.0)
+    runs.endings.turn(runs.now + 1000.0)
     assert runs.said[1] == "the run of power/a takes too long and is ended"
     missing = EndingRuns(["/does/not/exist"], runs.said.append)
     missing.add("power/a", 0.0)
@@ -101,14 +104,15 @@ def test_only_a_deleted_fleet_with_the_finalizer_waits_for_a_run() -> None:
 
 
 def test_older_fleets_and_those_that_let_machines_sleep_keep_the_nodes_of_a_deleted_one() -> None:
-    times = [f"2026-01-0{day}T00:00:00Z" for day in range(1, 7)]
-    on = {"sleep": {"mode": "on"}}
+    times = [f"2026-01-0{day}T00:00:00Z" for day in range(1, 8)]
+    on = {"sleep": {"mode": "on", "nodeSelector": "may=sleep"}}
     living = [
         fleet("old", times[0]),
         fleet("young", times[2]),
         fleet("sleeps", times[3], **on),
         fleet("paused", times[4], suspend=True, **on),
         fleet("observes", times[5], placement={"enabled": False}, **on),
+        fleet("names-none", times[6], sleep={"mode": "on"}),
     ]
     heirs = ownership.heirs(fleet("deleted", times[1], **on), living)
     assert [one.name for one in heirs] == ["old", "sleeps"]
