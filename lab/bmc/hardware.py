@@ -103,8 +103,8 @@ class Parts:
             entries |= self._interfaces()
         if layout.adapters:
             entries |= self._adapter()
-        entries |= self._smart_storage() if layout.smart_storage else self._storage()
-        return entries | self._bios()
+        entries |= _smart_storage(self.system) if layout.smart_storage else _storage(self.system)
+        return entries | _bios(self.system, layout)
 
     def system_properties(self, live: Live) -> Json:
         """Additional links and values of the system."""
@@ -248,70 +248,6 @@ class Parts:
 
         return build
 
-    def _storage(self) -> dict[str, Builder]:
-        folder = f"{self.system}/Storage"
-        path = f"{folder}/controller-1"
-        drives = [f"{path}/Drives/bay-{number}" for number in range(DRIVE_BAYS)]
-
-        def builder(uri: str, bay: int) -> Builder:
-            def build(live: Live) -> Json:
-                body = resource(uri, "Drive.v1_12_0.Drive", f"Drive {bay}")
-                fitted = live.machine.hardware.drives[bay : bay + 1]
-                for drive in fitted:
-                    body["CapacityBytes"] = drive.size_bytes
-                    body["MediaType"] = "HDD" if drive.kind == "HDD" else "SSD"
-                    body["Protocol"] = "NVMe" if drive.kind == "NVME" else "SATA"
-                return body | {"Status": dict(HEALTHY if fitted else ABSENT)}
-
-            return build
-
-        return {
-            **collection(folder, "Storage", [path]),
-            **fixed(path, "Storage.v1_10_0.Storage", "Controller", Drives=links(drives)),
-            **{uri: builder(uri, bay) for bay, uri in enumerate(drives)},
-        }
-
-    def _smart_storage(self) -> dict[str, Builder]:
-        top = f"{self.system}/SmartStorage"
-        controllers, controller = f"{top}/ArrayControllers", f"{top}/ArrayControllers/0"
-        folder = f"{controller}/DiskDrives"
-        paths = [f"{folder}/{bay}" for bay in range(DRIVE_BAYS)]
-
-        def builder(uri: str, bay: int) -> Builder:
-            def build(live: Live) -> Json:
-                body = resource(uri, "HpeSmartStorageDiskDrive.v2_1_0.Drive", "Disk Drive")
-                fitted = live.machine.hardware.drives[bay : bay + 1]
-                for drive in fitted:
-                    body["CapacityMiB"] = drive.size_bytes // 2**20
-                    body["MediaType"] = "HDD" if drive.kind == "HDD" else "SSD"
-                    body["InterfaceType"] = "NVMe" if drive.kind == "NVME" else "SAS"
-                return body | {"Status": dict(HEALTHY if fitted else ABSENT)}
-
-            return build
-
-        schema = "HpeSmartStorage.v2_0_0.HpeSmartStorage"
-        drives = {"PhysicalDrives": link(folder)}
-        return {
-            **fixed(top, schema, "Smart Storage", Links={"ArrayControllers": link(controllers)}),
-            **collection(controllers, "HpeSmartStorageArrayController", [controller]),
-            **fixed(controller, f"{schema}ArrayController", "Controller", Links=drives),
-            **collection(folder, "HpeSmartStorageDiskDrive", paths),
-            **{uri: builder(uri, bay) for bay, uri in enumerate(paths)},
-        }
-
-    def _bios(self) -> dict[str, Builder]:
-        path, switch = f"{self.system}/Bios", self.layout.switch
-
-        def build(live: Live) -> Json:
-            body = resource(path, "Bios.v1_1_0.Bios", "BIOS")
-            if switch is None:
-                return body
-            name, on, off = switch
-            state = on if live.machine.hardware.sriov_enabled else off
-            return body | {"Attributes": {"BootMode": "Uefi", name: state, "WorkloadProfile": ""}}
-
-        return {path: build}
-
 
 def memory_summary_gib(layout: Layout, live: Live) -> int:
     """The memory in the system's summary; a BMC without attributes does not know it."""
@@ -386,3 +322,70 @@ def _hpe_device(path: str, slot: _Slot, function: int) -> Builder:
 
 def _uefi_path(function: int) -> str:
     return f"PciRoot(0x1)/Pci(0x1,0x0)/Pci(0x0,0x{function:x})"
+
+
+def _storage(system: str) -> dict[str, Builder]:
+    folder = f"{system}/Storage"
+    path = f"{folder}/controller-1"
+    drives = [f"{path}/Drives/bay-{number}" for number in range(DRIVE_BAYS)]
+
+    def builder(uri: str, bay: int) -> Builder:
+        def build(live: Live) -> Json:
+            body = resource(uri, "Drive.v1_12_0.Drive", f"Drive {bay}")
+            fitted = live.machine.hardware.drives[bay : bay + 1]
+            for drive in fitted:
+                body["CapacityBytes"] = drive.size_bytes
+                body["MediaType"] = "HDD" if drive.kind == "HDD" else "SSD"
+                body["Protocol"] = "NVMe" if drive.kind == "NVME" else "SATA"
+            return body | {"Status": dict(HEALTHY if fitted else ABSENT)}
+
+        return build
+
+    return {
+        **collection(folder, "Storage", [path]),
+        **fixed(path, "Storage.v1_10_0.Storage", "Controller", Drives=links(drives)),
+        **{uri: builder(uri, bay) for bay, uri in enumerate(drives)},
+    }
+
+
+def _smart_storage(system: str) -> dict[str, Builder]:
+    top = f"{system}/SmartStorage"
+    controllers, controller = f"{top}/ArrayControllers", f"{top}/ArrayControllers/0"
+    folder = f"{controller}/DiskDrives"
+    paths = [f"{folder}/{bay}" for bay in range(DRIVE_BAYS)]
+
+    def builder(uri: str, bay: int) -> Builder:
+        def build(live: Live) -> Json:
+            body = resource(uri, "HpeSmartStorageDiskDrive.v2_1_0.Drive", "Disk Drive")
+            fitted = live.machine.hardware.drives[bay : bay + 1]
+            for drive in fitted:
+                body["CapacityMiB"] = drive.size_bytes // 2**20
+                body["MediaType"] = "HDD" if drive.kind == "HDD" else "SSD"
+                body["InterfaceType"] = "NVMe" if drive.kind == "NVME" else "SAS"
+            return body | {"Status": dict(HEALTHY if fitted else ABSENT)}
+
+        return build
+
+    schema = "HpeSmartStorage.v2_0_0.HpeSmartStorage"
+    drives = {"PhysicalDrives": link(folder)}
+    return {
+        **fixed(top, schema, "Smart Storage", Links={"ArrayControllers": link(controllers)}),
+        **collection(controllers, "HpeSmartStorageArrayController", [controller]),
+        **fixed(controller, f"{schema}ArrayController", "Controller", Links=drives),
+        **collection(folder, "HpeSmartStorageDiskDrive", paths),
+        **{uri: builder(uri, bay) for bay, uri in enumerate(paths)},
+    }
+
+
+def _bios(system: str, layout: Layout) -> dict[str, Builder]:
+    path, switch = f"{system}/Bios", layout.switch
+
+    def build(live: Live) -> Json:
+        body = resource(path, "Bios.v1_1_0.Bios", "BIOS")
+        if switch is None:
+            return body
+        name, on, off = switch
+        state = on if live.machine.hardware.sriov_enabled else off
+        return body | {"Attributes": {"BootMode": "Uefi", name: state, "WorkloadProfile": ""}}
+
+    return {path: build}

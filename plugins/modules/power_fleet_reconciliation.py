@@ -31,6 +31,9 @@ description:
     and, with a source of the power draw of pods, C(Metered). A run without a change writes nothing
     until O(heartbeat_seconds) are over. Events report each failed and recovered condition, and lost
     machines.
+  - A PowerFleet whose C(spec.sleep.mode) is V(on), or whose machines sleep, has the finalizer
+    C(wattwise.github.io/wake). In deletion a run brings back its machines, and removes the
+    finalizer when all of them are awake.
   - A C(spec.interval) other than 60 s becomes the annotation
     C(ansible.sdk.operatorframework.io/reconcile-period), which ansible-operator reads.
   - NodeConfigs are made of the templates that are in the cluster. Secrets, templates and pinned
@@ -173,7 +176,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 found:
-  description: Whether there is such a PowerFleet that is not being deleted.
+  description: Whether there is such a PowerFleet that is not being deleted, or whose machines were
+    to be woken.
   returned: success
   type: bool
   sample: true
@@ -211,6 +215,11 @@ status:
         type: Ready
     nodes: {claimedByOlder: 0, claimedFromYounger: 0, failing: 0, read: 50, selected: 50}
     observedGeneration: 1
+failure:
+  description: Sentence of the step that failed first.
+  returned: with O(on_error=report), if a step failed
+  type: str
+  sample: Cannot read the nodes of the cluster
 status_written:
   description: Whether the status told something new, or its heartbeat was due.
   returned: when the PowerFleet was found

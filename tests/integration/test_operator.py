@@ -251,6 +251,19 @@ def test_a_new_node_gets_its_node_config(
     assert not touched.exists()
 
 
+@pytest.mark.usefixtures("metrics_port")
+def test_a_deleted_fleet_that_lets_machines_sleep_goes_after_a_run_of_the_watcher(
+    kube: Kube, running: RunningOperator, namespace: str
+) -> None:
+    """ansible-operator skips it; no machine of this one sleeps."""
+    nowhere = {"matchLabels": {"none": "such"}}
+    spec = {"nodeSelector": nowhere, "sleep": {"mode": "on"}}
+    made = Fleet(kube, running, namespace, "sleeps", spec)
+    made.wait(lambda: "finalizers" in made.stored()["metadata"], "the finalizer")
+    kube.request("DELETE", made.path)
+    made.wait(lambda: kube.find(made.path) is None, "the end")
+
+
 def test_texts_of_a_fleet_are_text_and_names_of_variables_are_no_variables(
     kube: Kube, running: RunningOperator, lab: RunningLab, namespace: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     RECONCILE_PERIOD,
     REQUESTED_AT,
     REQUESTED_FOR,
+    RESOURCE_KIND,
     path_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report import building
@@ -238,6 +239,50 @@ def test_a_request_is_served_once_and_a_new_spec_makes_a_whole_run(
     stored = kube.get(path_of(namespace, "fleet"))
     assert stored["metadata"]["annotations"][RECONCILE_PERIOD] == "2m"
     assert stored["status"]["observedGeneration"] == stored["metadata"]["generation"] == 2
+
+
+@pytest.mark.usefixtures("nodes")
+def test_an_error_beside_the_steps_is_told_in_the_status_once(
+    kube: Kube, namespace: str, runs: Runs, tmp_path: Path
+) -> None:
+    create(kube, namespace, suspend=True)
+    (tmp_path / "file").touch()
+    told = runs(run_dir=str(tmp_path / "file"))
+    assert not told["ready"] and told["status_written"] and "file" in told["failure"]
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert conditions(stored)["Ready"] == ("False", "ReconcileError")
+    assert "finalizers" not in stored["metadata"]
+    assert not runs(run_dir=str(tmp_path / "file"))["status_written"]
+    events = kube.list(f"/api/v1/namespaces/{namespace}/events")
+    assert [one["reason"] for one in events] == ["ReconcileError"]
+    assert runs()["status_written"]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_fleet_has_the_finalizer_only_while_its_machines_may_sleep(
+    kube: Kube, namespace: str, runs: Runs
+) -> None:
+    path = path_of(namespace, "fleet")
+
+    def finalizers(mode: str) -> list[str]:
+        """Those after a run with the mode, and after a second one that writes nothing."""
+        spec = {"spec": {"sleep": {"mode": mode}}}
+        kube.request("PATCH", path, spec, MERGE_CONTENT_TYPE)
+        runs()
+        stored = kube.get(path)["metadata"]
+        assert not runs()["changed"]
+        assert kube.get(path)["metadata"]["resourceVersion"] == stored["resourceVersion"]
+        return list(stored.get("finalizers", []))
+
+    create(kube, namespace)
+    assert finalizers("dry_run") == []
+    assert finalizers("on") == [RESOURCE_KIND.finalizer]
+    assert finalizers("off") == []
+    assert finalizers("on") == [RESOURCE_KIND.finalizer]
+    kube.request("DELETE", path)
+    assert runs(check_mode=True)["changed"] and kube.find(path) is not None
+    assert runs()["found"] and kube.find(path) is None
+    assert runs()["found"] is False
 
 
 def test_a_lost_folder_gets_its_own_fleets_last_binding_back(

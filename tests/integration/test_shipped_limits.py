@@ -207,7 +207,9 @@ def test_the_watcher_keeps_its_limit(api: HeavyApi, tmp_path: Path) -> None:
             peak = peak_of(process.pid)
         finally:
             process.kill()
-    assert peak < limit_of("manager/deployment.yaml", "watcher")
+    # The rest is for the run of a deleted fleet, which reads what one snapshot reads.
+    assert peak < 128 * MEBIBYTE
+    assert limit_of("manager/deployment.yaml", "watcher") >= 640 * MEBIBYTE
 
 
 _SNAPSHOT = """

@@ -5,25 +5,33 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.steps import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.run import Run
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import stalling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import ALL, path_of
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
+    ALL,
+    RESOURCE_KIND,
+    path_of,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.status import status_of
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.telling import write_status
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.watching import Watcher
 from lab.process import wait_until
 from support.power_fleets import DEFINITION, outcome, parsed
 
 Json = dict[str, t.Any]
 
+PLAYBOOK = Path(__file__).resolve().parents[2] / "operator" / "playbooks" / "power_fleet.yml"
 # The least interval of the CRD.
 INTERVAL_SECONDS = 15.0
 
@@ -35,7 +43,8 @@ class Running:
         self.kube, self.path = kube, path_of(namespace, "hall")
         self.said: list[str] = []
         self._stop = threading.Event()
-        self.watcher = Watcher(kube, self.said.append, heartbeat_seconds=0.0)
+        command = (str(Path(sys.executable).with_name("ansible-playbook")), str(PLAYBOOK))
+        self.watcher = Watcher(kube, self.said.append, 0.0, command)
         self._thread = threading.Thread(target=self.watcher.run, args=(self._stop,))
 
     def start(self) -> None:
@@ -61,7 +70,9 @@ class Running:
         now = Context().now()
         fleet = parsed(self.fleet())
         status = status_of(fleet, outcome(began=now))
-        assert write_status(self.kube, fleet, status, 0.0, Context())["written"]
+        applying = Applying(self.kube, Context(), ())
+        Run(RESOURCE_KIND, self.kube, {}, Context(), fleet.manifest, applying).write_status(status)
+        assert applying.result["results"][0]["action"] == "configured"
 
     def events(self, namespace: str) -> dict[str, Json]:
         found = self.kube.list(f"/api/v1/namespaces/{namespace}/events")
@@ -90,7 +101,8 @@ def running(
     made.start()
     yield made
     made.stop()
-    kube.request("DELETE", made.path)
+    if kube.find(made.path) is not None:
+        kube.request("DELETE", made.path)
     wait_until(lambda: not kube.list(ALL), 30.0, "the end of the fleet")
 
 
@@ -143,3 +155,17 @@ def test_nothing_is_written_to_a_fleet_with_runs(
     running.wait(lambda: running.watcher._turned_at > turned + 1, "several turns of the watcher")
     assert running.fleet()["metadata"]["resourceVersion"] == stored
     assert running.watcher.is_alive() and running.said == []
+
+
+def test_a_deleted_fleet_with_the_finalizer_goes_after_a_run_of_the_watcher(
+    running: Running, kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ansible-operator would skip it. No machine of the fleet sleeps."""
+    monkeypatch.setenv("WATTWISE_KUBECONFIG", kubeconfig)
+    monkeypatch.setenv("WATTWISE_RUNS", str(tmp_path))
+    body = {"metadata": {"finalizers": [RESOURCE_KIND.finalizer]}}
+    running.kube.request("PATCH", running.path, body, "application/merge-patch+json")
+    running.kube.request("DELETE", running.path)
+    assert running.fleet()["metadata"]["deletionTimestamp"]
+    running.wait(lambda: running.kube.find(running.path) is None, "the end of the fleet")
+    assert any("begin a run" in said for said in running.said)

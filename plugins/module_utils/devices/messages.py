@@ -8,11 +8,11 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ..base.json_types import Object
 from ..scheduling.feasibility import availability_message
 from .model.findings import Key
 from .model.task import Task
 
-Json = dict[str, t.Any]
 # Reasons by the names of nodes that do not take the pod at all.
 Hindrances = t.Callable[[Key], t.Mapping[str, str]]
 
@@ -24,7 +24,7 @@ _OUT_OF_TIME = " The time limit ended the search; raise it."
 def unplaced_messages(
     task: Task,
     pods: t.Iterable[Key],
-    node_results: t.Iterable[Json],
+    node_results: t.Iterable[Object],
     hindrances: Hindrances | None,
     out_of_time: bool,
 ) -> dict[Key, str]:

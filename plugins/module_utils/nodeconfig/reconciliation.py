@@ -21,12 +21,15 @@ from ..kube.apply.live import LiveObjects
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
 from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
+from ..kube.resource.conditions import Failure
+from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import NOTHING, Parts, Source, read_source
-from .nodeconfig import TLS_FINGERPRINT_ANNOTATION
+from .nodeconfig import API_VERSIONS, TLS_FINGERPRINT_ANNOTATION
 from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, WAO_GROUPS, trim_node_config
 from .template_source import APPLY_SET
 from .templates import render
 
+_KIND = ResourceKind(API_VERSIONS[0], "NodeConfig", "wattwise-node-configs")
 # ConfigMap that owns the inventory's Secrets and templates, and their ApplySet.
 INVENTORY = "wattwise-inventory"
 
@@ -78,15 +81,44 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    cluster = _read(kube, context, options["force"])
-    namespace = _namespace(options)
-    applying = Applying(kube, context, [*options["assume"], *namespace])
-    applying.apply({"manifests": namespace})
+    applying = Applying(kube, context, [*options["assume"], *_namespace(options)])
+    return _execute(Run(_KIND, kube, options, context, None, applying), _steps)
+
+
+class _Applied(t.NamedTuple):
+    """Rendered templates whose NodeConfigs are applied; ``live`` are objects that did not change."""
+
+    rendered: Result
+    live: LiveObjects | None
+
+
+def _execute(run: Run, steps: t.Callable[[Run], t.Iterator[_Applied]]) -> Result:
+    """Execute the steps, and write the statuses of templates and NodeConfigs."""
+    return Work(_KIND, steps, _report, _result).execute(run)
+
+
+def _steps(run: Run) -> t.Iterator[_Applied]:
+    """Read, apply the inventory, render, apply."""
+    options, applying, context = run.given, run.applying, run.context
+    cluster = _read(run.kube, context, options["force"])
+    applying.apply({"manifests": _namespace(options)})
     if applying.apply(_of_inventory(options)) and not context.check_mode:
-        stored, _findings = read_source(kube, NODE_CONFIG_TEMPLATES, None)
+        stored, _findings = read_source(run.kube, NODE_CONFIG_TEMPLATES, None)
         cluster.parts.objects["node_config_templates"] = stored
-    rendered = _render(options, cluster.parts.objects, context)
-    return _applied(applying, options, rendered, cluster.live)
+    yield _applied(run, _render(options, cluster.parts.objects, context), cluster.live)
+
+
+def _report(_run: Run, reached: _Applied | None, _failure: Failure | None) -> Report:
+    """The statuses; one that the API server refuses is a failure of that object only."""
+    if reached is None:
+        return Report({})
+    rendered = reached.rendered
+    fields = {name: rendered[name] for name in ("errors", "warnings", "counts", "findings")}
+    return Report(fields, rendered["statuses"], on_error="report", live=reached.live)
+
+
+def _result(fields: Result, applied: Result) -> Result:
+    return {**applied, **fields}
 
 
 class Followed(t.NamedTuple):
@@ -118,10 +150,10 @@ def follow_templates(kube: Kube, context: Context = Context()) -> Followed:
         if pin is not None:
             annotations = {TLS_FINGERPRINT_ANNOTATION: pin, **(metadata.get("annotations") or {})}
             metadata["annotations"] = annotations
+    run = Run(_KIND, kube, options, context, None, Applying(kube, context, ()))
     # This run is automatic, so another writer's value would stay forever. NodeConfigs without a
     # template are not rendered.
-    applying = Applying(kube, context, ())
-    result = _applied(applying, options, rendered, cluster.live, force=True)
+    result = _execute(run, lambda run: iter([_applied(run, rendered, cluster.live, force=True)]))
     is_as_read = all(one["action"] == "unchanged" for one in result["results"])
     return Followed(result, cluster.parts if is_as_read and not result["pruned"] else NOTHING)
 
@@ -165,27 +197,11 @@ def _read(kube: Kube, context: Context, force: bool) -> _Cluster:
     return _Cluster(Parts(objects, findings), live)
 
 
-def _applied(
-    applying: Applying,
-    options: Parameters,
-    rendered: Result,
-    live: LiveObjects,
-    force: bool = False,
-) -> Result:
-    """NodeConfigs and statuses in the cluster."""
-    given = _of_templates(options, rendered["node_configs"])
-    changed = applying.apply({**given, "force_conflicts": force}, live)
-    applying.apply(
-        {
-            "manifests": rendered["statuses"],
-            "status": True,
-            "on_error": "report",
-            "field_manager": "wattwise-node-configs",
-        },
-        None if changed else live,
-    )
-    told = {name: rendered[name] for name in ("errors", "warnings", "counts", "findings")}
-    return {**applying.result, **told}
+def _applied(run: Run, rendered: Result, live: LiveObjects, force: bool = False) -> _Applied:
+    """Apply the NodeConfigs."""
+    given = _of_templates(run.given, rendered["node_configs"])
+    changed = run.applying.apply({**given, "force_conflicts": force}, live)
+    return _Applied(rendered, None if changed else live)
 
 
 def _render(

@@ -130,6 +130,24 @@ class _Division:
         return self.known[read, keys]
 
 
+def heirs(fleet: PowerFleet, living: t.Iterable[PowerFleet]) -> list[PowerFleet]:
+    """The fleets that keep nodes of a deleted one as they are, the oldest first.
+
+    Nodes of an older one never belonged to it. A younger one with sleep goes on with its machines.
+    """
+    return [
+        one
+        for one in living
+        if one.seniority < fleet.seniority
+        or (
+            one.spec["sleep"]["mode"] == "on"
+            and one.spec["sleep"]["nodeSelector"]
+            and one.spec["placement"]["enabled"]
+            and not one.is_suspended
+        )
+    ]
+
+
 def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:
     """Whether the fleet places a waiting pod of this kind."""
     placement, devices = fleet.spec["placement"], fleet.spec["devices"]

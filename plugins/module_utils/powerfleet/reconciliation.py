@@ -8,6 +8,7 @@ The resource is read here, and its values do not pass through Ansible, which wou
 
 from __future__ import annotations
 
+import datetime
 import functools
 import time
 import typing as t
@@ -19,19 +20,35 @@ from ..base.argspec import KUBERNETES, LEASE, PROGRESS, RMD, ArgumentSpec
 from ..base.boundary import Finding
 from ..base.context import Context, Parameters, Result
 from ..base.errors import InvalidInput, WattwiseError
+from ..base.fields.lenient import member
 from ..base.json_types import Object
+from ..kube.apply.steps import Applying
 from ..kube.client import Kube
+from ..kube.resource import conditions
+from ..kube.resource.finalizer import is_ending
+from ..kube.resource.run import Failed, Report, Run, Work
 from ..kube.source import Parts, read_source
 from ..nodeconfig import reconciliation as node_configs
+from ..pipeline import run as pipeline_run
 from ..pipeline.reconciliation import FleetRun
-from ..pipeline.run import Run
 from ..pipeline.step_log import StepLog
 from ..rmd import reconciliation as rmd
 from ..scheduling.scope import Scope
+from ..sleep.cluster.record import is_held
 from ..snapshot.snapshot import SOURCES, empty, read_waiting_pods
 from . import metrics, ownership, period, settings, telling
-from .resource import ALL, PowerFleet, fleets_of, is_ending, parse, path_of
-from .status import HEARTBEAT_SECONDS, Failure, Outcome, sleep_of, status_of, suspended_status
+from .resource import ALL, RESOURCE_KIND, PowerFleet, fleets_of, parse, path_of
+from .status import (
+    HEARTBEAT_SECONDS,
+    Failure,
+    Outcome,
+    ending_status,
+    is_due,
+    sleep_of,
+    status_of,
+    suspended_status,
+    unready_status,
+)
 from .triggers import Memory, Trigger, trigger_of
 
 _CLIENT = ("ca_path", "client_cert", "client_key", "username", "password")
@@ -66,30 +83,46 @@ SPEC = KUBERNETES.merge(
 def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """Make one run for a fleet, and write the outcome into its status.
 
-    A failed step is reported there, and raised with ``on_error: fail``. Raises WattwiseError if the
-    fleet cannot be read or its status cannot be written.
+    A failed step is reported there, and raised with ``on_error: fail``. A deleted fleet goes when
+    its machines are awake. Raises WattwiseError if the fleet cannot be read or its status cannot be
+    written.
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
-    namespace, name = options["namespace"], options["name"]
-    manifest = kube.find(path_of(namespace, name))
-    if manifest is None or is_ending(manifest):
+    path = path_of(options["namespace"], options["name"])
+    manifest = RESOURCE_KIND.unless_gone(kube.find(path))
+    if manifest is None:
         return {"changed": False, "found": False, "diff": []}
     fleet = parse(manifest)
     if isinstance(fleet, Finding):
         raise InvalidInput(f"{fleet}; install the current CRD with the wattwise.kube.crds role")
-    setting = _Setting(options, context, kube, fleet)
-    return _suspended(setting) if fleet.is_suspended else _made(setting)
+    run = Run(RESOURCE_KIND, kube, options, context, manifest, Applying(kube, context, ()))
+    steps = _steps_of(run, fleet)
+    work = Work(RESOURCE_KIND, lambda _run: steps, functools.partial(_report, fleet), _result)
+    return work.execute(run)
+
+
+def _steps_of(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
+    if is_ending(fleet.manifest):
+        return _ended(run, fleet)
+    if fleet.is_suspended:
+        return _suspended(run, fleet)
+    return _made(_prepared(run, fleet))
 
 
 @dataclass(frozen=True)
-class _Setting:
-    """The fleet, and the parts that all steps of its run share."""
+class _Reached:
+    """The end of a run: its status, and the fields of its result.
 
-    options: Parameters
-    context: Context
-    kube: Kube
-    fleet: PowerFleet
+    ``heartbeat_seconds`` is None if there was no run. ``nodes`` are the cluster's nodes.
+    ``has_sleepers`` says whether machines of the fleet are still to be woken; None if unknown.
+    """
+
+    status: Object
+    fields: Result
+    has_sleepers: bool | None = None
+    heartbeat_seconds: float | None = None
+    nodes: t.Sequence[Object] = ()
 
 
 @dataclass
@@ -111,8 +144,7 @@ class _StepResults:
     """Results of the steps so far. ``refused`` has objects that the API server refused."""
 
     log: StepLog
-    changed: bool = False
-    diff: list[Object] = field(default_factory=list)
+    applying: Applying
     refused: list[str] = field(default_factory=list)
     failure: Failure | None = None
 
@@ -128,8 +160,7 @@ class _StepResults:
             self.fail(name, error)
             found = error.fields
         self.note_refused([*(found.get("results") or ()), *(found.get("objects") or ())])
-        self.changed = self.changed or bool(found.get("changed"))
-        self.diff += found.get("diff") or []
+        self.applying.add({name: found.get(name) for name in ("changed", "diff")})
         return found
 
     def fail(self, step: str, error: WattwiseError) -> None:
@@ -141,156 +172,227 @@ class _StepResults:
         self.refused += [str(one.get("error")) for one in failed]
 
 
-def _suspended(setting: _Setting) -> Result:
+def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     """Only the status, after machines that sleep were brought back."""
-    is_new = _keep_period(setting)
-    woken = _wake_all(setting) if settings.has_sleepers(setting.fleet) else {}
-    if not setting.context.check_mode:
-        metrics.write_suspended(setting.options["run_dir"], setting.fleet)
-    status = {**suspended_status(setting.fleet), **woken}
-    found = {"suspended": True, "changed": is_new or bool(woken), "diff": []}
-    return _with_status(setting, status, found, None)
+    _keep_period(run, fleet)
+    status = suspended_status(fleet)
+    if settings.has_sleepers(fleet):
+        woken = _wake_all(run, fleet, fleets_of(run.kube.list(ALL)))
+        if woken.problem:
+            run.context.warn(f"Machines of {fleet.key} were not woken: {woken.problem}")
+        status["sleep"] = woken.sleep
+        run.applying.add({"changed": True})
+    if not run.context.check_mode:
+        metrics.write_suspended(run.given["run_dir"], fleet)
+    yield _Reached(status, {"suspended": True}, settings.has_sleepers(fleet, status))
 
 
-def _wake_all(setting: _Setting) -> Result:
-    """Bring back the machines of the fleet; the part of the status that says so."""
-    division = _Division(fleets_of(setting.kube.list(ALL)))
-    run = Run.of(
-        settings.waking_options(setting.fleet, setting.options),
-        setting.context,
-        functools.partial(division.scope_of, setting.fleet),
-        owner=f"PowerFleet {setting.fleet.key}",
+def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
+    """Bring back the machines of a deleted fleet, which goes when none of them sleeps."""
+    living = fleets_of(run.kube.list(ALL))
+    woken = _wake_all(run, fleet, [*ownership.heirs(fleet, living), fleet])
+    waits = bool(woken.left or woken.problem)
+    status = dict(fleet.status)
+    if waits:
+        status = {**ending_status(fleet, woken.left, woken.problem), "sleep": woken.sleep}
+    yield _Reached(status, {"suspended": fleet.is_suspended}, waits)
+    if woken.problem:
+        raise Failed("MachinesNotWoken", woken.problem)
+
+
+class _Woken(t.NamedTuple):
+    """Part of the status about sleep, machines that are not awake, and the failure of the run."""
+
+    sleep: Object
+    left: t.Sequence[str]
+    problem: str
+
+
+def _wake_all(run: Run, fleet: PowerFleet, fleets: t.Sequence[PowerFleet]) -> _Woken:
+    """Bring back the machines of the fleet among fleets, the first of which owns a node."""
+    division, problem = _Division(fleets), ""
+    waking = pipeline_run.Run.of(
+        settings.waking_options(fleet, run.given),
+        run.context,
+        functools.partial(division.scope_of, fleet),
+        owner=f"PowerFleet {fleet.key}",
     )
     try:
-        FleetRun(run).make()
+        FleetRun(waking).make()
     except WattwiseError as error:
-        setting.context.warn(f"Machines of {setting.fleet.key} were not woken: {error}")
-    switched = run.log.results.get("sleep", {}).get("transitions", ())
-    telling.tell_switched(setting.kube, setting.fleet, switched, setting.context)
-    return {"sleep": sleep_of(setting.fleet, run.log.summary)}
+        problem = str(error)
+    found = waking.log.results.get("sleep", {})
+    switched = found.get("transitions", ())
+    run.applying.add({"changed": bool(switched)})
+    telling.tell_switched(run.reporter, fleet, switched)
+    held = {member(node, "metadata", "name") for node in division.nodes if is_held(node)}
+    left = [
+        one["name"]
+        for one in found.get("machines", ())
+        if one["phase"] != "awake" and one["name"] not in held
+    ]
+    return _Woken(sleep_of(fleet, waking.log.summary), left, problem)
 
 
-def _made(setting: _Setting) -> Result:
-    """All steps, then the status in every case."""
-    options, fleet = setting.options, setting.fleet
-    began, clock = setting.context.now(), time.monotonic()
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a run that its steps share and fill."""
+
+    run: Run
+    fleet: PowerFleet
+    trigger: Trigger
+    division: _Division
+    fleet_run: FleetRun
+    results: _StepResults
+    memory: Memory
+    began: datetime.datetime
+
+
+def _prepared(run: Run, fleet: PowerFleet) -> _Parts:
+    """The parts of a run, whose folder is its own now. Raises InvalidInput."""
+    options, began = run.given, run.context.now()
     folder = Path(options["run_dir"])
     whole_files.make_folder(folder)
     whole_files.make_folder(settings.metrics_folder(options["run_dir"]))
     memory = Memory.read(folder)
     trigger = trigger_of(fleet, memory, began)
-    division = _Division(fleets_of(setting.kube.list(ALL)))
-    results = _StepResults(StepLog(setting.context))
-    fleet_run = FleetRun(_run_of(setting, trigger, division, results))
+    division = _Division(fleets_of(run.kube.list(ALL)))
+    results = _StepResults(StepLog(run.context), run.applying)
+    fleet_run = FleetRun(_run_of(run, fleet, trigger, division, results))
     # Before anything is written: another run in this folder is refused.
     fleet_run.run.folder.open(options["run_process"], began)
-    is_new_period = _keep_period(setting)
-    _execute(setting, trigger, division, fleet_run, results)
-    outcome = Outcome(
-        trigger=trigger.name,
-        began=began,
-        seconds=time.monotonic() - clock,
-        steps=[*results.log.as_list(), *fleet_run.run.log.as_list()],
-        ownership=division.ownership,
-        failure=results.failure,
-        refused=results.refused,
-        **_outcome_parts(fleet_run),
-    )
-    if not setting.context.check_mode:
-        memory = memory.after(fleet, trigger, began, results.failure is None)
-        memory.write(folder)
-        metrics.write(options["run_dir"], fleet, outcome, memory.succeeded_at)
-    _warn_of_slow_run(setting, outcome)
+    return _Parts(run, fleet, trigger, division, fleet_run, results, memory, began)
+
+
+def _made(parts: _Parts) -> t.Iterator[_Reached]:
+    """All steps, each of which may fail."""
+    run, fleet, clock = parts.run, parts.fleet, time.monotonic()
+    if fleet.spec["sleep"]["mode"] == "on":
+        run.keep_finalizer(is_needed=True)
+    _keep_period(run, fleet)
+    _execute(parts)
+    outcome, failure = _outcome(parts, time.monotonic() - clock), parts.results.failure
+    if not run.context.check_mode:
+        memory = parts.memory.after(fleet, parts.trigger, parts.began, failure is None)
+        memory.write(Path(run.given["run_dir"]))
+        metrics.write(run.given["run_dir"], fleet, outcome, memory.succeeded_at)
+    _warn_of_slow_run(run, fleet, outcome)
     if fleet.spec["sleep"]["mode"] != "dry_run":
-        telling.tell_switched(setting.kube, fleet, outcome.switched, setting.context)
-    found = _result(fleet, trigger, fleet_run.result(), results, outcome, is_new_period)
-    status, heartbeat_seconds = status_of(fleet, outcome), options["heartbeat_seconds"]
-    found = _with_status(setting, status, found, heartbeat_seconds, division.nodes)
-    if results.failure is not None and options["on_error"] == "fail":
-        raise WattwiseError(results.failure.sentence, **found)
-    return found
+        telling.tell_switched(run.reporter, fleet, outcome.switched)
+    status = status_of(fleet, outcome)
+    yield _Reached(
+        status,
+        _fields(parts, outcome),
+        settings.has_sleepers(fleet, status),
+        run.given["heartbeat_seconds"],
+        parts.division.nodes,
+    )
+    if failure is not None:
+        raise Failed(failure.reason, failure.sentence)
 
 
-def _result(
-    fleet: PowerFleet,
-    trigger: Trigger,
-    found: Result,
-    results: _StepResults,
-    outcome: Outcome,
-    is_new_period: bool,
-) -> Result:
-    """The result of the fleet's run with that of the steps before it."""
-    is_reported = fleet.spec["report"]["enabled"] and trigger.is_whole
+def _fields(parts: _Parts, outcome: Outcome) -> Result:
+    """The result of the fleet's run with the steps before it."""
+    found = parts.fleet_run.result()
+    parts.run.applying.add({name: found.pop(name) for name in ("changed", "diff")})
+    is_reported = parts.fleet.spec["report"]["enabled"] and parts.trigger.is_whole
     return {
         **found,
-        "changed": is_new_period or results.changed or found["changed"],
-        "diff": [*results.diff, *found["diff"]],
         "steps": list(outcome.steps),
-        "trigger": trigger.name,
+        "trigger": parts.trigger.name,
         "suspended": False,
         "report": is_reported and outcome.failure is None,
     }
 
 
-def _run_of(setting: _Setting, trigger: Trigger, division: _Division, results: _StepResults) -> Run:
+def _report(
+    fleet: PowerFleet, run: Run, reached: _Reached | None, failure: conditions.Failure | None
+) -> Report:
+    """The outcome of a run, with the status if it is due."""
+    if reached is None:
+        if failure is None:
+            raise AssertionError
+        unready = unready_status(fleet, failure.reason, failure.sentence)
+        reached = _Reached(unready, {"suspended": fleet.is_suspended})
+    status, now = reached.status, run.context.now()
+    is_told = is_due(status, fleet.status, reached.heartbeat_seconds, now)
+    is_ready = any(
+        (one["type"], one["status"]) == ("Ready", "True") for one in status.get("conditions", ())
+    )
+    may_sleep = fleet.spec["sleep"]["mode"] == "on" and not is_ending(run.resource)
+    keeps = None if reached.has_sleepers is None else may_sleep or reached.has_sleepers
+    return Report(
+        {**reached.fields, "ready": is_ready, "status": dict(status)},
+        run.status_manifests(dict(status)) if is_told else (),
+        notes={"MachineLost": telling.lost_machines(fleet, status, reached.nodes)},
+        keeps_finalizer=keeps,
+    )
+
+
+def _result(fields: Result, applied: Result) -> Result:
+    """The result of the module; only the status was applied."""
+    is_written = any(one["action"] != "unchanged" for one in applied["results"])
+    changes = {name: applied[name] for name in ("changed", "diff")}
+    return {**fields, **changes, "found": True, "status_written": is_written}
+
+
+def _run_of(
+    run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division, results: _StepResults
+) -> pipeline_run.Run:
     """The run; without its step ``sleep`` if ``spec.sleep`` is invalid. Raises InvalidInput."""
-    given = settings.fleet_options(setting.fleet, trigger, setting.options)
+    given = settings.fleet_options(fleet, trigger, run.given)
     try:
-        return _run_with(given, setting, trigger, division)
+        return _run_with(given, run, fleet, trigger, division)
     except InvalidInput as error:
         if "sleep" not in given["steps"]:
             raise
         results.fail("sleep", error)
         steps = [step for step in given["steps"] if step != "sleep"]
-        return _run_with({**given, "steps": steps}, setting, trigger, division)
+        return _run_with({**given, "steps": steps}, run, fleet, trigger, division)
 
 
-def _run_with(given: Parameters, setting: _Setting, trigger: Trigger, division: _Division) -> Run:
-    fleet, options = setting.fleet, setting.options
-    return Run.of(
+def _run_with(
+    given: Parameters, run: Run, fleet: PowerFleet, trigger: Trigger, division: _Division
+) -> pipeline_run.Run:
+    return pipeline_run.Run.of(
         given,
-        setting.context,
+        run.context,
         functools.partial(division.scope_of, fleet),
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
-        settings.record_of(fleet, options),
-        settings.publication_of(fleet, options),
+        settings.record_of(fleet, run.given),
+        settings.publication_of(fleet, run.given),
         f"PowerFleet {fleet.key}",
     )
 
 
-def _keep_period(setting: _Setting) -> bool:
-    """Set the interval as ansible-operator's period; return whether it was another one."""
-    if period.is_kept(setting.fleet):
-        return False
-    return setting.context.check_mode or period.keep(
-        setting.kube, setting.fleet, telling.FIELD_MANAGER
-    )
+def _keep_period(run: Run, fleet: PowerFleet) -> None:
+    """Set the interval as ansible-operator's period."""
+    if not period.is_kept(fleet):
+        manager = run.resource_kind.field_manager
+        is_new = run.context.check_mode or period.keep(run.kube, fleet, manager)
+        run.applying.add({"changed": is_new})
 
 
-def _execute(
-    setting: _Setting,
-    trigger: Trigger,
-    division: _Division,
-    fleet_run: FleetRun,
-    results: _StepResults,
-) -> None:
+def _execute(parts: _Parts) -> None:
     """Execute the steps; those before the snapshot change its content."""
-    spec, log = setting.fleet.spec, fleet_run.run.log
+    run, fleet, trigger = parts.run, parts.fleet, parts.trigger
+    fleet_run, results = parts.fleet_run, parts.results
+    spec, log = fleet.spec, fleet_run.run.log
     if spec["nodeConfigs"]["enabled"] and trigger.renders:
 
         def follow(context: Context) -> Result:
-            found, fleet_run.known = node_configs.follow_templates(setting.kube, context)
+            found, fleet_run.known = node_configs.follow_templates(run.kube, context)
             return found
 
         results.attempt("node_configs", follow)
     if spec["rmd"]["enabled"] and trigger.refreshes_rmd:
-        given = settings.rmd_options(setting.fleet, setting.options)
+        given = settings.rmd_options(fleet, run.given)
         found = results.attempt("rmd", functools.partial(rmd.reconcile, given))
-        statuses = found.get("statuses") or []
-        if statuses and not setting.context.check_mode:
-            telling.tell_refused(setting.kube, setting.fleet, statuses, setting.context)
+        refused = telling.refused_workloads(found.get("statuses") or ())
+        if not run.context.check_mode:
+            run.reporter.tell_each(fleet.as_object, "WorkloadRefused", refused)
     try:
-        fleet_run.known = _without_other_fleets(setting, division, fleet_run.known)
+        fleet_run.known = _without_other_fleets(parts, fleet_run.known)
         fleet_run.make()
     except WattwiseError as error:
         failed = [step["name"] for step in log.as_list() if step["failure"]]
@@ -300,73 +402,57 @@ def _execute(
             results.note_refused(step["errors"])
 
 
-def _without_other_fleets(setting: _Setting, division: _Division, known: Parts) -> Parts:
+def _without_other_fleets(parts: _Parts, known: Parts) -> Parts:
     """The known parts with the nodes; of an empty cluster if the fleet has no node and no pod."""
     nodes = known.objects.get("nodes")
     if nodes is None:
-        nodes, findings = read_source(setting.kube, SOURCES["nodes"], None)
+        nodes, findings = read_source(parts.run.kube, SOURCES["nodes"], None)
         known = known._replace(
             objects={**known.objects, "nodes": nodes}, findings=[*known.findings, *findings]
         )
-    if ownership.selects_any(setting.fleet, nodes):
+    if ownership.selects_any(parts.fleet, nodes):
         return known
-    divided = ownership.divide(division.fleets, nodes, read_waiting_pods(setting.kube))
-    return known if divided.scope_of(setting.fleet.key).pods else empty()
+    divided = ownership.divide(parts.division.fleets, nodes, read_waiting_pods(parts.run.kube))
+    return known if divided.scope_of(parts.fleet.key).pods else empty()
 
 
-def _outcome_parts(fleet_run: FleetRun) -> dict[str, t.Any]:
-    """The parts of the outcome that the steps of the fleet's run made."""
-    plan, observation = fleet_run.plan, fleet_run.observation
-    log = fleet_run.run.log
+def _outcome(parts: _Parts, seconds: float) -> Outcome:
+    """The outcome of the steps."""
+    fleet_run, results = parts.fleet_run, parts.results
+    plan, observation, log = fleet_run.plan, fleet_run.observation, fleet_run.run.log
     failures = (
         str(error["detail"])
         for step in log.as_list()
         if step["name"] == "meter" and fleet_run.metered is None
         for error in step["errors"]
     )
-    return {
-        "summary": log.summary,
-        "errors": None if observation is None else observation.errors,
-        "unplaced": None if plan is None else plan.unplaced,
-        "waiting": 0 if plan is None else len(plan.unplaced) + len(plan.placements),
-        "unbound": fleet_run.unbound,
-        "saved_watts": metrics.saved_watts(plan),
-        "metered": fleet_run.metered,
+    return Outcome(
+        trigger=parts.trigger.name,
+        began=parts.began,
+        seconds=seconds,
+        steps=[*results.log.as_list(), *log.as_list()],
+        ownership=parts.division.ownership,
+        summary=log.summary,
+        errors=None if observation is None else observation.errors,
+        unplaced=None if plan is None else plan.unplaced,
+        waiting=0 if plan is None else len(plan.unplaced) + len(plan.placements),
+        unbound=fleet_run.unbound,
+        saved_watts=metrics.saved_watts(plan),
+        metered=fleet_run.metered,
         # The run continues without any power reading.
-        "metering_failure": next(failures, ""),
-        "switched": log.results.get("sleep", {}).get("transitions", ()),
-    }
+        metering_failure=next(failures, ""),
+        switched=log.results.get("sleep", {}).get("transitions", ()),
+        failure=results.failure,
+        refused=results.refused,
+    )
 
 
-def _warn_of_slow_run(setting: _Setting, outcome: Outcome) -> None:
-    interval = setting.fleet.interval_seconds
+def _warn_of_slow_run(run: Run, fleet: PowerFleet, outcome: Outcome) -> None:
+    interval = fleet.interval_seconds
     if outcome.seconds > interval:
         note = (
             f"The run took {outcome.seconds:.0f} s, longer than the interval of "
             f"{interval:g} s, so the next one begins late; raise spec.interval"
         )
-        setting.context.warn(note)
-        telling.tell(setting.kube, setting.fleet, "RunSlow", note, setting.context)
-
-
-def _with_status(
-    setting: _Setting,
-    status: Object,
-    found: Result,
-    heartbeat_seconds: float | None,
-    nodes: t.Sequence[Object] = (),
-) -> Result:
-    """The result of the run, after its status is written if it is due."""
-    written = telling.write_status(
-        setting.kube, setting.fleet, status, heartbeat_seconds, setting.context, nodes
-    )
-    ready = next(one for one in status["conditions"] if one["type"] == "Ready")
-    return {
-        **found,
-        "found": True,
-        "changed": found["changed"] or written["changed"],
-        "diff": [*found["diff"], *written["diff"]],
-        "ready": ready["status"] == "True",
-        "status": dict(status),
-        "status_written": written["written"],
-    }
+        run.context.warn(note)
+        run.reporter.tell(fleet.as_object, "RunSlow", note)

@@ -15,14 +15,24 @@ from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.fields.lenient import member, objects
-from ..base.json_types import Object
+from ..base.json_types import MutableObject, Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import parse_duration, parse_time
+from ..kube.resource.finalizer import is_ending
+from ..kube.resource.run import ResourceKind
 
 API_VERSION = "wattwise.github.io/v1alpha1"
 KIND = "PowerFleet"
 ROOT = f"/apis/{API_VERSION}"
 ALL = f"{ROOT}/powerfleets"
+RESOURCE_KIND = ResourceKind(
+    API_VERSION,
+    KIND,
+    "wattwise-power-fleet",
+    component="wattwise.github.io/power-fleet",
+    # Only while machines may sleep: without the operator it blocks the deletion.
+    finalizer="wattwise.github.io/wake",
+)
 
 # The annotation by which a pod names its fleet, as namespace/name.
 FLEET_ANNOTATION = "wattwise.github.io/power-fleet"
@@ -79,6 +89,11 @@ class PowerFleet:
                 status[name] = value
         return status
 
+    @property
+    def as_object(self) -> MutableObject:
+        """The whole object with its kind, which items of a list do not have."""
+        return {**self.manifest, "apiVersion": API_VERSION, "kind": KIND}
+
     def annotation(self, name: str) -> str:
         """The text of an annotation; empty if there is none."""
         return _text(self.manifest["metadata"], name) or ""
@@ -102,11 +117,6 @@ def fleets_of(manifests: t.Iterable[Object]) -> list[PowerFleet]:
     alive = (each for each in manifests if not is_ending(each))
     found = [fleet for fleet in map(parse, alive) if isinstance(fleet, PowerFleet)]
     return sorted(found, key=lambda fleet: fleet.seniority)
-
-
-def is_ending(manifest: Object) -> bool:
-    """Whether it is deleted, and only a finalizer keeps it."""
-    return bool(member(manifest.get("metadata"), "deletionTimestamp"))
 
 
 def _text(metadata: Object, annotation: str) -> str | None:

@@ -18,7 +18,7 @@ from ..kube.resource.spec_options import taken_fields
 from ..pipeline import extender_record, last_binding
 from ..pipeline.config_map_record import Record
 from .fields import FIELDS
-from .resource import API_VERSION, KIND, PowerFleet
+from .resource import PowerFleet
 from .triggers import Trigger
 
 # Keys of a Secret, mounted as files → keys of an entry of credentials.
@@ -65,16 +65,16 @@ def _may_sleep(fleet: PowerFleet) -> bool:
     return bool(sleep["nodeSelector"] or sleep["mode"] == "off" or has_sleepers(fleet))
 
 
-def has_sleepers(fleet: PowerFleet) -> bool:
-    """Whether the last run left a machine that is not awake."""
-    told = fleet.status.get("sleep") or {}
+def has_sleepers(fleet: PowerFleet, status: Object | None = None) -> bool:
+    """Whether a status, the stored one by default, has a machine that is not awake."""
+    told = (fleet.status if status is None else status).get("sleep") or {}
     phases = ("draining", "goingOff", "asleep", "waking", "quarantined")
     return any(told.get(name) for name in phases)
 
 
 def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     """The options of a run that only brings back all machines."""
-    given = fleet_options(fleet, Trigger("suspend"), options)
+    given = fleet_options(fleet, Trigger("wake"), options)
     sleep = {**given["sleep"], "mode": "off", "select": ""}
     return {**given, "steps": ["snapshot", "sleep"], "sleep": sleep}
 
@@ -141,7 +141,7 @@ def record_of(fleet: PowerFleet, options: Parameters) -> Record | None:
         return None
     if fleet.namespace not in options["record_namespaces"]:
         return None
-    return last_binding.record_of(fleet.namespace, f"-{fleet.uid}", _owner(fleet))
+    return last_binding.record_of(fleet.namespace, f"-{fleet.uid}", fleet.as_object)
 
 
 def publication_of(fleet: PowerFleet, options: Parameters) -> Record | None:
@@ -150,11 +150,7 @@ def publication_of(fleet: PowerFleet, options: Parameters) -> Record | None:
         return None
     if fleet.namespace not in options["publish_namespaces"]:
         return None
-    return extender_record.record_of(fleet.namespace, f"-{fleet.uid}", _owner(fleet))
-
-
-def _owner(fleet: PowerFleet) -> Object:
-    return {**fleet.manifest, "apiVersion": API_VERSION, "kind": KIND}
+    return extender_record.record_of(fleet.namespace, f"-{fleet.uid}", fleet.as_object)
 
 
 def rmd_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:

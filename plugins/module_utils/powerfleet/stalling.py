@@ -23,8 +23,10 @@ from ..base.fields.lenient import member, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time
 from ..kube.client import APPLY_CONTENT_TYPE, Kube
-from . import resource, telling
-from .resource import PowerFleet
+from ..kube.resource.events import Reporter
+from ..kube.resource.finalizer import is_ending
+from . import resource
+from .resource import RESOURCE_KIND, PowerFleet
 
 CONDITION = "Stalled"
 # The longest run that does not yet count as a failure of the operator, as in the alerts.
@@ -35,17 +37,21 @@ _REPEAT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class FleetView:
-    """A fleet with what its status shows of runs; ``last_run`` is empty before the first one."""
+    """A fleet with what its status shows of runs; ``last_run`` is empty before the first one.
+
+    ``is_ending``: it was deleted, and waits for a run.
+    """
 
     fleet: PowerFleet
     generation: int
     last_run: str
     is_told: bool
+    is_ending: bool
 
 
 def view_fleet(manifest: MutableObject) -> FleetView | None:
-    """None for a fleet that is being deleted or unreadable, which its own runs report."""
-    if resource.is_ending(manifest):
+    """None for a fleet that goes without a run, or is unreadable, which its own runs report."""
+    if RESOURCE_KIND.unless_gone(manifest) is None:
         return None
     fleet = resource.parse(manifest)
     if isinstance(fleet, Finding):
@@ -55,7 +61,7 @@ def view_fleet(manifest: MutableObject) -> FleetView | None:
         (one.get("type"), one.get("status")) == (CONDITION, "True")
         for one in fleet.status.get("conditions") or ()
     )
-    return FleetView(fleet, fleet.generation, last_run, is_told)
+    return FleetView(fleet, fleet.generation, last_run, is_told, is_ending(manifest))
 
 
 @dataclass
@@ -161,14 +167,15 @@ def write(
             raise
         return False
     reason = "NoRun" if is_stalled else "NotStalled"
-    telling.tell(kube, fleet, reason, note, context, is_bad=is_stalled)
+    reporter = Reporter(kube, context, RESOURCE_KIND.component)
+    reporter.tell(fleet.as_object, reason, note, is_bad=is_stalled)
     return True
 
 
 def read(kube: Kube, fleet: PowerFleet) -> FleetView | None:
-    """The fleet as it is now; None if it is gone. Raises ApiError."""
+    """The fleet as it is now; None if it is gone or deleted. Raises ApiError."""
     found = kube.find(resource.path_of(fleet.namespace, fleet.name))
-    return None if found is None else view_fleet(found)
+    return None if found is None or is_ending(found) else view_fleet(found)
 
 
 def _sentence(seen: FleetView) -> str:

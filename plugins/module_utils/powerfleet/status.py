@@ -21,12 +21,14 @@ from ..base.units import format_time, parse_time
 from ..kube.resource.conditions import condition, kept, of_generation
 from ..kube.unschedulable import Unplaced
 from ..observe.metering.metering import Metering
+from ..sleep.cluster.record import HOLD
 from .ownership import Ownership
 from .resource import PowerFleet
 
 Status = dict[str, t.Any]
 
 MAX_LISTED = 20
+_MAX_NAMED = 3
 # The age at which a run without news stores its time.
 HEARTBEAT_SECONDS = 300.0
 # Tolerances of a value: a share of the stored one, or a number of units.
@@ -79,7 +81,24 @@ class Outcome:
 def suspended_status(fleet: PowerFleet) -> Status:
     """The stored status with the condition of a suspended fleet."""
     sentence = "The fleet is suspended: nothing is read, placed or written until suspend is false."
-    ready = condition("Ready", "False", "Suspended", sentence)
+    return unready_status(fleet, "Suspended", sentence)
+
+
+def ending_status(fleet: PowerFleet, left: t.Sequence[str], problem: str) -> Status:
+    """The stored status with the condition of a deleted fleet; ``left`` are not yet awake."""
+    if problem:
+        return unready_status(fleet, "MachinesNotWoken", problem)
+    more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
+    sentence = (
+        f"The fleet is deleted as soon as its machines are awake: {', '.join(left[:_MAX_NAMED])}"
+        f"{more}. A machine with the annotation {HOLD} is left as it is."
+    )
+    return unready_status(fleet, "MachinesWaking", sentence)
+
+
+def unready_status(fleet: PowerFleet, reason: str, sentence: str) -> Status:
+    """The stored status of a fleet without a run, with the reason as condition Ready."""
+    ready = condition("Ready", "False", reason, sentence)
     return {
         **_kept(fleet),
         "observedGeneration": fleet.generation,

@@ -4,10 +4,11 @@
 """The watcher: requests a run of a fleet after a relevant change in the cluster.
 
 A request is two annotations on the PowerFleet, which ansible-operator watches. The watcher also
-replaces a reconcile period that ansible-operator cannot read, because it prevents all runs, and
-tells of fleets whose runs do not come. It writes nothing else, decides nothing, and keeps nothing:
-a run reads the cluster itself. The next run of the interval finds changes during an absence of the
-watcher; only waiting pods, which are urgent, are requested again at its start.
+replaces a reconcile period that ansible-operator cannot read, because it prevents all runs, tells
+of fleets whose runs do not come, and begins the runs of deleted fleets, which ansible-operator
+skips. It writes nothing else, decides nothing, and keeps nothing: a run reads the cluster itself.
+The next run of the interval finds changes during an absence of the watcher; only waiting pods,
+which are urgent, are requested again at its start.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..base.units import format_time
 from ..kube.client import MERGE_CONTENT_TYPE, Kube
 from ..kube.watch import Change, Collection
 from . import period, reasons, resource, stalling
+from .ending import EndingRuns
 from .requests import Request, Requests
 from .resource import PowerFleet
 from .serving import MetricsServer
@@ -50,12 +52,20 @@ _STUCK_SECONDS = 60.0
 class Watcher:
     """Watches one cluster for all of its fleets; every collection in a thread of its own."""
 
-    def __init__(self, kube: Kube, say: Say, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        say: Say,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        run_command: t.Sequence[str] = (),
+    ) -> None:
+        """``run_command`` begins a run of a deleted fleet, as in ``ending.EndingRuns``."""
         self._kube, self._say = kube, say
         self._fleets: dict[str, PowerFleet] = {}
         self._requests = Requests()
         self._stalls = Stalls(heartbeat_seconds)
-        # Guards all three, and is notified of every change to them.
+        self._endings = EndingRuns(run_command, say)
+        # Guards all four, and is notified of every change to them.
         self._changed = threading.Condition()
         # Fleets whose period ansible-operator cannot read, and the times to write it.
         self._stuck: dict[str, float] = {}
@@ -75,6 +85,7 @@ class Watcher:
                 left = self._requests.next_at - time.monotonic()
                 # Polling, because nothing notifies of stop and of the time.
                 self._changed.wait(min(max(left, 0.0), 0.5))
+                self._endings.turn(time.monotonic())
                 due = self._requests.take(time.monotonic(), self._interval_of)
                 fleets_now = dict(self._fleets)
                 stuck = self._take_stuck(time.monotonic())
@@ -88,6 +99,7 @@ class Watcher:
                 self._turned_at = time.monotonic()
                 step()
             self._turned_at = time.monotonic()
+        self._endings.stop()
         for ended in self._watches.values():
             ended.set()
         if self._crash is not None:
@@ -123,7 +135,11 @@ class Watcher:
     def _fleet_changed(self, change: Change[FleetView]) -> None:
         with self._changed:
             key = "/".join(change.key)
-            if change.after is None:
+            if change.after is not None and change.after.is_ending:
+                self._endings.add(key, time.monotonic())
+            else:
+                self._endings.forget(key)
+            if change.after is None or change.after.is_ending:
                 self._fleets.pop(key, None)
                 self._stuck.pop(key, None)
                 self._requests.forget(key)
@@ -229,10 +245,11 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--health-port", type=int, default=HEALTH_PORT, help="for health (%(default)s)"
     )
+    parser.add_argument("--run", nargs="+", default=(), help="begins a run of a deleted fleet")
     chosen = parser.parse_args(arguments)
     try:
         kube = Kube.of_program(os.environ)
-        watcher = Watcher(kube, _say, _heartbeat_seconds())
+        watcher = Watcher(kube, _say, _heartbeat_seconds(), chosen.run)
         _say(f"watching {kube.host}")
         asyncio.run(_watch(watcher, chosen))
     except WattwiseError as error:

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, shown_text, subject_of
 from ..base.errors import InvalidInput
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..base.units import parse_quantity
 from .node.exclusive import ExclusiveContainer, exclusive_containers
-
-Json = t.Mapping[str, t.Any]
 
 CACHE_WAYS = "intel.com/l3_cache_ways"
 API_VERSION = "intel.com/v1alpha1"
@@ -43,12 +41,12 @@ class Refusal:
     message: str
 
 
-def asks_for_ways(pod: Json) -> bool:
+def asks_for_ways(pod: Object) -> bool:
     """Whether a container of the pod has a limit of cache ways other than zero."""
     return bool(_asking(pod))
 
 
-def workload_names(pod: Json) -> list[str]:
+def workload_names(pod: Object) -> list[str]:
     """Possible names of RmdWorkloads of the pod's containers."""
     asking = _asking(pod)
     alone = len(asking) == 1
@@ -56,7 +54,7 @@ def workload_names(pod: Json) -> list[str]:
 
 
 def workloads_of_pod(
-    pod: Json, cpus: t.Mapping[str, t.Sequence[int]]
+    pod: Object, cpus: t.Mapping[str, t.Sequence[int]]
 ) -> tuple[list[MutableObject], list[Refusal]]:
     """RmdWorkloads of the pod's containers, and refused containers.
 
@@ -70,7 +68,7 @@ def workloads_of_pod(
     workloads: list[MutableObject] = []
     refusals: list[Refusal] = []
 
-    def read(container: Json) -> MutableObject | None:
+    def read(container: Object) -> MutableObject | None:
         name = container["name"]
         if name not in exclusive:
             raise InvalidInput(
@@ -91,8 +89,8 @@ def workloads_of_pod(
 
 
 def _workload(
-    pod: Json,
-    container: Json,
+    pod: Object,
+    container: Object,
     exclusive: ExclusiveContainer,
     cpus: t.Sequence[int],
     alone: bool,
@@ -157,7 +155,7 @@ def _owner(container: ExclusiveContainer) -> MutableObject:
     }
 
 
-def _annotations(pod: Json, container: str) -> dict[str, str]:
+def _annotations(pod: Object, container: str) -> dict[str, str]:
     """The pod's annotations about this container, by the rest of their names."""
     given = (pod.get("metadata") or {}).get("annotations") or {}
     names = ("policy", "cache_min", "pstate_ratio", "pstate_monitoring")
@@ -179,7 +177,7 @@ def _cache(container: str, ways: int, annotations: t.Mapping[str, str]) -> Mutab
     return {"max": ways, "min": least}
 
 
-def _ways(container: Json) -> int:
+def _ways(container: Object) -> int:
     where = f"its limit of {CACHE_WAYS}"
     quantity = parse_quantity(_limit(container), where)
     if quantity <= 0 or quantity != int(quantity):
@@ -193,21 +191,21 @@ def _whole(text: str, where: str) -> int:
     return int(text)
 
 
-def _asking(pod: Json) -> list[Json]:
+def _asking(pod: Object) -> list[Object]:
     return [each for each in _containers(pod) if _limit(each) not in (None, 0, "0")]
 
 
-def _limit(container: Json) -> t.Any:
+def _limit(container: Object) -> t.Any:
     resources = container.get("resources") or {}
     return (resources.get("limits") or {}).get(CACHE_WAYS)
 
 
-def _containers(pod: Json) -> list[Json]:
+def _containers(pod: Object) -> list[Object]:
     spec = pod.get("spec") or {}
     return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
-def _refusal(pod: Json, container: str, message: str) -> Refusal:
+def _refusal(pod: Object, container: str, message: str) -> Refusal:
     metadata = pod["metadata"]
     namespace = metadata.get("namespace") or "default"
     text = shown_text(f"container {container}: {message}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
 
 from ..base import documents
@@ -18,13 +19,17 @@ from ..base.whole_files import make_folder
 from ..kube.apply.steps import Applying
 from ..kube.client import Kube
 from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
+from ..kube.resource.conditions import Failure
+from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import read_source
-from .cluster import reconcile_objects
+from .cluster import Reconciled, reconcile_objects
+from .manifests import API_VERSION
 from .sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from .statuses import APPLY_SET
 
 # The `rmd` role labels the namespace as wattwise-rmd; an equal name would remove its labels.
 FIELD_MANAGER = "wattwise-rmd-workloads"
+_KIND = ResourceKind(API_VERSION, "RmdWorkload", FIELD_MANAGER)
 SOURCES = {
     "nodes": NODES,
     "rmd_workloads": RMD_WORKLOADS,
@@ -66,34 +71,46 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
     """
     options = SPEC.complete(parameters)
     kube = Kube.connect(options)
+    applying = Applying(kube, context, [*options["assume"], *namespace_manifests(options)])
+    run = Run(_KIND, kube, options, context, None, applying)
+    return Work(_KIND, _steps, _report, _result).execute(run)
+
+
+def _steps(run: Run) -> t.Iterator[Reconciled]:
+    """Read, visit the daemons, write the node states."""
+    options, applying = run.given, run.applying
     folder = Path(options["run_dir"])
     make_folder(folder)
-    document = str(folder / "rmd.json")
-    objects = _read(kube, context, options)
+    objects = _read(run.kube, run.context, options)
     if not options["endpoints"] and not any(objects[name] for name in SOURCES if name != "nodes"):
-        nothing = {"daemons": 0, "workloads": 0, "results": [], "objects": [], "pruned": []}
-        nothing["statuses"] = []
-        return {"changed": False, "diff": [], **nothing}
-    namespace = namespace_manifests(options)
-    applying = Applying(kube, context, [*options["assume"], *namespace])
-    applying.apply({"manifests": namespace, "field_manager": FIELD_MANAGER})
-    found = reconcile_objects(objects, options, context)
-    documents.write(document, "rmd", found.document)
+        return
+    run.write(namespace_manifests(options))
+    found = reconcile_objects(objects, options, run.context)
+    documents.write(_document(options), "rmd", found.document)
     applying.add({name: found.result[name] for name in ("changed", "diff")})
-    _write(applying, options, found.document, context)
-    applied = applying.result
-    result = {
-        **found.result,
-        **applied,
-        "results": found.result["results"],
-        "objects": applied["results"],
-        "statuses": found.document["statuses"],
-        "path": document,
-    }
+    applying.apply(_of_node_states(options, found.document["node_states"]))
+    yield found
     if found.failure is not None:
-        found.failure.fields.update(result)
         raise found.failure
-    return result
+
+
+def _document(options: Parameters) -> str:
+    return str(Path(options["run_dir"]) / "rmd.json")
+
+
+def _report(run: Run, reached: Reconciled | None, failure: Failure | None) -> Report:
+    """The visits, and the statuses of workloads, daemons and nodes; none for a missing RMD."""
+    if reached is None:
+        return Report({"daemons": 0, "workloads": 0, "results": [], "statuses": []})
+    statuses = reached.document["statuses"]
+    fields = {**reached.result, "statuses": statuses, "path": _document(run.given)}
+    # In check mode their node states may be missing.
+    return Report(fields, () if run.context.check_mode else statuses)
+
+
+def _result(fields: Result, applied: Result) -> Result:
+    """The result of the module, in which ``results`` are those of the daemons."""
+    return {**fields, **applied, "results": fields["results"], "objects": applied["results"]}
 
 
 def _read(kube: Kube, context: Context, options: Parameters) -> dict[str, list[MutableObject]]:
@@ -120,28 +137,13 @@ def namespace_manifests(options: Parameters) -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": options["namespace"]}}]
 
 
-def _write(applying: Applying, options: Parameters, manifests: Result, context: Context) -> None:
-    """Keep one RmdNodeState for each daemon, and write the results of workloads and daemons."""
-    applying.apply(
-        {
-            "manifests": manifests["node_states"],
-            "prune": APPLY_SET,
-            "prune_kinds": [
-                {
-                    "api_version": "intel.com/v1alpha1",
-                    "kind": "RmdNodeState",
-                    "namespace": options["namespace"],
-                }
-            ],
-            "prune_owner_kinds": ["Node"],
-            "prune_max": options["prune_max"],
-        }
-    )
-    if not context.check_mode:
-        applying.apply(
-            {
-                "manifests": manifests["statuses"],
-                "status": True,
-                "field_manager": FIELD_MANAGER,
-            }
-        )
+def _of_node_states(options: Parameters, manifests: t.Sequence[Manifest]) -> Parameters:
+    """The step that keeps one RmdNodeState for each daemon."""
+    kind = {"api_version": API_VERSION, "kind": "RmdNodeState", "namespace": options["namespace"]}
+    return {
+        "manifests": list(manifests),
+        "prune": APPLY_SET,
+        "prune_kinds": [kind],
+        "prune_owner_kinds": ["Node"],
+        "prune_max": options["prune_max"],
+    }

@@ -12,7 +12,7 @@ from ..base.json_types import Object
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
 from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
-from ..kube.resource.conditions import are_stored, status_manifest
+from ..kube.resource.conditions import changed_status
 from .daemon.apply import Visit
 from .daemon.cache import Cache
 from .daemon.outcome import FAILED_RESPONSE, Outcome
@@ -56,15 +56,12 @@ class Report:
 
     def manifest(self, problem: str = "") -> dict[str, t.Any] | None:
         """The status to write; None if the stored one is equal."""
-        metadata = self.workload["metadata"]
         status: dict[str, t.Any] = {
-            "observedGeneration": metadata.get("generation") or 0,
+            "observedGeneration": self.workload["metadata"].get("generation") or 0,
             "conditions": [self._ready(problem), self._conflicting()],
             **_filled(workloadStates=self.states),
         }
-        if _says_the_same(self.workload.get("status") or {}, status):
-            return None
-        return status_manifest(API_VERSION, "RmdWorkload", metadata, status)
+        return changed_status(API_VERSION, "RmdWorkload", self.workload, status)
 
     def _ready(self, problem: str) -> dict[str, str]:
         if problem:
@@ -124,9 +121,7 @@ def node_status(
             **_filled(managed=managed),
             **_ways(visit.state.caches),
         }
-    if _says_the_same((stored or {}).get("status") or {}, status):
-        return None
-    return status_manifest(API_VERSION, "RmdNodeState", (stored or manifest)["metadata"], status)
+    return changed_status(API_VERSION, "RmdNodeState", stored or manifest, status)
 
 
 def config_status(
@@ -137,7 +132,6 @@ def config_status(
     ``nodes`` are its selected nodes; ``failures`` has node, reason and detail of those whose daemon
     does not answer.
     """
-    metadata = config["metadata"]
     if not nodes:
         ready = _condition("Ready", False, "NoNode", "No node has the labels of rmdNodeSelector.")
     elif failures:
@@ -145,13 +139,11 @@ def config_status(
     else:
         ready = _condition("Ready", True, "Running", f"On {len(nodes)} nodes.")
     status: dict[str, t.Any] = {
-        "observedGeneration": metadata.get("generation") or 0,
+        "observedGeneration": config["metadata"].get("generation") or 0,
         "conditions": [ready],
         **_filled(nodes=sorted(nodes)),
     }
-    if _says_the_same(config.get("status") or {}, status):
-        return None
-    return status_manifest(API_VERSION, "RmdConfig", metadata, status)
+    return changed_status(API_VERSION, "RmdConfig", config, status)
 
 
 def shown(stored: Stored) -> dict[str, str]:
@@ -244,11 +236,3 @@ def _unready(failures: t.Sequence[tuple[str, str, str]]) -> dict[str, str]:
 def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, str]:
     status = "True" if holds else "False"
     return {"type": kind, "status": status, "reason": reason, "message": message}
-
-
-def _says_the_same(stored: Object, status: Object) -> bool:
-    """Whether a write would change only times of transition."""
-    return are_stored(stored, status["conditions"]) and all(
-        (stored.get(name) or None) == (status.get(name) or None)
-        for name in {*stored, *status} - {"conditions"}
-    )

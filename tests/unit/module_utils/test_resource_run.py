@@ -6,25 +6,29 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
-from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context, Result
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     WattwiseError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.steps import Applying
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource import finalizer
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.conditions import Failure
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.run import (
     Failed,
     Gone,
+    Report,
     ResourceKind,
     Run,
     Work,
 )
+from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 KIND = ResourceKind("x/v1", "Lamp", "lamps", ArgumentSpec({"light_colour": {"type": "str"}}))
 Resource = t.Optional[dict[str, t.Any]]
@@ -36,8 +40,8 @@ def run_of(resource: Resource = None, **given: t.Any) -> Run:
     return Run(KIND, kube, options, context, resource, Applying(kube, context, []))
 
 
-def report(run: Run, reached: str | None, failure: Failure | None) -> Result:
-    return {"status": {"reached": reached, "reason": failure.reason if failure else ""}}
+def report(run: Run, reached: str | None, failure: Failure | None) -> Report:
+    return Report({"status": {"reached": reached, "reason": failure.reason if failure else ""}})
 
 
 def failing(error: WattwiseError) -> t.Callable[[Run], t.Iterator[str]]:
@@ -93,3 +97,72 @@ def test_a_spec_is_new_until_a_run_applied_its_generation(resource: Resource, is
 
 def _refused() -> None:
     raise InvalidInput("light_colour: it must be a text")
+
+
+NAME = "example.com/wait"
+
+
+def lamp(*finalizers: str, version: str = "1", **metadata: t.Any) -> dict[str, t.Any]:
+    return {
+        "kind": "Lamp",
+        "metadata": {
+            "name": "b",
+            "uid": "u",
+            "resourceVersion": version,
+            "finalizers": list(finalizers),
+            **metadata,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_needed", "written"),
+    [
+        (lamp(), True, [NAME]),
+        (lamp("other/one"), True, ["other/one", NAME]),
+        (lamp("other/one", NAME), True, None),
+        (lamp("other/one", NAME), False, ["other/one"]),
+        (lamp(NAME, deletionTimestamp="2026-01-01T00:00:00Z"), False, []),
+        (lamp(), False, None),
+        # The API server refuses a new one.
+        (lamp("other/one", deletionTimestamp="2026-01-01T00:00:00Z"), True, None),
+    ],
+)
+def test_a_finalizer_is_added_and_removed_beside_those_of_others(
+    stored: dict[str, t.Any], is_needed: bool, written: list[str] | None
+) -> None:
+    with ScriptedApi(lambda asked: Reply(stored)) as api:
+        kube = Kube.connect({"host": api.url})
+        assert finalizer.keep(kube, "/lamps/b", NAME, is_needed, "lamps") is (written is not None)
+    bodies = [asked.body["metadata"] for asked in api.asked if asked.method == "PATCH"]
+    expected = {"uid": "u", "resourceVersion": "1", "finalizers": written}
+    assert bodies == ([] if written is None else [expected])
+
+
+def test_a_finalizer_is_read_again_after_a_write_of_another() -> None:
+    def answer(asked: Asked) -> Reply:
+        writes = sum(one.method == "PATCH" for one in api.asked)
+        if asked.method == "PATCH":
+            return status_reply(409, "changed") if writes == 1 else Reply(asked.body)
+        return Reply(lamp("new/one", version="2") if writes else lamp())
+
+    with ScriptedApi(answer) as api:
+        kube = Kube.connect({"host": api.url})
+        assert finalizer.keep(kube, "/lamps/b", NAME, True, "lamps")
+    assert api.asked[-1].body["metadata"]["finalizers"] == ["new/one", NAME]
+    assert api.asked[-1].body["metadata"]["resourceVersion"] == "2"
+
+
+def test_check_mode_tells_of_a_finalizer_and_writes_none() -> None:
+    kind = replace(KIND, finalizer=NAME)
+    resources = [{"name": "lamps", "kind": "Lamp", "namespaced": True, "verbs": ["get"]}]
+    found = {"kind": "APIResourceList", "resources": resources}
+    with ScriptedApi(lambda asked: Reply(found)) as api:
+        kube = Kube.connect({"host": api.url})
+        run = replace(run_of(lamp()), kube=kube, resource_kind=kind)
+        run = replace(run, context=Context(check_mode=True))
+        run.keep_finalizer(is_needed=False)
+        assert not run.applying.result["changed"]
+        run.keep_finalizer(is_needed=True)
+        assert run.applying.result["changed"]
+    assert {asked.method for asked in api.asked} == {"GET"}

@@ -9,8 +9,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.boundary import shown
+from ...base.json_types import Object
 from ...cel.values import demand_of
-from ..model.fields import Json, at_most, check_selectors, items_of, mapping_of
+from ..model.fields import at_most, check_selectors, items_of, mapping_of
 from ..model.findings import ApiObject
 from ..model.model import Alternative, Claim, Constraint, Request
 from . import values as dra_values
@@ -36,7 +37,7 @@ class Origin:
 
     name: str
     device_class: ApiObject
-    body: Json
+    body: Object
 
 
 @dataclass
@@ -52,7 +53,7 @@ class ClaimReader:
     origins: list[list[list[Origin]]] = field(default_factory=list)
     _positions: dict[DraMatcher, int] = field(default_factory=dict)
 
-    def read(self, obj: ApiObject, spec: Json, name: str) -> Claim:
+    def read(self, obj: ApiObject, spec: Object, name: str) -> Claim:
         """A claim by its spec. Raises InvalidInput before any part of it is kept."""
         dra_values.refuse_unknown(obj, spec, _SPEC_FIELDS, "spec")
         check_selectors(obj, spec, "expression")
@@ -79,7 +80,7 @@ class ClaimReader:
         uid = str(obj.manifest["metadata"].get("uid") or "")
         return Claim(obj.namespace, name, requests, constraints, uid, MAX_RESULTS)
 
-    def _request(self, obj: ApiObject, item: Json, where: str) -> tuple[Request, list[Origin]]:
+    def _request(self, obj: ApiObject, item: Object, where: str) -> tuple[Request, list[Origin]]:
         dra_values.refuse_unknown(obj, item, _REQUEST_FIELDS, where)
         name = item.get("name")
         if not isinstance(name, str) or not name:
@@ -106,7 +107,7 @@ class ClaimReader:
         return Request(name, tuple(alternatives)), sources
 
     def _alternative(
-        self, obj: ApiObject, body: Json, where: str, name: str
+        self, obj: ApiObject, body: Object, where: str, name: str
     ) -> tuple[Alternative, Origin]:
         device_class = self.classes.find(
             body.get("deviceClassName"), obj, f"{where}.deviceClassName"
@@ -140,7 +141,7 @@ class ClaimReader:
     def _matcher(
         self,
         obj: ApiObject,
-        body: Json,
+        body: Object,
         device_class: ApiObject,
         where: str,
         wanted: tuple[tuple[str, int], ...] | None,
@@ -164,7 +165,7 @@ class ClaimReader:
         return self._positions[matcher]
 
 
-def _count(obj: ApiObject, body: Json, where: str) -> tuple[bool, int]:
+def _count(obj: ApiObject, body: Object, where: str) -> tuple[bool, int]:
     mode = body.get("allocationMode") or "ExactCount"
     count = body.get("count", 1)
     if mode == "All":
@@ -179,7 +180,7 @@ def _count(obj: ApiObject, body: Json, where: str) -> tuple[bool, int]:
 
 
 def _constraints(
-    obj: ApiObject, devices: Json, requests: tuple[Request, ...]
+    obj: ApiObject, devices: Object, requests: tuple[Request, ...]
 ) -> tuple[Constraint, ...]:
     where = "spec.devices.constraints"
     found: list[Constraint] = []
@@ -229,14 +230,14 @@ def names_of(obj: ApiObject, value: t.Any, where: str) -> list[str]:
     return names
 
 
-def _check_configurations(obj: ApiObject, devices: Json) -> None:
+def _check_configurations(obj: ApiObject, devices: Object) -> None:
     where = "spec.devices.config"
     more = frozenset({"requests"})
     for index, item in enumerate(configurations_of(obj, devices.get("config"), where, more)):
         names_of(obj, item.get("requests"), f"{where}[{index}].requests")
 
 
-def limited(obj: ApiObject, value: t.Any, most: int, where: str) -> t.Sequence[Json]:
+def limited(obj: ApiObject, value: t.Any, most: int, where: str) -> t.Sequence[Object]:
     """A list of mappings that is not longer than the API allows. Raises InvalidInput."""
     items = items_of(obj, value, where)
     if len(items) > most:

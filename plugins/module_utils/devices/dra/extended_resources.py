@@ -14,8 +14,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.fields.lenient import member
+from ...base.json_types import Object
 from ...cel.values import THOUSANDTHS, demand_of
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject
 
 # Implicit resource of every class: this prefix and the name of the class.
@@ -38,7 +39,7 @@ class _Container:
 class ExtendedResources:
     """The classes by resource, without resources that some node offers itself."""
 
-    def __init__(self, classes: t.Iterable[Json], offered: t.Iterable[str]) -> None:
+    def __init__(self, classes: t.Iterable[Object], offered: t.Iterable[str]) -> None:
         self._offered = frozenset(offered)
         self._classes: dict[str, str] = {}
         # The youngest class of a resource counts, and the first among equally old ones.
@@ -70,7 +71,7 @@ class ExtendedResources:
             for name in self.resources_of(pod)
         )
 
-    def requests(self, pod: ApiObject) -> list[Json]:
+    def requests(self, pod: ApiObject) -> list[Object]:
         """The requests of the claim for a pod's extended resources; none if it needs no claim.
 
         An init container may use the devices of the containers that begin after it and stay. The
@@ -113,7 +114,7 @@ class ExtendedResources:
             for number, item in enumerate([*first, *then])
         ]
 
-    def _counts(self, pod: ApiObject, container: Json) -> dict[str, tuple[int, int]]:
+    def _counts(self, pod: ApiObject, container: Object) -> dict[str, tuple[int, int]]:
         """Position among all requests of the container, and amount, by resource."""
         where = f"the requests of container {container.get('name')}"
         resources = mapping_of(pod, container.get("resources"), where)
@@ -132,7 +133,7 @@ class ExtendedResources:
         return counts
 
 
-def offered_by(nodes: t.Iterable[Json]) -> set[str]:
+def offered_by(nodes: t.Iterable[Object]) -> set[str]:
     """The resources that some Node offers itself, through a device plugin."""
     return {
         str(name)

@@ -13,8 +13,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.boundary import shown
+from ...base.json_types import Object
 from ...cel.values import supply_of
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Defect
 from . import values as dra_values
 
@@ -49,7 +50,7 @@ class Slice:
     """A slice with a known pool, and its pool's generation and number of slices."""
 
     obj: ApiObject
-    spec: Json
+    spec: Object
     key: PoolKey
     generation: int
     count: int
@@ -182,7 +183,7 @@ def _check_fields(one: Slice) -> None:
         _check_counters(obj, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
 
 
-def _check_counters(obj: ApiObject, item: Json, known: frozenset[str], where: str) -> None:
+def _check_counters(obj: ApiObject, item: Object, known: frozenset[str], where: str) -> None:
     dra_values.refuse_unknown(obj, item, known, where)
     counters = mapping_of(obj, item.get("counters"), f"{where}.counters")
     if len(counters) > _MAX_COUNTERS:

@@ -12,13 +12,14 @@ from decimal import Decimal
 from functools import cached_property
 
 from ...base.boundary import InvalidField, shown
+from ...base.json_types import Object
 from ...cel.evaluation import Answer, Evaluations
 from ...cel.functions import carried
 from ...cel.selector import Compiler, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Defect
 from ..model.messages import NOT_MET, WRONG_DRIVER
 from ..model.model import Alternative, Device
@@ -249,7 +250,7 @@ class DeviceClasses:
 
 def configurations_of(
     obj: ApiObject, value: t.Any, where: str, more: frozenset[str]
-) -> t.Sequence[Json]:
+) -> t.Sequence[Object]:
     """Configurations of a class, or of a claim with ``more`` fields. Raises Defect."""
     items = items_of(obj, value, where)
     if len(items) > MAX_CONFIGS:

@@ -10,10 +10,10 @@ import typing as t
 
 from ...base.context import Context
 from ...base.errors import ApiError
+from ...base.json_types import Object
 from ...kube.client import MERGE_CONTENT_TYPE, Kube
 from ...snapshot.snapshot import TAINT_RULE_VERSIONS, trim_device_object
 from ..adapter.cluster import Report
-from ..model.fields import Json
 from ..model.findings import ApiObject, Defect, Findings, Key
 from . import writes as dra_writes
 from .slices import Slices
@@ -73,7 +73,11 @@ class DraObjects:
         return dra_writes.contested(self.claims.values(), published)
 
     def reserve(
-        self, key: Key, allocation: Json | None, pods: t.Iterable[ApiObject], now: datetime.datetime
+        self,
+        key: Key,
+        allocation: Object | None,
+        pods: t.Iterable[ApiObject],
+        now: datetime.datetime,
     ) -> bool:
         """Allocate devices to a claim, if given, and reserve it for pods.
 
@@ -90,7 +94,7 @@ class DraObjects:
         """Remove reservations of pods, and the allocation with the last of them."""
         return self._patch(key, dra_writes.withdrawal_patch(self.claims[key], uids), "/status")
 
-    def _patch(self, key: Key, body: Json, subresource: str) -> bool:
+    def _patch(self, key: Key, body: Object, subresource: str) -> bool:
         claim = self.claims[key]
         path = f"{_ROOT}/namespaces/{key[0]}/resourceclaims/{key[1]}{subresource}"
         if self._context.check_mode:
@@ -110,7 +114,7 @@ class DraObjects:
         return True
 
 
-def _patched(claim: ApiObject, body: Json) -> ApiObject:
+def _patched(claim: ApiObject, body: Object) -> ApiObject:
     """The claim as the API server would store it."""
     manifest = {**claim.manifest, "metadata": {**claim.manifest["metadata"], **body["metadata"]}}
     status = {**(manifest.get("status") or {}), **body.get("status", {})}

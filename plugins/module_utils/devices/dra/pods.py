@@ -12,7 +12,8 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.fields import Json, items_of, mapping_of
+from ...base.json_types import Object
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Key
 
 _NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
@@ -45,9 +46,9 @@ def made_for(pod: ApiObject) -> dict[str, str]:
     return {str(entry.get("name")): str(entry.get("resourceClaimName") or "") for entry in entries}
 
 
-def claims_made(claims: t.Iterable[ApiObject]) -> dict[str, list[Json]]:
+def claims_made(claims: t.Iterable[ApiObject]) -> dict[str, list[Object]]:
     """The claims that the controller made, in the form of a pod's status, by uid of the pod."""
-    made: dict[str, list[Json]] = {}
+    made: dict[str, list[Object]] = {}
     for claim in claims:
         metadata = claim.manifest["metadata"]
         named = (metadata.get("annotations") or {}).get(_NAME_IN_POD)
@@ -57,7 +58,7 @@ def claims_made(claims: t.Iterable[ApiObject]) -> dict[str, list[Json]]:
     return made
 
 
-def with_made_claims(pod: ApiObject, made: t.Mapping[str, t.Sequence[Json]]) -> ApiObject:
+def with_made_claims(pod: ApiObject, made: t.Mapping[str, t.Sequence[Object]]) -> ApiObject:
     """The pod with the claims that the controller made, before its status has them."""
     known = made_for(pod)
     status = mapping_of(pod, pod.manifest.get("status"), "status")
@@ -104,7 +105,7 @@ def claims_of_pod(
     return PodClaims(tuple(found.values()))
 
 
-def _without_claim(pod: ApiObject, item: Json, templates: t.Collection[Key]) -> PodClaims:
+def _without_claim(pod: ApiObject, item: Object, templates: t.Collection[Key]) -> PodClaims:
     template = (pod.namespace, str(item.get("resourceClaimTemplateName")))
     if template not in templates:
         return PodClaims(problem=f"there is no ResourceClaimTemplate {'/'.join(template)}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.boundary import shown
+from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.fields import MAX_CLAIMS, at_most, items_of, mapping_of
 from ..model.findings import ApiObject, Defect, Findings
 from ..model.model import Claim, HeldDevice, Instance, Node, Unit
 from ..model.node_selector import selected
@@ -83,7 +84,7 @@ class _Reader:
         )
         self._claims: list[Claim] = []
         self._sources: list[ApiObject] = []
-        self._specs: list[Json] = []
+        self._specs: list[Object] = []
         self._by_name: dict[tuple[str, str], int] = {}
 
     def _of(self, kind: str) -> list[ApiObject]:
@@ -158,7 +159,7 @@ class _Reader:
                     serious=False,
                 )
 
-    def _add(self, obj: ApiObject, spec: Json, name: str) -> int:
+    def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
         self._claims.append(self._reader.read(obj, spec, name))
         self._sources.append(obj)
         self._specs.append(spec)
@@ -221,7 +222,7 @@ class _Reader:
         there = selected(claim, selector, "status.allocation.nodeSelector", self._nodes)
         return there if nodes is None else nodes & there
 
-    def _source(self, pod: ApiObject, item: Json, where: str) -> ApiObject | None:
+    def _source(self, pod: ApiObject, item: Object, where: str) -> ApiObject | None:
         """The claim that a pod names, the claim made for it, or its template.
 
         None if Kubernetes' controller found that no claim is needed.

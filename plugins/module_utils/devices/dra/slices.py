@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.boundary import shown
+from ...base.json_types import Object
 from ...cel.values import demand_of, supply_of
 from ...scheduling.model import Taint
-from ..model.fields import Json
 from ..model.findings import ApiObject, Defect, Findings
 from ..model.model import Counter, Device, Node
 from ..model.node_selector import selected
@@ -224,7 +224,7 @@ class Slices:
         ]
 
     def _device(
-        self, one: Slice, item: Json, where: str, base: _Reach, counters: Positions
+        self, one: Slice, item: Object, where: str, base: _Reach, counters: Positions
     ) -> _Entry:
         obj = one.obj
         apart = one.spec.get("perDeviceNodeSelection")
@@ -246,7 +246,7 @@ class Slices:
             nodes = frozenset() if isinstance(reach, Defect) else reach.nodes
             yield Device(*one.key, item["name"], nodes), Publication()
 
-    def _reach(self, obj: ApiObject, item: Json, where: str) -> _Reach:
+    def _reach(self, obj: ApiObject, item: Object, where: str) -> _Reach:
         """Raises Defect."""
         name, selector = item.get("nodeName"), item.get("nodeSelector")
         if name:
@@ -259,7 +259,7 @@ class Slices:
         return _Reach(self._every if item.get("allNodes") else frozenset())
 
 
-def _named(one: Slice) -> t.Iterator[Json]:
+def _named(one: Slice) -> t.Iterator[Object]:
     for item in devices_of(one):
         if isinstance(item, dict) and isinstance(item.get("name"), str):
             yield item
@@ -295,7 +295,7 @@ def _has_binding_conditions(slices: t.Sequence[Slice]) -> bool:
     )
 
 
-def _device_fields(obj: ApiObject, driver: str, item: Json, where: str) -> dict[str, t.Any]:
+def _device_fields(obj: ApiObject, driver: str, item: Object, where: str) -> dict[str, t.Any]:
     attributes = dra_values.attributes_of(obj, item.get("attributes"), where, driver)
     capacities = dra_values.capacities_of(obj, item.get("capacity"), where)
     if len(attributes) + len(capacities) > dra_values.MAX_VALUES:
@@ -311,14 +311,14 @@ def _device_fields(obj: ApiObject, driver: str, item: Json, where: str) -> dict[
     }
 
 
-def _truth(obj: ApiObject, item: Json, key: str, where: str) -> bool:
+def _truth(obj: ApiObject, item: Object, key: str, where: str) -> bool:
     value = item.get(key)
     if value not in (None, True, False):
         raise obj.error(f"{where}.{key}", f"{shown(value)} is neither true nor false")
     return bool(value)
 
 
-def _conditions(obj: ApiObject, item: Json, key: str, where: str) -> tuple[str, ...]:
+def _conditions(obj: ApiObject, item: Object, key: str, where: str) -> tuple[str, ...]:
     value = item.get(key) or []
     place = f"{where}.{key}"
     if not isinstance(value, list) or len(value) > _MAX_CONDITIONS:
@@ -326,7 +326,7 @@ def _conditions(obj: ApiObject, item: Json, key: str, where: str) -> tuple[str, 
     return tuple(text_of(obj, name, place, MAX_POOL_LENGTH + 64) for name in value)
 
 
-def _consumption(item: Json, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:
+def _consumption(item: Object, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:
     """Counters that a device consumes; the pool is checked."""
     return tuple(
         sorted(

@@ -12,8 +12,9 @@ import uuid
 from dataclasses import dataclass
 
 from ...base.fields.lenient import member, objects, text
+from ...base.json_types import Object
 from ...cel.values import demand_of, quantity_text
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Defect, Findings
 from ..model.model import ClaimAllocation, HeldDevice, Instance, Pick
 from .claims import Origin
@@ -25,7 +26,7 @@ _RESULTS = "status.allocation.devices.results"
 _NAMES = ("driver", "pool", "device")
 
 
-def allocation_of(obj: ApiObject) -> Json:
+def allocation_of(obj: ApiObject) -> Object:
     """The allocation in a claim's status, {} if it has none."""
     status = mapping_of(obj, obj.manifest.get("status"), "status")
     return mapping_of(obj, status.get("allocation"), "status.allocation")
@@ -77,14 +78,14 @@ def _named_by(names: t.Sequence[str], slices: Slices) -> list[int]:
     ]
 
 
-def results_of(obj: ApiObject) -> t.Sequence[Json]:
+def results_of(obj: ApiObject) -> t.Sequence[Object]:
     """The devices in a claim's status as they are written there. Raises Defect."""
     where = "status.allocation.devices"
     devices = mapping_of(obj, allocation_of(obj).get("devices"), where)
     return items_of(obj, devices.get("results"), _RESULTS)
 
 
-def _consumed(obj: ApiObject, item: Json, where: str) -> dict[str, int]:
+def _consumed(obj: ApiObject, item: Object, where: str) -> dict[str, int]:
     consumed = mapping_of(obj, item.get("consumedCapacity"), where)
     return {name: demand_of(amount, f"{where}.{name}") for name, amount in consumed.items()}
 
@@ -97,7 +98,7 @@ class Results:
     slices: Slices
     origins: t.Sequence[t.Sequence[t.Sequence[Origin]]]
     sources: t.Sequence[ApiObject]
-    specs: t.Sequence[Json]
+    specs: t.Sequence[Object]
 
     def of(self, claim: int, allocation: ClaimAllocation) -> dict[str, t.Any]:
         """``devices`` with results and configurations, and ``nodeSelector`` if it is needed."""
@@ -143,11 +144,11 @@ class Results:
                 }
         return result
 
-    def _config(self, claim: int, allocation: ClaimAllocation) -> list[Json]:
+    def _config(self, claim: int, allocation: ClaimAllocation) -> list[Object]:
         """The configurations of classes, then of the claim, for the chosen devices."""
         chosen = dict.fromkeys((item.request, item.alternative) for item in allocation.chosen)
         asked = [self.origins[claim][request][number] for request, number in chosen]
-        found: list[Json] = []
+        found: list[Object] = []
         for one in asked:
             spec = one.device_class.manifest.get("spec") or {}
             found += [
@@ -166,7 +167,7 @@ class Results:
 
         The selectors of several devices are combined by AND, as in Kubernetes.
         """
-        selectors: list[Json] = []
+        selectors: list[Object] = []
         for chosen in allocation.chosen:
             published = self.slices.published[chosen.device]
             if published.local or self.instance.devices[chosen.device].binds_to_node:
@@ -180,9 +181,9 @@ class Results:
         return {"nodeSelectorTerms": merged} if selectors else None
 
 
-def _all_of(terms: t.Sequence[Json]) -> dict[str, list[Json]]:
+def _all_of(terms: t.Sequence[Object]) -> dict[str, list[Object]]:
     """A term for the intersection of these terms."""
-    found: dict[str, list[Json]] = {}
+    found: dict[str, list[Object]] = {}
     for term in terms:
         for kind in ("matchExpressions", "matchFields"):
             known = found.get(kind, [])

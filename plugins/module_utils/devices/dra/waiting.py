@@ -9,11 +9,11 @@ import time
 import typing as t
 
 from ...base.context import Context
+from ...base.json_types import Object
 from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
 from ..adapter.cluster import Pods, Report
 from ..adapter.pod_nodes import Room, hindrance
-from ..model.fields import Json
 from ..model.findings import ApiObject, Defect, Key
 from . import writes as dra_writes
 from .extended_resources import ExtendedResources, offered_by
@@ -114,7 +114,7 @@ class WaitingPods:
         own = [key for key in there if self.are_only_users([pod], key)]
         return bool([key for key in own if self.withdraw(key, [pod], why)])
 
-    def reserve(self, claim: Key, allocation: Json | None, pods: t.Sequence[Key]) -> bool:
+    def reserve(self, claim: Key, allocation: Object | None, pods: t.Sequence[Key]) -> bool:
         """Reserve a claim for pods, with its devices if it has none yet."""
         users = [self.pods[pod] for pod in pods]
         if not self._objects.reserve(claim, allocation, users, self._context.now()):

@@ -17,8 +17,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.fields.lenient import text
+from ...base.json_types import Object
 from ...base.units import format_time, parse_time
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Findings, Key
 from ..model.model import HeldDevice, Node
 from ..model.node_selector import selected
@@ -33,7 +34,7 @@ MAX_CONSUMERS = 256
 BINDING_TIMEOUT = datetime.timedelta(seconds=600)
 
 
-def consumers(claim: ApiObject) -> list[Json]:
+def consumers(claim: ApiObject) -> list[Object]:
     """Users of the claim: entries of ``reservedFor``."""
     status = mapping_of(claim, claim.manifest.get("status"), "status")
     return list(items_of(claim, status.get("reservedFor"), "status.reservedFor"))
@@ -80,7 +81,7 @@ def room_for_consumers(claim: ApiObject) -> int:
     return MAX_CONSUMERS - len(consumers(claim))
 
 
-def finalizer_patch(claim: ApiObject) -> Json | None:
+def finalizer_patch(claim: ApiObject) -> Object | None:
     """A merge patch that adds the finalizer; None if the claim has it."""
     metadata = claim.manifest["metadata"]
     finalizers = list(metadata.get("finalizers") or [])
@@ -90,8 +91,8 @@ def finalizer_patch(claim: ApiObject) -> Json | None:
 
 
 def reservation_patch(
-    claim: ApiObject, allocation: Json | None, pods: t.Iterable[ApiObject], now: datetime.datetime
-) -> Json | None:
+    claim: ApiObject, allocation: Object | None, pods: t.Iterable[ApiObject], now: datetime.datetime
+) -> Object | None:
     """A merge patch of the status that allocates, if there is an allocation, and reserves.
 
     None if the status has all of that already.
@@ -109,7 +110,7 @@ def reservation_patch(
     return {"metadata": _version(claim), "status": status}
 
 
-def withdrawal_patch(claim: ApiObject, uids: t.Collection[str]) -> Json:
+def withdrawal_patch(claim: ApiObject, uids: t.Collection[str]) -> Object:
     """A merge patch of the status that removes these pods' reservations.
 
     The devices become free with the last reservation. The API server drops the device statuses of

@@ -10,8 +10,9 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.boundary import shown
+from ...base.json_types import Object
 from ...cel.values import THOUSANDTHS, demand_of, quantity_text
-from ..model.fields import Json, at_most, check_selectors, items_of, mapping_of
+from ..model.fields import at_most, check_selectors, items_of, mapping_of
 from ..model.findings import ApiObject, Findings
 from ..model.model import Alternative, Claim, Constraint, Request
 from ..model.usage import ACCESS_MODES
@@ -33,7 +34,7 @@ _MAX_REQUESTS, _MAX_ALTERNATIVES, _MAX_AMOUNTS, _MAX_ATTRIBUTES = 64, 16, 64, 32
 _MAX_SHARE = 64 * 2**40 * THOUSANDTHS
 
 
-Origin = tuple[Json, t.Optional[DeviceClass]]
+Origin = tuple[Object, t.Optional[DeviceClass]]
 
 
 @dataclass
@@ -50,7 +51,7 @@ class ClaimReader:
     origins: list[list[list[Origin]]] = field(default_factory=list)
     _by_choices: dict[tuple[Choice, ...], int] = field(default_factory=dict)
 
-    def read(self, obj: ApiObject, spec: Json, name: str) -> Claim:
+    def read(self, obj: ApiObject, spec: Object, name: str) -> Claim:
         """A DeviceClaim, or an inline claim of a pod, by its spec. Raises InvalidInput."""
         privileged = obj.kind == "DevicePrivilegedClaim"
         check_selectors(obj, spec, "constraints")
@@ -90,7 +91,7 @@ class ClaimReader:
     def _alternative(
         self,
         obj: ApiObject,
-        detail: Json,
+        detail: Object,
         device_class: DeviceClass | None,
         where: str,
         privileged: bool,
@@ -126,7 +127,7 @@ class ClaimReader:
             admin=admin,
         )
 
-    def _class_of(self, obj: ApiObject, detail: Json, where: str) -> DeviceClass | None:
+    def _class_of(self, obj: ApiObject, detail: Object, where: str) -> DeviceClass | None:
         key = "class" if "class" in detail else "deviceClass"
         name = detail.get(key)
         if name is None:
@@ -140,7 +141,7 @@ class ClaimReader:
         return self.classes.find(str(name), obj, f"{where}.{key}")
 
     def _matcher(
-        self, obj: ApiObject, detail: Json, device_class: DeviceClass | None, where: str
+        self, obj: ApiObject, detail: Object, device_class: DeviceClass | None, where: str
     ) -> int:
         own = self.classes.selectors(obj, detail.get("constraints"), f"{where}.constraints")
         drivers = self.classes.drivers_of(obj, detail, where)
@@ -154,7 +155,7 @@ class ClaimReader:
 
 def _constraints(
     obj: ApiObject,
-    detail: Json,
+    detail: Object,
     device_class: DeviceClass | None,
     where: str,
     member: frozenset[tuple[int, int]],
@@ -166,8 +167,8 @@ def _constraints(
 
 
 def _instances(
-    obj: ApiObject, spec: Json, findings: Findings
-) -> t.Iterator[tuple[str, str, t.Sequence[tuple[str, Json]]]]:
+    obj: ApiObject, spec: Object, findings: Findings
+) -> t.Iterator[tuple[str, str, t.Sequence[tuple[str, Object]]]]:
     """Name, place and alternatives of each request of a claim."""
     listed = next((key for key in ("claims", "devices") if isinstance(spec.get(key), list)), None)
     if listed is None:
@@ -181,8 +182,8 @@ def _instances(
 
 
 def _instance(
-    obj: ApiObject, item: Json, where: str, label: str
-) -> t.Iterator[tuple[str, str, t.Sequence[tuple[str, Json]]]]:
+    obj: ApiObject, item: Object, where: str, label: str
+) -> t.Iterator[tuple[str, str, t.Sequence[tuple[str, Object]]]]:
     for key in ("oneOf", "allOf"):
         if key not in item:
             continue
@@ -200,7 +201,7 @@ def _instance(
 
 
 def _counts(
-    obj: ApiObject, base: Json, detail: Json, where: str, findings: Findings
+    obj: ApiObject, base: Object, detail: Object, where: str, findings: Findings
 ) -> tuple[int, int]:
     """The smallest and the largest number of devices."""
     requests = detail.get("requests")
@@ -235,7 +236,7 @@ def _count(obj: ApiObject, value: t.Any, where: str) -> int:
     return value
 
 
-def _requested(obj: ApiObject, detail: Json, where: str) -> tuple[dict[str, int], dict[str, str]]:
+def _requested(obj: ApiObject, detail: Object, where: str) -> tuple[dict[str, int], dict[str, str]]:
     """Amounts by resource, and modes of access by resource."""
     place = f"{where}.requests"
     if not isinstance(detail.get("requests"), list):
@@ -267,12 +268,12 @@ def _requested(obj: ApiObject, detail: Json, where: str) -> tuple[dict[str, int]
     return amounts, access
 
 
-def _is_per_device(detail: Json) -> bool:
+def _is_per_device(detail: Object) -> bool:
     """Whether amounts are per device, as before the successor's aggregate amounts."""
     return isinstance(detail.get("requests"), list) or "deviceClass" in detail
 
 
-def _limits(obj: ApiObject, detail: Json, where: str) -> dict[str, int]:
+def _limits(obj: ApiObject, detail: Object, where: str) -> dict[str, int]:
     limits = mapping_of(obj, detail.get("limits"), f"{where}.limits")
     at_most(obj, limits, _MAX_AMOUNTS, "amounts", f"{where}.limits")
     return {
@@ -283,7 +284,7 @@ def _limits(obj: ApiObject, detail: Json, where: str) -> dict[str, int]:
 
 
 def _of_kinds(
-    obj: ApiObject, spec: Json, where: str, members: frozenset[tuple[int, int]]
+    obj: ApiObject, spec: Object, where: str, members: frozenset[tuple[int, int]]
 ) -> t.Iterator[Constraint]:
     """Match and distinct constraints for these members."""
     kinds: tuple[tuple[str, t.Literal["match", "distinct"]], ...] = (

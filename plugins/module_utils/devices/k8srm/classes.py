@@ -11,11 +11,12 @@ from functools import cached_property
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
+from ...base.json_types import Object
 from ...base.label_selector import parse_label_selector
 from ...cel.evaluation import Evaluations
 from ...cel.functions import carried
 from ...cel.selector import Compiler, Selector, SelectorError
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Defect, Findings, likely_name
 from ..model.messages import NOT_MET, WRONG_DRIVER
 from ..model.model import Device
@@ -102,7 +103,7 @@ class DeviceClass:
 
     obj: ApiObject
     choices: tuple[Choice, ...]
-    spec: Json
+    spec: Object
 
 
 class Classes:
@@ -187,7 +188,7 @@ class Classes:
             if selector.matches(labels_of(other, self._findings)):
                 yield from self._choices(other, (*within, obj.name))
 
-    def drivers_of(self, obj: ApiObject, spec: Json, where: str) -> frozenset[str] | None:
+    def drivers_of(self, obj: ApiObject, spec: Object, where: str) -> frozenset[str] | None:
         """The drivers that ``driver`` and ``deviceType`` admit; None for all."""
         driver, kind = spec.get("driver"), spec.get("deviceType")
         for key in ("driver", "deviceType"):
@@ -212,6 +213,6 @@ def _definition(obj: ApiObject) -> dict[str, t.Any]:
     return {**spec, **inner}
 
 
-def configs_of(obj: ApiObject, spec: Json, where: str) -> t.Sequence[Json]:
+def configs_of(obj: ApiObject, spec: Object, where: str) -> t.Sequence[Object]:
     """The references to configurations, under either name that samples use. Raises Defect."""
     return items_of(obj, spec.get("configs") or spec.get("config"), f"{where}.configs")

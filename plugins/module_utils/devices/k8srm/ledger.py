@@ -26,8 +26,8 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ...base.json_types import MutableObject
-from ..model.fields import Json, items_of, mapping_of
+from ...base.json_types import MutableObject, Object
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject
 
 State = t.Literal["kept", "open", "void"]
@@ -139,7 +139,7 @@ def check_reservations(obj: ApiObject) -> None:
     json_of(obj, status)
 
 
-def check_entry(obj: ApiObject, entry: Json, where: str) -> None:
+def check_entry(obj: ApiObject, entry: Object, where: str) -> None:
     """Raise unless the users in a claim's status or a pool's reservation can be read."""
     for index, user in enumerate(items_of(obj, entry.get("pods"), f"{where}.pods")):
         texts_of(obj, user, f"{where}.pods[{index}]", "name", "uid")
@@ -152,14 +152,14 @@ def check_entry(obj: ApiObject, entry: Json, where: str) -> None:
         texts_of(obj, entry, where, "nodeName")
 
 
-def texts_of(obj: ApiObject, item: Json, where: str, *names: str) -> None:
+def texts_of(obj: ApiObject, item: Object, where: str, *names: str) -> None:
     """Raise unless these members of the item are texts."""
     for name in names:
         if not isinstance(item.get(name), str):
             raise obj.error(f"{where}.{name}", "must be a text")
 
 
-def json_of(obj: ApiObject, status: Json) -> str:
+def json_of(obj: ApiObject, status: Object) -> str:
     """The status in written form; raises if it cannot be read."""
     try:
         return json.dumps(status, allow_nan=False)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
+from ...base.json_types import Object
 from ...base.units import parse_quantity
 from ...cel.values import (
     Attribute,
@@ -25,7 +26,7 @@ from ...cel.values import (
     scalar_of,
     supply_of,
 )
-from ..model.fields import Json, at_most, items_of, mapping_of
+from ..model.fields import at_most, items_of, mapping_of
 from ..model.findings import ApiObject, Findings, likely_name
 from ..model.model import Access, Capacity, Counter, Device
 from ..model.usage import ACCESS_MODES
@@ -102,7 +103,7 @@ class Pools:
                 )
             )
 
-    def _counters(self, obj: ApiObject, driver: str, spec: Json) -> dict[str, tuple[int, int]]:
+    def _counters(self, obj: ApiObject, driver: str, spec: Object) -> dict[str, tuple[int, int]]:
         """Position and block size of each resource that the pool's devices share."""
         found: dict[str, tuple[int, int]] = {}
         for name in ("resources", "sharedResources"):
@@ -115,7 +116,7 @@ class Pools:
                 self.counters.append(Counter(driver, obj.name, "", resource["name"], capacity))
         return found
 
-    def _own_resources(self, obj: ApiObject, device: Json, where: str) -> dict[str, t.Any]:
+    def _own_resources(self, obj: ApiObject, device: Object, where: str) -> dict[str, t.Any]:
         """The amounts that claims can have of the device itself."""
         capacities: dict[str, Capacity] = {}
         access: dict[str, Access] = {}
@@ -129,7 +130,7 @@ class Pools:
         return {"capacities": capacities, "access": access, "shareable": bool(capacities or access)}
 
 
-def _devices(obj: ApiObject, spec: Json, pools: Pools) -> t.Sequence[Json]:
+def _devices(obj: ApiObject, spec: Object, pools: Pools) -> t.Sequence[Object]:
     listed, count = spec.get("devices"), spec.get("count")
     if listed is None:
         # Upstream's encoder leaves a count of zero out.
@@ -161,7 +162,7 @@ def _devices(obj: ApiObject, spec: Json, pools: Pools) -> t.Sequence[Json]:
 
 def _consumption(
     obj: ApiObject,
-    device: Json,
+    device: Object,
     shared: t.Mapping[str, tuple[int, int]],
     counters: t.Sequence[Counter],
     where: str,
@@ -200,7 +201,7 @@ def attributes_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, Attribu
     return found
 
 
-def _attribute(obj: ApiObject, item: Json, where: str) -> Attribute:
+def _attribute(obj: ApiObject, item: Object, where: str) -> Attribute:
     kinds = [key for key in item if key != "name" and item[key] is not None]
     if len(kinds) != 1:
         raise obj.error(where, f"an attribute has exactly one value, not {len(kinds)}")
@@ -219,7 +220,7 @@ def _attribute(obj: ApiObject, item: Json, where: str) -> Attribute:
     )
 
 
-def _capacity(resource: Json, where: str) -> Capacity:
+def _capacity(resource: Object, where: str) -> Capacity:
     """A resource with capacity and block size, or one of model 2's kinds of it."""
     kind = next((name for name in ("counter", "quantity", "block") if name in resource), None)
     body = resource if kind is None else resource[kind]

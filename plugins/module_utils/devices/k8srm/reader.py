@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ...base.fields.lenient import member
+from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MAX_CLAIMS, Json, at_most, items_of, mapping_of
+from ..model.fields import MAX_CLAIMS, at_most, items_of, mapping_of
 from ..model.findings import ApiObject, Findings
 from ..model.model import Claim, HeldDevice, Instance, Node, Unit
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
@@ -137,7 +138,7 @@ class _Reader:
     def _read_claim(self, obj: ApiObject) -> int:
         return self._add(obj, mapping_of(obj, obj.manifest.get("spec"), "spec"), obj.name)
 
-    def _add(self, obj: ApiObject, spec: Json, name: str) -> int:
+    def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
         self._claims.append(self._reader.read(obj, spec, name))
         self._sources.append(obj)
         return len(self._claims) - 1
@@ -166,7 +167,7 @@ class _Reader:
                 claims.append(found)
         return PodDemand(obj, tuple(claims), nodes, int(spec.get("priority") or 0))
 
-    def _read_pod_claim(self, pod: ApiObject, item: Json, where: str) -> int | frozenset[str]:
+    def _read_pod_claim(self, pod: ApiObject, item: Object, where: str) -> int | frozenset[str]:
         """Position of the claim, or the nodes of one that has its devices already."""
         label = str(item.get("name") or where.rpartition("[")[2].rstrip("]"))
         own_name = f"{pod.name}-{label}"
@@ -200,7 +201,7 @@ class _Reader:
         return self._by_name[key]
 
 
-def _device_claims(obj: ApiObject, spec: Json) -> t.Sequence[Json]:
+def _device_claims(obj: ApiObject, spec: Object) -> t.Sequence[Object]:
     """The pod's claims; the successor's first sample has a mapping of devices instead."""
     value = spec.get("deviceClaims")
     items = items_of(obj, [value] if isinstance(value, dict) else value, "spec.deviceClaims")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from ...base.boundary import shown
 from ...base.fields.lenient import member, objects
+from ...base.json_types import Object
 from ...cel.values import demand_of, quantity_text
-from ..model.fields import Json, items_of, mapping_of
+from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject
 from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance
 from ..model.usage import ACCESS_MODES
@@ -63,7 +64,7 @@ def held_for_safety(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> 
 
 
 def _devices(
-    obj: ApiObject, item: Json, pools: Pools, taken: t.AbstractSet[int], where: str
+    obj: ApiObject, item: Object, pools: Pools, taken: t.AbstractSet[int], where: str
 ) -> list[int]:
     pool = item.get("devicePoolName")
     there = [index for index, device in enumerate(pools.devices) if device.pool == pool]
@@ -86,7 +87,7 @@ def _devices(
     return found
 
 
-def _amounts(obj: ApiObject, item: Json, where: str) -> dict[str, int]:
+def _amounts(obj: ApiObject, item: Object, where: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in items_of(obj, item.get("allocations"), f"{where}.allocations"):
         if "name" not in part:
@@ -133,9 +134,9 @@ class Results:
         configs = self._configs(claim, allocation)
         return {"allocations": entries, **{key: found for key, found in configs.items() if found}}
 
-    def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Json]]:
+    def _configs(self, claim: int, allocation: ClaimAllocation) -> dict[str, list[Object]]:
         """The references to configurations of the chosen alternatives."""
-        found: dict[str, list[Json]] = {"classConfigs": [], "claimConfigs": []}
+        found: dict[str, list[Object]] = {"classConfigs": [], "claimConfigs": []}
         obj = self.sources[claim]
         for request, alternative in dict.fromkeys(
             (chosen.request, chosen.alternative) for chosen in allocation.chosen

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ...base.json_types import Object
 from ...base.libraries import yaml
 
 _KEYS_OF_A_NODE = ("DeviceClaimResults", "NodeName")
 
-Json = t.Mapping[str, t.Any]
 
-
-def render(result: Json, verbose: bool) -> str:
+def render(result: Object, verbose: bool) -> str:
     """Allocations and node results under the prototype's headings.
 
     The short form has a line for each node, whether it satisfies all claims. The full form is YAML
@@ -31,15 +30,15 @@ def render(result: Json, verbose: bool) -> str:
     )
 
 
-def _of_prototype(result: Json) -> Json:
+def _of_prototype(result: Object) -> Object:
     return {key: result[key] for key in _KEYS_OF_A_NODE}
 
 
-def _lines(results: t.Sequence[Json]) -> str:
+def _lines(results: t.Sequence[Object]) -> str:
     return "".join(f"{_line(result)}\n" for result in results)
 
 
-def _line(result: Json) -> str:
+def _line(result: Object) -> str:
     unsatisfied = [
         claim["claimName"] for claim in result["DeviceClaimResults"] if claim["best"] < 0
     ]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ...base.json_types import Object
 from .findings import ApiObject
 
-Json = t.Mapping[str, t.Any]
 # Claims of a pod, which are allocated together.
 MAX_CLAIMS = 128
 # Characters of the selectors of a claim.
@@ -22,7 +22,7 @@ def mapping_of(obj: ApiObject, value: t.Any, where: str) -> dict[str, t.Any]:
     return {} if value is None else _present_mapping(obj, value, where)
 
 
-def items_of(obj: ApiObject, value: t.Any, where: str) -> t.Sequence[Json]:
+def items_of(obj: ApiObject, value: t.Any, where: str) -> t.Sequence[Object]:
     """A list of mappings; empty if absent. Raises Defect.
 
     A null item is a defect too, because readers of a checked list rely on its items as they are.
@@ -47,7 +47,7 @@ def at_most(obj: ApiObject, items: _Sized, most: int, what: str, where: str) -> 
     return items
 
 
-def check_selectors(obj: ApiObject, spec: Json, key: str) -> None:
+def check_selectors(obj: ApiObject, spec: Object, key: str) -> None:
     """Refuse expressions under ``key`` that are too long together. Raises Defect.
 
     The library takes milliseconds for each KiB that it reads.

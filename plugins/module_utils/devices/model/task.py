@@ -13,7 +13,6 @@ from .findings import ApiObject, Defect, DefectError, Findings
 from .model import ClaimAllocation, Instance, Node, Unit
 from .node_selector import selected
 
-Json = t.Mapping[str, t.Any]
 T = t.TypeVar("T")
 
 _MAX_LABEL_LENGTH = 63

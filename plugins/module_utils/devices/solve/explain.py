@@ -15,6 +15,7 @@ import itertools
 import typing as t
 from dataclasses import dataclass
 
+from ...base.json_types import Object
 from ...cel.values import identities
 from ...solving.limits import Limits
 from ..model.model import Allocation, Amounts, ClaimAllocation, Unit
@@ -28,7 +29,6 @@ MATCH_FAILED = "claim MatchAttributes constraint failed"
 # Limit of sets of pools, which grow exponentially.
 _MAX_SETS = 64
 
-Json = dict[str, t.Any]
 Pool = tuple[str, str]
 
 
@@ -57,7 +57,7 @@ class Explainer:
         for claim, given in enumerate(allocation.claims):
             self._change(claim, given, self._usage.take)
 
-    def nodes(self, unit: Unit) -> t.Iterator[Json]:
+    def nodes(self, unit: Unit) -> t.Iterator[Object]:
         """The results of all claims of a unit on each node, with the node's score."""
         own = [(claim, self._allocation.claims[claim]) for claim in unit.claims]
         for node in self._instance.nodes_of(unit):
@@ -81,8 +81,8 @@ class Explainer:
             if not self._instance.alternative(claim, chosen).admin:
                 change(chosen.device, chosen.portions)
 
-    def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Json:
-        results: list[Json] = []
+    def _node(self, unit: Unit, node: str, given: t.Mapping[int, ClaimAllocation | None]) -> Object:
+        results: list[Object] = []
         scores: list[int] = []
         taken: list[tuple[int, ClaimAllocation | None]] = []
         for claim in unit.claims:
@@ -106,10 +106,10 @@ class Explainer:
         found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
 
-    def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Json]]:
+    def _offers(self, claim: int, node: str, usage: Usage) -> tuple[list[_Offer], list[Object]]:
         """The possible devices of the node's pools, and the pools that can give nothing."""
         offers: list[_Offer] = []
-        ignored: list[Json] = []
+        ignored: list[Object] = []
         for driver, name, nodes in self._task.pools:
             if node not in nodes:
                 continue
@@ -146,14 +146,14 @@ class Explainer:
 
     def _pool_sets(
         self, claim: int, offers: list[_Offer], allocation: ClaimAllocation | None
-    ) -> list[Json]:
+    ) -> list[Object]:
         """Sets of one pool, of two, …, up to the first size with a success.
 
         An answer without such a set is added as a set, which counts.
         """
         required = self._required(claim)
         answer = self._used(allocation)
-        sets: list[Json] = []
+        sets: list[Object] = []
         for size in range(1, len(offers) + 1):
             combinations = itertools.islice(itertools.combinations(offers, size), _MAX_SETS)
             sets += [self._evaluate(claim, chosen, required, answer) for chosen in combinations]
@@ -180,9 +180,9 @@ class Explainer:
 
     def _evaluate(
         self, claim: int, offers: t.Sequence[_Offer], required: int, answer: dict[Pool, int]
-    ) -> Json:
+    ) -> Object:
         """Devices that these pools give together, taken greedily; exact only for one request."""
-        results: list[Json] = []
+        results: list[Object] = []
         left = required
         for offer in offers:
             if not self._agrees(claim, offers[0], offer):
@@ -228,11 +228,11 @@ class Explainer:
         )
 
 
-def _claim_result(name: str, best: int, sets: list[Json], ignored: list[Json]) -> Json:
-    result: Json = {"claimName": name, "best": best, "poolSetResults": sets or None}
+def _claim_result(name: str, best: int, sets: list[Object], ignored: list[Object]) -> Object:
+    result: Object = {"claimName": name, "best": best, "poolSetResults": sets or None}
     return {**result, "ignoredPools": ignored} if ignored else result
 
 
-def _pool_result(name: str, count: int, reason: str = "") -> Json:
-    result: Json = {"poolName": name, "deviceCount": count}
+def _pool_result(name: str, count: int, reason: str = "") -> Object:
+    result: Object = {"poolName": name, "deviceCount": count}
     return {**result, "failureReason": reason} if reason else result

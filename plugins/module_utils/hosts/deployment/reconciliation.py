@@ -21,7 +21,7 @@ from ...kube.apply.steps import Applying
 from ...kube.client import Guard, Kube
 from ...kube.lease import alone
 from ...kube.resource.conditions import Failure
-from ...kube.resource.run import NOT_FOUND, Failed, ResourceKind, Run, Work
+from ...kube.resource.run import NOT_FOUND, Failed, Report, ResourceKind, Run, Work
 from ...solving.limits import LIMITS
 from .. import bare_metal_host, role_assignment
 from ..assignment_request import AssignmentRequest, read_assignment_request
@@ -245,15 +245,17 @@ def _user_data(run: Run, answer: Answer) -> tuple[dict[str, str], list[Finding]]
     return found, forbidden
 
 
-def _report(run: Run, reached: RunResults | None, failure: Failure | None) -> Result:
+def _report(run: Run, reached: RunResults | None, failure: Failure | None) -> Report:
     """The findings so far, and the status."""
     seen = replace(reached or RunResults(), failure=failure)
-    return {
+    status = status_of(seen, run.generation, run.stored_status)
+    fields = {
         **(seen.answer.as_dict() if seen.answer is not None else {}),
         **seen.outputs,
         "findings": [finding.as_dict() for finding in seen.findings],
-        "status": status_of(seen, run.generation, run.stored_status),
+        "status": status,
     }
+    return Report(fields, run.status_manifests(status))
 
 
 def older_with_cluster(

@@ -20,6 +20,7 @@ from ...kube.client import Kube
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import (
     Failed,
+    Report,
     ResourceKind,
     Run,
     Work,
@@ -207,7 +208,7 @@ def _issue(run: Run, addons: Addons, wanted: Certificates) -> None:
     run.write([secret], force_conflicts=True)
 
 
-def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Result:
+def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Report:
     """The present state, in the form of KeplerAddons' status."""
     seen = None
     try:
@@ -215,7 +216,8 @@ def _report(run: Run, reached: Observation | None, failure: Failure | None) -> R
             seen = _observed(run, reached)
     except ApiError as error:
         run.context.warn(f"The state of the add-ons could not be read: {error}")
-    return {"status": status.status_of(seen, failure, run.generation, run.stored_status)}
+    found = status.status_of(seen, failure, run.generation, run.stored_status)
+    return Report({"status": found}, run.status_manifests(found))
 
 
 def _observed(run: Run, rendered: Observation) -> Observation:

@@ -19,6 +19,7 @@ from ...kube.pod_bulk import without_bulk
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import (
     Failed,
+    Report,
     ResourceKind,
     Run,
     Work,
@@ -157,11 +158,12 @@ def _install(run: Run, judged: Observation) -> None:
     )
 
 
-def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Result:
+def _report(run: Run, reached: Observation | None, failure: Failure | None) -> Report:
     """The present state, in the form of a KeplerSystem's status."""
     seen = None if reached is None else _with_collectors(run, reached)
-    return {
-        "status": status.status_of(seen, failure, run.generation, run.stored_status),
+    found = status.status_of(seen, failure, run.generation, run.stored_status)
+    fields = {
+        "status": found,
         "left_out": [
             {"node": node.name, "reason": node.reason}
             for node in (seen.nodes if seen else ())
@@ -169,6 +171,7 @@ def _report(run: Run, reached: Observation | None, failure: Failure | None) -> R
         ],
         "findings": [finding.as_dict() for finding in (seen.findings if seen else ())],
     }
+    return Report(fields, run.status_manifests(found))
 
 
 def _with_collectors(run: Run, judged: Observation) -> Observation:

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.errors import told_text
-from ...base.fields.lenient import objects
+from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
 from ...base.manifests import Manifest, same_object
 
@@ -71,6 +71,17 @@ def status_manifest(api_version: str, kind: str, metadata: Object, status: Objec
     """The status of exactly this object in the form of kube_apply."""
     head = {"apiVersion": api_version, "kind": kind, "metadata": same_object(metadata)}
     return {**head, "status": status}
+
+
+def changed_status(api_version: str, kind: str, obj: Object, status: Object) -> Manifest | None:
+    """The status of an object; None if only times of transition differ from the stored one."""
+    stored = member(obj, "status") or {}
+    if are_stored(stored, status["conditions"]) and all(
+        (stored.get(name) or None) == (status.get(name) or None)
+        for name in {*stored, *status} - {"conditions"}
+    ):
+        return None
+    return status_manifest(api_version, kind, obj["metadata"], status)
 
 
 def are_stored(stored: Object, conditions: t.Iterable[Condition]) -> bool:

@@ -1,16 +1,17 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs by options or by a resource, whose status is written in every case.
+"""Runs by options, by a resource, or for all resources of a kind.
 
 The steps of a run are a generator. It yields a frozen value whenever the status has more to say,
-so that a failed run reports the last one.
+so that a failed run reports the last one. Statuses are written in every case, then Events about
+changed conditions, and the finalizer.
 """
 
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...base.argspec import KUBERNETES, ArgumentSpec, Options
 from ...base.context import Context, Parameters, Result
@@ -18,9 +19,12 @@ from ...base.errors import InvalidInput, WattwiseError
 from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
+from ..apply.live import LiveObjects
 from ..apply.steps import Applying
 from ..client import Kube
+from . import finalizer
 from .conditions import Failure, status_manifest
+from .events import Note, Reporter
 from .spec_options import in_words_of_manifest, of_manifest
 
 NOT_FOUND: Result = {"changed": False, "found": False, "diff": [], "results": [], "pruned": []}
@@ -41,23 +45,31 @@ class Gone(WattwiseError):
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of resource that describes a run.
+    """A kind of resource that describes runs.
 
-    ``options`` have the names of its spec; None for a kind whose spec has other names.
+    ``options`` have the names of its spec; None for a kind whose spec has other names. Events are
+    of ``component``; without one there are none. ``finalizer`` keeps resources whose deletion needs
+    a run; empty for a kind without one.
     """
 
     api_version: str
     kind: str
     field_manager: str
     options: ArgumentSpec | None = None
+    component: str = ""
+    finalizer: str = ""
 
     def find(self, kube: Kube, given: Parameters) -> Object | None:
-        """The resource of a run; None if it is missing or being deleted.
+        """The resource of a run; None if there is nothing to do for it.
 
         Raises UnknownKind if its CRD is missing.
         """
-        found = kube.find(self.resource_path(kube, given))
-        return None if member(found, "metadata", "deletionTimestamp") else found
+        return self.unless_gone(kube.find(self.resource_path(kube, given)))
+
+    def unless_gone(self, found: Object | None) -> Object | None:
+        """The resource; None if it is being deleted, and does not wait for a run."""
+        waits = finalizer.has(found, self.finalizer)
+        return None if finalizer.is_ending(found) and not waits else found
 
     def resource_path(self, kube: Kube, given: Parameters) -> str:
         """Path of the resource of a run. Raises UnknownKind if its CRD is missing."""
@@ -66,7 +78,10 @@ class ResourceKind:
 
 @dataclass(frozen=True)
 class Run:
-    """The setting of one run. ``resource`` is None for a run by options."""
+    """The setting of one run.
+
+    ``resource`` is None for a run by options or for all resources of the kind.
+    """
 
     resource_kind: ResourceKind
     kube: Kube
@@ -122,13 +137,31 @@ class Run:
             self.applying.apply({"manifests": list(manifests), **manager, **how})
 
     def write_status(self, status: Object) -> None:
-        """Write the status of the resource, unless it was deleted. Raises WattwiseError."""
-        if self.resource is not None:
-            kind = self.resource_kind
-            manifest = status_manifest(
-                kind.api_version, kind.kind, self.resource["metadata"], status
-            )
-            self.write([manifest], status=True)
+        """Write the status of the resource before the end of the run. Raises WattwiseError."""
+        self.write(self.status_manifests(status), status=True)
+
+    def status_manifests(self, status: Object) -> list[Manifest]:
+        """The status in the form of kube_apply; none without a resource."""
+        if self.resource is None:
+            return []
+        kind, metadata = self.resource_kind, self.resource["metadata"]
+        return [status_manifest(kind.api_version, kind.kind, metadata, status)]
+
+    @property
+    def reporter(self) -> Reporter:
+        """Writes Events in the name of the kind's component."""
+        return Reporter(self.kube, self.context, self.resource_kind.component)
+
+    def keep_finalizer(self, is_needed: bool) -> None:
+        """Add or remove the finalizer of the kind. Raises ApiError."""
+        kind = self.resource_kind
+        if finalizer.has(self.resource, kind.finalizer) == is_needed:
+            return
+        path = kind.resource_path(self.kube, self.given)
+        is_written = self.context.check_mode or finalizer.keep(
+            self.kube, path, kind.finalizer, is_needed, kind.field_manager
+        )
+        self.applying.add({"changed": is_written})
 
     def owner(self, config_map: str) -> dict[str, str]:
         """Owner of the objects: the resource, else a ConfigMap, which is then made."""
@@ -150,16 +183,42 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Report:
+    """The outcome of a run.
+
+    ``fields`` are those of its result. ``statuses`` are manifests of the statuses that are due; a
+    refused one stops no other, and with ``on_error: report`` does not fail the run. ``live`` are
+    objects that the run has just read. ``notes`` are warnings about other objects, by reason.
+    ``keeps_finalizer`` says whether the deletion of the resource has to wait for a run; None
+    leaves the finalizer as it is.
+    """
+
+    fields: Result
+    statuses: t.Sequence[Manifest] = ()
+    on_error: t.Literal["fail", "report"] = "fail"
+    live: LiveObjects | None = None
+    notes: t.Mapping[str, t.Sequence[Note]] = field(default_factory=dict)
+    keeps_finalizer: bool | None = None
+
+
+def found_result(fields: Result, applied: Result) -> Result:
+    """The result of a run whose resource or options were found."""
+    return {**fields, **applied, "found": True}
+
+
+@dataclass(frozen=True)
 class Work(t.Generic[Value]):
     """The work of a kind of resource.
 
     ``steps`` yields what the run has reached, and raises WattwiseError. ``report`` makes the
-    results of the last yielded value (None if there is none), with ``status``.
+    outcome of the last yielded value (None if there is none). ``result`` joins its fields and the
+    results of all applied objects.
     """
 
     kind: ResourceKind
     steps: t.Callable[[Run], t.Iterator[Value]]
-    report: t.Callable[[Run, t.Optional[Value], t.Optional[Failure]], Result]
+    report: t.Callable[[Run, t.Optional[Value], t.Optional[Failure]], Report]
+    result: t.Callable[[Result, Result], Result] = found_result
 
     def reconcile(self, kube: Kube, given: Parameters, context: Context) -> Result:
         """The run by option ``spec``, else by the resource. Raises WattwiseError as ``execute``."""
@@ -173,7 +232,7 @@ class Work(t.Generic[Value]):
         )
 
     def execute(self, run: Run) -> Result:
-        """Execute the steps, then write the status of the resource, if there is one.
+        """Execute the steps, then write what is due: statuses, Events, the finalizer.
 
         Raises WattwiseError, with the results of all steps so far. With ``on_error: report`` an
         error of a run by a resource is only in its status and in the result.
@@ -188,15 +247,37 @@ class Work(t.Generic[Value]):
         except WattwiseError as error:
             failed = error
         failure = None if failed is None else run.failure(failed)
-        found = self.report(run, reached, failure)
-        run.write_status(found["status"])
-        found = {**found, **run.applying.result, "found": True}
+        report = self.report(run, reached, failure)
+        _write(run, report)
+        found = self.result(report.fields, run.applying.result)
         if failed is None or failure is None:
             return found
         if run.resource is None or run.given["on_error"] == "fail":
             failed.fields.update(found)
             raise failed
         return {**found, "failure": failure.sentence}
+
+
+def _write(run: Run, report: Report) -> None:
+    """Write statuses, then Events about a written status, and the finalizer last."""
+    before = len(run.applying.result["results"])
+    if report.statuses:
+        manager = run.resource_kind.field_manager
+        given = {"manifests": list(report.statuses), "status": True, "field_manager": manager}
+        run.applying.apply({**given, "on_error": report.on_error}, report.live)
+    written = run.applying.result["results"][before:]
+    if run.resource is not None and any(one["action"] != "unchanged" for one in written):
+        _tell(run, run.resource, report)
+    if report.keeps_finalizer is not None:
+        run.keep_finalizer(report.keeps_finalizer)
+
+
+def _tell(run: Run, resource: Object, report: Report) -> None:
+    if run.resource_kind.component:
+        for manifest in report.statuses:
+            run.reporter.tell_transitions(resource, manifest["status"]["conditions"])
+        for reason, notes in report.notes.items():
+            run.reporter.tell_each(resource, reason, notes)
 
 
 def run_options(name: str, spec: ArgumentSpec, more: Options) -> ArgumentSpec:

@@ -14,12 +14,11 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.context import Context, Parameters, Result
-from ...base.errors import ApiError
 from ...base.fields.lenient import member
 from ...base.json_types import MutableObject
 from ...kube.client import Guard, Kube
-from ...kube.events import Event, tell_again
 from ...kube.lease import alone
+from ...kube.resource.events import Reporter
 from ...nodeconfig.targets import of_snapshot
 from ..machine import Phase
 from . import cluster_view, guards, results
@@ -297,11 +296,7 @@ def _within_share(plan: Plan, records: t.Mapping[str, NodeRecord], most: int) ->
 
 
 def _tell(kube: Kube, context: Context, node: MutableObject, change: Change) -> None:
-    """An Event of the Node; it is optional, so a refusal is a warning."""
+    """An Event of the Node."""
     words = "".join(part.title() for part in change.phase.value.split("_"))
-    kind = "Warning" if change.is_warning else "Normal"
-    try:
-        event = Event(kind, f"Machine{words}", "Sleep", _REPORTER)
-        tell_again(kube, context, node, change.reason, event)
-    except ApiError as error:
-        context.warn(f"No event of Node {change.name} was written: {error}")
+    reporter = Reporter(kube, context, _REPORTER, "Sleep")
+    reporter.tell(node, f"Machine{words}", change.reason, change.is_warning)

@@ -9,22 +9,14 @@ import typing as t
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.resource.events import Reporter
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import telling
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
-    KIND,
-    ROOT,
-    PowerFleet,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import PowerFleet
 from support.event_store import Store
 from support.power_fleets import NOW, manifest, parsed
-from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
+from support.scripted_api import ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
-
-RESOURCES = [
-    {"name": name, "kind": KIND, "namespaced": True, "verbs": ["get", "patch"]}
-    for name in ("powerfleets", "powerfleets/status")
-]
 
 
 def failing(*numbers: int) -> list[Json]:
@@ -45,16 +37,7 @@ def stored(*numbers: int) -> PowerFleet:
 
 
 class Cluster(Store):
-    """Accepts every status, and records the Events."""
-
-    def __call__(self, asked: Asked) -> Reply:
-        if "/events" in asked.path:
-            return super().__call__(asked)
-        if asked.path == ROOT:
-            return Reply({"kind": "APIResourceList", "resources": RESOURCES})
-        if asked.method == "GET":
-            return Reply(manifest())
-        return Reply({**manifest(), "status": asked.body["status"]})
+    """Records the Events."""
 
     def told(self) -> dict[str, str]:
         """The texts of the Events, by the name of their object."""
@@ -65,11 +48,14 @@ def tell_lost(cluster: Cluster, fleet: PowerFleet, *numbers: int, count: int = 1
     """A run in which these fail; returns its warnings."""
     warnings: list[str] = []
     context = Context(warn=warnings.append, now=lambda: NOW)
-    status = {"conditions": [], "failing": failing(*numbers)}
+    notes = telling.lost_machines(fleet, {"failing": failing(*numbers)}, nodes(count))
     with ScriptedApi(cluster) as api:
-        kube = Kube.connect({"host": api.url})
-        telling.write_status(kube, fleet, status, None, context, nodes(count))
+        reporter_of(api, context).tell_each(fleet.as_object, "MachineLost", notes)
     return warnings
+
+
+def reporter_of(api: ScriptedApi, context: Context) -> Reporter:
+    return Reporter(Kube.connect({"host": api.url}), context, "wattwise.github.io/power-fleet")
 
 
 def test_a_lost_machine_is_told_of_its_node_and_of_the_fleet() -> None:
@@ -125,8 +111,8 @@ def test_machines_that_switched_are_told_by_the_phase_at_which_they_arrived() ->
         )
     ]
     with ScriptedApi(cluster) as api:
-        kube = Kube.connect({"host": api.url})
-        telling.tell_switched(kube, stored(), transitions, Context(now=lambda: NOW))
+        reporter = reporter_of(api, Context(now=lambda: NOW))
+        telling.tell_switched(reporter, stored(), transitions)
     told = {event["reason"]: (event["type"], event["message"]) for event in cluster.events.values()}
     assert told == {
         "MachinesAsleep": ("Normal", "n2: Its BMC says that it is off."),
@@ -151,8 +137,8 @@ def test_a_refused_workload_is_told_of_itself_and_of_the_fleet() -> None:
     statuses = [workload("a", "False"), workload("b", "True"), workload("c", "False", "RmdConfig")]
     context = Context(now=lambda: NOW)
     with ScriptedApi(cluster) as api:
-        kube = Kube.connect({"host": api.url})
-        telling.tell_refused(kube, stored(), statuses, context)
-        telling.tell_refused(kube, stored(), [workload("b", "True")], context)
+        for each in (statuses, [workload("b", "True")]):
+            notes = telling.refused_workloads(each)
+            reporter_of(api, context).tell_each(stored().as_object, "WorkloadRefused", notes)
     assert cluster.told() == {"a": "Refused: no ways", "fleet": "shop/a: Refused: no ways"}
     assert {event["reason"] for event in cluster.events.values()} == {"WorkloadRefused"}

@@ -1,0 +1,87 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs for deleted fleets whose machines must be woken.
+
+ansible-operator skips a deleted resource without its own finalizer, which it would add to every
+fleet. So the watcher begins these runs, with the playbook of the operator.
+
+Source: https://github.com/operator-framework/ansible-operator-plugins, Reconcile
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import typing as t
+
+# Time between two runs for a fleet, whose machines boot for minutes.
+REPEAT_SECONDS = 15.0
+# A run takes less than a minute.
+_MAX_SECONDS = 600.0
+
+Say = t.Callable[[str], None]
+
+
+class EndingRuns:
+    """Begins runs one after the other. Times are those of a monotonic clock, in seconds."""
+
+    def __init__(self, command: t.Sequence[str], say: Say) -> None:
+        """``command`` runs the playbook; variables follow it. Without one nothing is begun."""
+        self._command, self._say = tuple(command), say
+        # Time of the next run of each fleet.
+        self._due: dict[str, float] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fleet, self._until = "", 0.0
+
+    def add(self, fleet: str, now: float) -> None:
+        """Take note of a deleted fleet that waits for a run."""
+        self._due.setdefault(fleet, now)
+
+    def forget(self, fleet: str) -> None:
+        """Take note of a fleet that is gone or does not wait."""
+        self._due.pop(fleet, None)
+
+    def turn(self, now: float) -> None:
+        """End a run that is over, and begin the next one that is due."""
+        if self._process is not None:
+            self._end(self._process, now)
+        due = [fleet for fleet, at in self._due.items() if at <= now]
+        if due and self._command and self._process is None:
+            self._begin(min(due, key=lambda fleet: self._due[fleet]), now)
+
+    def stop(self) -> None:
+        """End the present run; another watcher begins it again."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait()
+            self._process = None
+
+    def _begin(self, fleet: str, now: float) -> None:
+        namespace, _separator, name = fleet.partition("/")
+        variables = {"ansible_operator_meta": {"namespace": namespace, "name": name}}
+        command = (*self._command, "--extra-vars", json.dumps(variables))
+        self._say(f"{fleet} is deleted when its machines are awake; begin a run")
+        self._fleet, self._until = fleet, now + _MAX_SECONDS
+        try:
+            self._process = subprocess.Popen(command, start_new_session=True)
+        except OSError as error:
+            self._say(f"cannot begin a run of {fleet}: {command[0]}: {error.strerror}")
+            self._due[fleet] = now + REPEAT_SECONDS
+
+    def _end(self, process: subprocess.Popen[bytes], now: float) -> None:
+        status = process.poll()
+        if status is None and now > self._until:
+            self._say(f"the run of {self._fleet} takes too long and is ended")
+            self.stop()
+        elif status is None:
+            return
+        elif status:
+            self._say(f"the run of {self._fleet} failed with status {status}")
+        self._process = None
+        if self._fleet in self._due:
+            self._due[self._fleet] = now + REPEAT_SECONDS
