@@ -26,6 +26,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import NAME
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     EXCLUDED,
     TAINT,
@@ -218,6 +220,106 @@ def test_a_bmc_of_another_machine_gets_no_request(sleeping: SleepingLab) -> None
     sleeping.run()
     assert sleeping.resets(second.name) == before[second.name]
     assert sleeping.phase(second.name) == "awake"
+
+
+def test_a_pod_that_came_since_the_decision_stops_its_machine_alone(
+    sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Executor.write
+    came: list[str] = []
+
+    def write_late(self: Executor, changes: t.Any, nodes: t.Any) -> list[Change]:
+        written = write(self, changes, nodes)
+        off = [one.name for one in written if one.action == "switch_off"]
+        if off and not came:
+            came.append(off[0])
+            sleeping.pod("late", "1", off[0])
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "write", write_late)
+        result = sleeping.run()
+    [late] = came
+    told = [one["reason"] for one in result["transitions"] if one["name"] == late]
+    assert told[-1].endswith("late came since the decision, so it was not switched off."), told
+    assert sleeping.phase(late) == "awake"
+    assert sleeping.resets(late)[-1:] != ["GracefulShutdown"]
+    assert len(sleeping.asleep()) == 1
+
+
+def test_a_node_that_refuses_its_patch_concerns_no_other(
+    sleeping: SleepingLab, namespace: str
+) -> None:
+    refused = sleeping.run("dry_run")["transitions"][0]["name"]
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rules = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    policy = {
+        "metadata": {"name": namespace},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [{**rules, "resources": ["nodes"], "resourceNames": [refused]}]
+            },
+            "validations": [{"expression": "false", "message": "not this node"}],
+        },
+    }
+    binding = {
+        "metadata": {"name": namespace},
+        "spec": {"policyName": namespace, "validationActions": ["Deny"]},
+    }
+    sleeping.kube.request("POST", policies, policy)
+    sleeping.kube.request("POST", f"{policies[:-3]}ybindings", binding)
+    tries = itertools.count()
+
+    def is_in_force() -> bool:
+        try:
+            labels = {"policy-test": str(next(tries))}
+            sleeping.patch_node(refused, {"metadata": {"labels": labels}})
+        except ApiError as error:
+            assert "not this node" in str(error)
+            return True
+        return False
+
+    try:
+        wait_until(is_in_force, 30.0, "the policy")
+        result = sleeping.run()
+    finally:
+        sleeping.kube.request("DELETE", f"{policies[:-3]}ybindings/{namespace}")
+        sleeping.kube.request("DELETE", f"{policies}/{namespace}")
+        # The fixture changes the Node again.
+        wait_until(lambda: not is_in_force(), 30.0, "the end of the policy")
+    words = {one["name"]: one["word"] for one in result["machines"]}
+    assert sleeping.phase(refused) == "awake"
+    assert words[refused] == "failed"
+    assert [one["name"] for one in result["findings"]] == [refused]
+    assert "not this node" in result["findings"][0]["problem"]
+    assert len(sleeping.asleep()) == 1
+
+
+def test_a_run_that_waits_reads_the_machines_in_transition_alone(
+    sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping.run()
+    asleep = sleeping.asleep()
+    told: list[str] = []
+    send, read = Kube.send, Bmcs.read
+
+    def counted_send(self: Kube, method: str, path: str, *rest: t.Any, **more: t.Any) -> t.Any:
+        told.append(path)
+        return send(self, method, path, *rest, **more)
+
+    def counted_read(self: Bmcs, names: t.Any) -> t.Any:
+        told.append(f"power of {len(names)}")
+        return read(self, names)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Kube, "send", counted_send)
+        patched.setattr(Bmcs, "read", counted_read)
+        result = sleeping.run("off")
+    assert result["awake"] == 3
+    assert set(asleep) == {one["name"] for one in result["transitions"]}
+    # One list before the round that wakes, one after it, and one in the round without a change.
+    assert told.count("/api/v1/pods") <= 3, told
+    assert told.count(f"power of {len(asleep)}") > 3
 
 
 def test_a_hold_and_a_foreign_annotation_concern_only_their_machine(

@@ -8,21 +8,22 @@ from __future__ import annotations
 import functools
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...base.boundary import Finding, Subject, guarded, subject_of
+from ...base.boundary import Finding, Subject, guarded, shown_text, subject_of
 from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...kube.client import Kube
+from ...kube.common_sources import trim_node
 from ...kube.source import read_source
 from ...snapshot.snapshot import SOURCES
 from ..machine import Phase
 from .bmcs import Power
 from .guards import Peers, is_ready
 from .lifecycle import NodeView
-from .node_changes import TAINT, is_cordoned, is_excluded
+from .node_changes import TAINT, is_cordoned, is_excluded, path_of
 from .record import NodeRecord, is_held, read_record
 
 # A kubelet that answers so long after a phase began has surely answered since.
@@ -57,6 +58,18 @@ def read_lists(kube: Kube) -> Lists:
     parts = dict(zip(_PARTS, found))
     nodes = {text(member(node, "metadata", "name")): node for node in parts["nodes"]}
     return Lists(nodes, parts, time.monotonic() - began)
+
+
+def with_nodes_again(kube: Kube, lists: Lists, names: t.Sequence[str]) -> Lists:
+    """The lists with these Nodes as they are now; a deleted one is gone. Raises ApiError."""
+    nodes = dict(lists.nodes)
+    found = kube.in_parallel(lambda name: kube.find(path_of(nodes[name])), names)
+    for name, node in zip(names, found):
+        if node is None:
+            del nodes[name]
+        else:
+            nodes[name] = trim_node(node)
+    return replace(lists, nodes=nodes)
 
 
 def read_peers(kube: Kube) -> Peers:
@@ -125,7 +138,9 @@ class Records:
                 found.records[name] = read
         return found
 
-    def view(self, node: Object, power: Power, pods: t.Sequence[str], blocked: str) -> NodeView:
+    def view(
+        self, node: Object, power: Power, pods: t.Sequence[str], blocked: str, came: str = ""
+    ) -> NodeView:
         """One machine, with the pods that must leave it and the reason not to switch it off."""
         name = text(member(node, "metadata", "name"))
         return NodeView(
@@ -139,7 +154,28 @@ class Records:
             blocked,
             is_cordoned(node),
             is_excluded(node),
+            came,
         )
+
+
+def read_pods_to_leave(kube: Kube, names: t.Sequence[str]) -> list[list[str] | Finding]:
+    """For each node the pods that must leave it at this moment, or why that is unknown.
+
+    An unreadable pod counts as one that must leave.
+    """
+
+    def read(name: str) -> list[str] | Finding:
+        source = SOURCES["pods"]
+        chosen = f"spec.nodeName={name},{source.query['fieldSelector']}"
+        query = {**source.query, "fieldSelector": chosen}
+        try:
+            pods, findings = read_source(kube, source._replace(query=query), None)
+        except ApiError as error:
+            told = f"its pods could not be listed, so it was not switched off: {error}"
+            return Finding(Subject("Node", name), "", shown_text(told))
+        return pods_to_leave(pods).get(name, []) + [str(one.subject) for one in findings]
+
+    return kube.in_parallel(read, names)
 
 
 def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:

@@ -51,7 +51,8 @@ class NodeView:
     ``power`` is the PowerState of its BMC, None if unknown. ``pods`` are the pods that must leave
     before it is switched off. ``held`` keeps it as it is. ``blocked`` is a sentence why it must not
     be switched off now, empty if it may. ``is_cordoned`` and ``is_excluded`` say that its Node has a
-    cordon, and the label that takes it out of the count of its zone.
+    cordon, and the label that takes it out of the count of its zone. ``came`` is a pod because of
+    which this run did not send the first request to shut down.
     """
 
     name: str
@@ -64,6 +65,7 @@ class NodeView:
     blocked: str = ""
     is_cordoned: bool = False
     is_excluded: bool = False
+    came: str = ""
 
     @property
     def phase(self) -> Phase:
@@ -231,6 +233,10 @@ class _Machine:
         view, record = self.view, self._record
         if view.power == "Off":
             return self._to(Phase.ASLEEP, "none", "asleep", "Its BMC says that it is off.")
+        if view.came:
+            return self._to_awake(
+                "pods", f"{view.came} came since the decision, so it was not switched off."
+            )
         if view.power is None and not view.is_ready:
             return None  # The BMC does not answer, and the machine may well be off.
         # The request may have been sent, so that the machine is left to its shutdown: awake, it

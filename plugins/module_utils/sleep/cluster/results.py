@@ -46,7 +46,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "obstacle": run.obstacle or None,
         "notes": list(plan.notes),
         "reserve": dict(plan.reserve),
-        "findings": [one.as_dict() for one in run.records.findings],
+        "findings": [one.as_dict() for one in (*run.records.findings, *run.executor.problems)],
         "awake": len(own) - len(phases),
         **counts,
         "saved_joules": round(sum(one.joules(now) for one in histories), 1),
@@ -65,6 +65,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
 
 def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
     record = run.records.records.get(name)
+    problems = {one.subject.name: one.said for one in run.executor.problems}
     intent = plan.intents.get(name, Intent())
     word, reason = plan.stay.get(name, (intent.action, intent.reason))
     if name not in plan.stay and intent.action == "stay":
@@ -73,6 +74,8 @@ def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
         word, reason = record.phase.value, record.reason or reason
     elif intent.action == "off" and run.obstacle:
         word, reason = "obstacle", run.obstacle
+    if name in problems:
+        word, reason = "failed", f"Node {name}: {problems[name]}"
     return {
         "name": name,
         "phase": Phase.AWAKE.value if record is None else record.phase.value,

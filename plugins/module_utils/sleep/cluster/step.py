@@ -72,10 +72,9 @@ def run_sleep(
     is_dry = context.check_mode or options.mode == "dry_run"
 
     def work(guard: Guard | None) -> Result:
-        run = SleepRun(
-            kube.guarded(guard), inputs, options, lease["lease_namespace"], context, is_dry
-        )
-        return run.result()
+        return SleepRun(
+            kube, guard, inputs, options, lease["lease_namespace"], context, is_dry
+        ).result()
 
     if is_dry:
         return work(None)
@@ -88,13 +87,15 @@ class SleepRun:
     def __init__(
         self,
         kube: Kube,
+        guard: Guard | None,
         inputs: SleepInputs,
         options: SleepOptions,
         namespace: str,
         context: Context,
         is_dry: bool,
     ) -> None:
-        self.kube, self.inputs, self.options = kube, inputs, options
+        self.kube = kube = kube.guarded(guard)
+        self.inputs, self.options = inputs, options
         self.namespace, self.context, self.is_dry = namespace, context, is_dry
         self.began = context.now().timestamp()
         self.lists = cluster_view.read_lists(kube)
@@ -105,6 +106,7 @@ class SleepRun:
             inputs.bmc,
             context,
         )
+        self.executor = Executor(kube, self.bmcs, inputs.evict, context, guard)
         self.record = read_record_of(kube, namespace, self.began)
         self.record.observe(self.lists.pods, self.began)
         self.powers: dict[str, Power] = {}
@@ -129,7 +131,7 @@ class SleepRun:
         plan = self._plan()
         self._follow_records(plan)
         if self.is_dry:
-            changes = list(self._changes(plan))
+            changes = self._changes(plan, self.own)
             results.note_dry_run(self, plan, changes)
         else:
             changes = self.transitions
@@ -177,13 +179,11 @@ class SleepRun:
 
     # --- carrying out ---
 
-    def _views(self, plan: Plan) -> t.Iterator[NodeView]:
+    def _views(self, plan: Plan, names: t.Iterable[str]) -> t.Iterator[NodeView]:
         pods = cluster_view.pods_to_leave(self.lists.pods)
         zones = guards.unready_by_zone(self.lists.nodes.values())
-        for name, node in sorted(self.own.items()):
-            power = self.powers.get(name, Power())
-            if not (name in plan.intents or name in self.records.records):
-                continue
+        for name in sorted({*plan.intents, *self.records.records}.intersection(names)):
+            node, power = self.lists.nodes[name], self.powers.get(name, Power())
             record = self.records.records.get(name)
             labels = member(node, "metadata", "labels") or {}
             blocked = self.obstacle or plan.protections.get(name, "")
@@ -194,44 +194,62 @@ class SleepRun:
                 zones.get(str(labels.get(guards.ZONE_LABEL, ""))),
                 Phase.AWAKE if record is None else record.phase,
             )
-            yield self.records.view(node, power, pods.get(name, ()), blocked)
+            came = self.executor.came.get(name, "")
+            yield self.records.view(node, power, pods.get(name, ()), blocked, came)
 
-    def _changes(self, plan: Plan) -> t.Iterator[Change]:
-        for view in self._views(plan):
+    def _changes(self, plan: Plan, names: t.Iterable[str]) -> list[Change]:
+        """The changes of these machines that are due and were not tried in this run."""
+        found = []
+        for view in self._views(plan, names):
             intent = plan.intents.get(view.name, Intent())
             if view.name in self.finished:
                 intent = Intent()
             change = next_change(view, intent, self.options.patience, self.now, self.inputs.owner)
-            if change is not None:
-                yield change
+            if change is not None and self.executor.is_new(change):
+                found.append(change)
+        return found
 
     def _carry_out(self, plan: Plan) -> None:
-        """Rounds until nothing is due, or the time to wait is over."""
-        executor = Executor(self.kube, self.bmcs, self.inputs.evict, self.context)
-        self.has_moved = executor.make_room(plan.making_room)
+        """Rounds until nothing is due, each on fresh lists; then wait for what was begun."""
         deadline = time.monotonic() + self.options.wait_timeout
-        rounds = 0
-        while True:
-            due = [one for one in self._changes(plan) if executor.is_new(one)]
-            rounds += bool(due)
-            if due and rounds <= _MAX_ROUNDS:
-                self._round(plan, due, executor)
-                self._refresh(plan)
-                continue
-            underway = any(
-                one.phase in (Phase.GOING_OFF, Phase.WAKING)
-                for one in self.records.records.values()
-            )
-            if rounds > _MAX_ROUNDS or not underway or time.monotonic() >= deadline:
-                return
-            time.sleep(_PAUSE_SECONDS)
-            self._refresh(plan)
+        self.has_moved = self.executor.make_room(plan.making_room)
+        for _number in range(_MAX_ROUNDS):
+            due = self._changes(plan, self.own)
+            if not due:
+                break
+            self._round(plan, due)
+            self.lists = cluster_view.read_lists(self.kube)
+            self._read({*self.records.records, *plan.off})
+        self._wait(plan, deadline)
 
-    def _round(self, plan: Plan, due: t.Sequence[Change], executor: Executor) -> None:
-        for change in executor.write(due, self.lists.nodes):
+    def _wait(self, plan: Plan, deadline: float) -> None:
+        """Follow the machines that shut down or boot; nothing else begins on old lists."""
+        moving, spent = self._in_transition(), 0.0
+        while moving and time.monotonic() < deadline:
+            # Many machines may take longer to read than the pause.
+            time.sleep(max(_PAUSE_SECONDS, spent))
+            began = time.monotonic()
+            self._follow(moving)
+            due = self._changes(plan, self.lists.nodes.keys() & set(moving))
+            if due:
+                self._round(plan, due)
+                self._follow(moving)
+            moving, spent = self._in_transition(), time.monotonic() - began
+
+    def _follow(self, names: t.Sequence[str]) -> None:
+        there = [name for name in names if name in self.lists.nodes]
+        self.lists = cluster_view.with_nodes_again(self.kube, self.lists, there)
+        self._read(there)
+
+    def _in_transition(self) -> list[str]:
+        phases = (Phase.GOING_OFF, Phase.WAKING)
+        return sorted(name for name, one in self.records.records.items() if one.phase in phases)
+
+    def _round(self, plan: Plan, due: t.Sequence[Change]) -> None:
+        for change in self.executor.write(due, self.lists.nodes):
             self.transitions.append(change)
             self._note(plan, change)
-        self.has_moved = executor.act(plan.moves) or self.has_moved
+        self.has_moved = self.executor.act(plan.moves) or self.has_moved
 
     def _note(self, plan: Plan, change: Change) -> None:
         """Keep what outlives the run, and tell people."""
@@ -262,10 +280,10 @@ class SleepRun:
                 history.woke(self.now)
                 self.record.is_changed = True
 
-    def _refresh(self, plan: Plan) -> None:
-        self.lists = cluster_view.read_lists(self.kube)
+    def _read(self, names: t.Collection[str]) -> None:
+        """Read records from the lists, and the power states of these machines."""
         self.records = Records.of(self.own, self.now)
-        self._look({*self.records.records, *plan.off})
+        self._look(names)
 
     def saved_watts(self, plan: Plan, name: str) -> float:
         """What the sleep of a machine saves: idle less standby, as measured, else as assumed."""

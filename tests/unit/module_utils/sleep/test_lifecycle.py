@@ -202,6 +202,12 @@ class TestFailures:
         assert due is not None
         assert (due.phase, due.word, due.action) == (Phase.AWAKE, "pods", "none")
 
+    def test_a_pod_that_came_before_the_first_request_keeps_its_machine_awake(self) -> None:
+        due = change(view(Phase.GOING_OFF, came="Pod a/b", pods=("Pod a/b",)), OFF)
+        assert due is not None
+        assert (due.phase, due.word, due.is_warning) == (Phase.AWAKE, "pods", False)
+        assert due.reason.startswith("Pod a/b came since the decision")
+
     def test_a_bmc_without_an_answer_quarantines_nothing(self) -> None:
         silent = view(Phase.GOING_OFF, power=None, is_ready=False)
         assert change(silent, OFF, NOW + 10_000) is None
