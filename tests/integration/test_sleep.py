@@ -25,7 +25,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     Kube,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
@@ -40,6 +39,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record
     HOLD,
     NodeRecord,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from lab.machines import build_machines
 from lab.process import wait_until

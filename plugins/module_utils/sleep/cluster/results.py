@@ -46,7 +46,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "obstacle": run.obstacle or None,
         "notes": list(plan.notes),
         "reserve": dict(plan.reserve),
-        "findings": [one.as_dict() for one in (*run.records.findings, *run.executor.problems)],
+        "findings": [one.as_dict() for one in (*run.findings, *run.executor.problems)],
         "awake": len(own) - len(phases),
         **counts,
         "saved_joules": round(sum(one.joules(now) for one in histories), 1),

@@ -25,12 +25,12 @@ from ..machine import Phase
 from . import cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
-from .demand_record import read_record_of, write_record
 from .execution import Executor
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released
 from .record import NodeRecord
+from .record_store import RecordStore
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
@@ -96,7 +96,7 @@ class SleepRun:
     ) -> None:
         self.kube = kube = kube.guarded(guard)
         self.inputs, self.options = inputs, options
-        self.namespace, self.context, self.is_dry = namespace, context, is_dry
+        self.context, self.is_dry = context, is_dry
         self.began = context.now().timestamp()
         self.lists = cluster_view.read_lists(kube)
         self.records = Records.of(self.own, self.began)
@@ -107,8 +107,13 @@ class SleepRun:
             context,
         )
         self.executor = Executor(kube, self.bmcs, inputs.evict, context, guard)
-        self.record = read_record_of(kube, namespace, self.began)
-        self.record.observe(self.lists.pods, self.began)
+        self.store = RecordStore(kube, namespace, inputs.owner)
+        self.record, findings = self.store.read(self.began)
+        self.findings = [*findings, *self.records.findings]
+        scope = inputs.fleet.scope
+        own_pods = [pod for pod in self.lists.pods if scope is None or scope.has_pod(pod)]
+        self.record.observe(own_pods, self.began)
+        self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
         self.finished: set[str] = set()
@@ -137,7 +142,7 @@ class SleepRun:
             changes = self.transitions
             self._carry_out(plan)
         if not self.context.check_mode:
-            write_record(self.kube, self.namespace, self.record, self.now)
+            self.store.write(self.record, self.now, self.context)
         return results.result_of(self, plan, changes)
 
     # --- planning ---
@@ -254,7 +259,7 @@ class SleepRun:
     def _note(self, plan: Plan, change: Change) -> None:
         """Keep what outlives the run, and tell people."""
         before = self.records.records.get(change.name)
-        history, self.record.is_changed = self.record.machine(change.name), True
+        history = self.record.machine(change.name)
         if before is not None and before.phase is Phase.WAKING and before.attempts <= 1:
             history.booted(is_late=change.is_warning)
         if change.record is None:
@@ -275,10 +280,8 @@ class SleepRun:
             if node is not None and node.phase is Phase.ASLEEP and since is None:
                 saved = self.saved_watts(plan, name)
                 self.record.machine(name).fell_asleep(node.since, saved)
-                self.record.is_changed = True
-            elif node is None and history is not None and since is not None:
-                history.woke(self.now)
-                self.record.is_changed = True
+            elif node is None and since is not None:
+                self.record.machine(name).woke(self.now)
 
     def _read(self, names: t.Collection[str]) -> None:
         """Read records from the lists, and the power states of these machines."""
