@@ -29,6 +29,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execut
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     EXCLUDED,
+    OUT_OF_SERVICE,
     TAINT,
     apply_patch,
     patch_to_awake,
@@ -81,8 +82,10 @@ def versions(sleeping: SleepingLab) -> dict[str, str]:
     found = {}
     for name in sleeping.names:
         node = sleeping.node(name)
-        metadata = node["metadata"]
-        kept = (metadata["annotations"], metadata["labels"], node["spec"], sleeping.resets(name))
+        metadata, spec = node["metadata"], node["spec"]
+        # The control plane adds taints of its own while a kubelet is silent.
+        taints = [one for one in spec.pop("taints", ()) if one["key"] in (TAINT, OUT_OF_SERVICE)]
+        kept = (metadata["annotations"], metadata["labels"], spec, taints, sleeping.resets(name))
         found[name] = json.dumps(kept, sort_keys=True)
     record = sleeping.kube.find(RECORD)
     found["record"] = "" if record is None else record["metadata"]["resourceVersion"]
@@ -441,6 +444,44 @@ class TestAccount:
         assert not may({"metadata": {"finalizers": ["example.org/x"]}})
         assert not may({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})
         assert not may({"spec": {"podCIDR": "10.1.0.0/24"}})
+
+
+def test_volumes_that_hang_on_a_sleeping_machine_are_detached_until_its_wake(
+    sleeping: SleepingLab, namespace: str
+) -> None:
+    sleeping.run()
+    name = sleeping.asleep()[0]
+    attachments = "/apis/storage.k8s.io/v1/volumeattachments"
+    body = {
+        "metadata": {"name": namespace},
+        "spec": {
+            "attacher": "test.example.org",
+            "nodeName": name,
+            "source": {"persistentVolumeName": namespace},
+        },
+    }
+    made = sleeping.kube.request("POST", attachments, body)
+    attached = {**made, "status": {"attached": True}}
+    sleeping.kube.request("PUT", f"{attachments}/{namespace}/status", attached)
+
+    def is_out() -> bool:
+        return OUT_OF_SERVICE in {one["key"] for one in sleeping.node(name)["spec"]["taints"]}
+
+    try:
+        sleeping.run(wait_timeout=0.0)
+        assert not is_out()
+        record = {**(sleeping.record(name) or {}), "since": "2026-01-01T00:00:00Z"}
+        annotations = {ANNOTATION: json.dumps(record)}
+        sleeping.patch_node(name, {"metadata": {"annotations": annotations}})
+        wait_until(lambda: not sleeping.is_ready(name), 60.0, "the silence of the kubelet")
+        result = sleeping.run(wait_timeout=0.0)
+        assert is_out(), result
+        assert sleeping.run(wait_timeout=0.0)["transitions"] == []
+        sleeping.run("off")
+        assert sleeping.phase(name) == "awake"
+        assert OUT_OF_SERVICE not in str(sleeping.node(name)["spec"])
+    finally:
+        sleeping.kube.request("DELETE", f"{attachments}/{namespace}")
 
 
 def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:

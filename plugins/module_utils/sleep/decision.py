@@ -114,8 +114,19 @@ class _Deciding:
         left = {transition.node for transition in avoid} | gone
         stay = [self._staying(node) for node in range(len(fleet.machines)) if node not in left]
         return Decision(
-            tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
+            tuple(wake),
+            tuple(off),
+            tuple(moves),
+            tuple(avoid),
+            tuple(stay),
+            tuple(self.notes),
+            self._reserved(),
         )
+
+    def _reserved(self) -> dict[str, float]:
+        names = self.fleet.amounts.names
+        total = sum((shape.total for shape in self.reserve), numpy.zeros(len(names)))
+        return {name: float(amount) for name, amount in zip(names, total) if amount > 0}
 
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.

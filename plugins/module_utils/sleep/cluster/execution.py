@@ -23,7 +23,7 @@ from ...kube.lease import LeaseHeld
 from ...scheduling.plan import Step
 from ..machine import Phase
 from .bmcs import Bmcs
-from .cluster_view import Records, nodes_with_volumes, read_pods_to_leave
+from .cluster_view import Records, read_pods_to_leave
 from .lifecycle import Change
 from .node_changes import Patch, apply_patch, patch_to_awake, patch_to_record
 from .record import NodeRecord
@@ -69,13 +69,10 @@ class Executor:
         A refused patch is a problem of its own machine.
         """
         due = [one for one in changes if one.is_written]
-        falls_asleep = any(one.phase is Phase.ASLEEP for one in due)
-        with_volumes = nodes_with_volumes(self._kube) if falls_asleep else set()
 
         def write(change: Change) -> bool | Finding:
             node, subject = nodes[change.name], Subject("Node", change.name)
-            make = functools.partial(_patch_of, change, node, change.name in with_volumes)
-            patch = guarded(subject, make)
+            patch = guarded(subject, functools.partial(_patch_of, change, node))
             if isinstance(patch, Finding):
                 return patch
             try:
@@ -145,10 +142,10 @@ class Executor:
         return bool(result["changed"])
 
 
-def _patch_of(change: Change, node: MutableObject, has_volumes: bool) -> Patch:
+def _patch_of(change: Change, node: MutableObject) -> Patch:
     if change.record is None:
         return patch_to_awake(node, _record_of(node))
-    return patch_to_record(node, change.record, change.phase is Phase.ASLEEP and has_volumes)
+    return patch_to_record(node, change.record, change.is_out_of_service)
 
 
 def _record_of(node: MutableObject) -> NodeRecord:

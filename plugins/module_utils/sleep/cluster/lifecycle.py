@@ -52,7 +52,8 @@ class NodeView:
     before it is switched off. ``held`` keeps it as it is. ``blocked`` is a sentence why it must not
     be switched off now, empty if it may. ``is_cordoned`` and ``is_excluded`` say that its Node has a
     cordon, and the label that takes it out of the count of its zone. ``came`` is a pod because of
-    which this run did not send the first request to shut down.
+    which this run did not send the first request to shut down. ``pauses`` are marks of PAUSES that a
+    sleep adds. ``has_volumes`` says that volumes are attached to it, which nothing detaches by force.
     """
 
     name: str
@@ -66,6 +67,8 @@ class NodeView:
     is_cordoned: bool = False
     is_excluded: bool = False
     came: str = ""
+    pauses: tuple[str, ...] = ()
+    has_volumes: bool = False
 
     @property
     def phase(self) -> Phase:
@@ -89,7 +92,8 @@ class Change:
     """A transition, or an action within a phase.
 
     ``record`` None is awake. ``is_written`` is false where the Node is that already. ``word`` and
-    ``reason`` say why; ``is_warning`` says that a person should look.
+    ``reason`` say why; ``is_warning`` says that a person should look. ``is_out_of_service`` lets the
+    control plane detach the volumes by force.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Change:
     reason: str
     is_warning: bool = False
     is_written: bool = True
+    is_out_of_service: bool = False
 
     @property
     def phase(self) -> Phase:
@@ -171,6 +176,7 @@ class _Machine:
             self.owner,
             cordoned=not view.is_cordoned,
             excluded=not view.is_excluded,
+            paused=view.pauses,
         )
         record = replace(
             before,
@@ -274,6 +280,13 @@ class _Machine:
             )
         if self.intent.action == "wake" and not view.held:
             return self._to_waking("waking", self.intent.reason)
+        # A BMC may be wrong, but a kubelet that is silent, too, has lost its volumes.
+        is_silent = not view.is_ready and self.now - self._record.since > _STALE_SECONDS
+        if view.has_volumes and view.power == "Off" and is_silent and not view.held:
+            reason = "It is off, and volumes are still attached to it; they are detached by force."
+            return Change(
+                view.name, self._record, "none", "volumes", reason, is_out_of_service=True
+            )
         return None
 
     def _waking(self) -> Change | None:

@@ -10,17 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from ...base.boundary import guarded, subject_of
 from ...base.fields.lenient import member
-from ...base.json_types import Object
-from ...base.libraries import numpy
+from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
-from ..demand import Demand
-from ..fleet import Fleet
 from ..machine import Machine, Phase
-from ..reserve import reserve_of
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -98,10 +94,7 @@ class Planner:
             else Phase.AWAKE
             for name in lists.nodes
         }
-        nodes = [
-            awakened(node) if phases[name] in _AS_BOOTED else node
-            for name, node in lists.nodes.items()
-        ]
+        nodes = [_as_decided(node, records.records.get(name)) for name, node in lists.nodes.items()]
         snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes}
         source = source_of_snapshot(snapshot, self.inputs.curves, (), placing, self.inputs.scope)
         machines = {
@@ -117,10 +110,8 @@ class Planner:
             if not member(pod, "spec", "nodeName")
         }
         state = read_state(source, placing, self.options.rules, machines, waited)
-        demand, rules = record.demand(), self.options.rules
-        decision = decide(state, demand, rules, self.now)
-        reserve = _reserve(Fleet(state, demand, rules, self.now), demand)
-        return replace(_named(state, decision, lists), reserve=reserve)
+        decision = decide(state, record.demand(), self.options.rules, self.now)
+        return _named(state, decision, lists)
 
     def _machine(
         self,
@@ -158,6 +149,19 @@ class Planner:
         return max(0.0, self.now - found) if isinstance(found, float) else 0.0
 
 
+def _as_decided(node: MutableObject, record: NodeRecord | None) -> MutableObject:
+    """The Node without what its sleep set; it has no room while it goes off or is quarantined.
+
+    The cordon of an administrator stays, so that the machine has no room after its boot.
+    """
+    if record is None:
+        return node
+    found = awakened(node, record)
+    if record.phase not in _AS_BOOTED:
+        found["spec"]["unschedulable"] = True
+    return found
+
+
 def _named(state: FleetState, decision: Decision, lists: Lists) -> Plan:
     names = [node.name for node in state.assignment.problem.instance.nodes]
     intents = {names[one.node]: Intent("off", one.reason) for one in decision.switch_off}
@@ -173,22 +177,8 @@ def _named(state: FleetState, decision: Decision, lists: Lists) -> Plan:
         decision.notes,
         dict(zip(names, map(float, idle))),
         {machine.name: machine.protection for machine in state.machines if machine.protection},
+        {name: round(amount, 3) for name, amount in decision.reserve.items()},
     )
-
-
-def _reserve(fleet: Fleet, demand: Demand) -> dict[str, float]:
-    """The sum of the shapes that must fit beside the pods."""
-    there = fleet.state.assignment.counts[:, fleet.awake].sum(axis=1) + fleet.state.waiting
-    load = numpy.zeros(len(fleet.amounts.names))
-    for group in range(len(there)):
-        load += there[group] * fleet.amounts.of_group(fleet.state, group)
-    shapes = reserve_of(fleet.amounts, load, demand, fleet.rules, fleet.now, fleet.boot_seconds)
-    total = sum((shape.total for shape in shapes), numpy.zeros(len(fleet.amounts.names)))
-    return {
-        name: round(float(amount), 3)
-        for name, amount in zip(fleet.amounts.names, total)
-        if amount > 0
-    }
 
 
 def _steps(

@@ -29,7 +29,6 @@ from .execution import Executor
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released
-from .record import NodeRecord
 from .record_store import RecordStore
 
 LEASE_NAME = "wattwise-sleep"
@@ -120,6 +119,7 @@ class SleepRun:
         self.obstacle = ""
         self.has_moved = False
         self.peers = guards.Peers()
+        self.with_volumes: set[str] = set()
 
     @property
     def now(self) -> float:
@@ -159,6 +159,7 @@ class SleepRun:
         if self.options.mode == "off":
             return waking_all(self.records)
         self.peers = cluster_view.read_peers(self.kube)
+        self.with_volumes = cluster_view.sleepers_with_volumes(self.kube, own, self.records.records)
         planner = Planner(
             self.inputs.fleet, self.options, self.peers, self.bmcs.__contains__, self.began
         )
@@ -176,8 +177,25 @@ class SleepRun:
         plan = with_released(plan, released, "It may not sleep any more.")
         self._look(set(plan.off) - self.powers.keys())
         self.obstacle = _obstacle(self)
-        most = max(1, int(self.options.rules.max_share * len(selected)))
-        return _within_share(plan, self.records.records, most)
+        return self._within_limits(plan, selected)
+
+    def _within_limits(self, plan: Plan, selected: t.Sequence[str]) -> Plan:
+        """The plan without machines beyond the numbers that may go off."""
+        records, nodes = self.records.records, self.lists.nodes
+        new = [name for name in plan.off if name not in records]
+        going = [
+            name for name, one in records.items() if one.phase in (Phase.DRAINING, Phase.GOING_OFF)
+        ]
+        share = max(1, int(self.options.rules.max_share * len(selected)))
+        room = guards.room_for_autoscaler(nodes.values(), self.peers)
+        left = share - len(going)
+        reason = f"At most {share} machines are switched off at once."
+        of_autoscaler = room - sum(guards.is_ready(nodes[name]) for name in going)
+        if of_autoscaler < left:
+            left = int(of_autoscaler)
+            reason = "The cluster autoscaler halts when more than 45 % of the Nodes are not ready."
+        beyond = dict.fromkeys(new[max(0, left) :], Intent("stay", reason))
+        return replace(plan, intents={**plan.intents, **beyond})
 
     def _look(self, names: t.Collection[str]) -> None:
         self.powers.update(self.bmcs.read(names) if names else {})
@@ -199,8 +217,12 @@ class SleepRun:
                 zones.get(str(labels.get(guards.ZONE_LABEL, ""))),
                 Phase.AWAKE if record is None else record.phase,
             )
-            came = self.executor.came.get(name, "")
-            yield self.records.view(node, power, pods.get(name, ()), blocked, came)
+            more = {
+                "came": self.executor.came.get(name, ""),
+                "pauses": self.peers.pauses_for(node),
+                "has_volumes": name in self.with_volumes,
+            }
+            yield self.records.view(node, power, pods.get(name, ()), blocked, **more)
 
     def _changes(self, plan: Plan, names: t.Iterable[str]) -> list[Change]:
         """The changes of these machines that are due and were not tried in this run."""
@@ -268,7 +290,7 @@ class SleepRun:
                 history.woke(self.now)
             if change.is_warning:
                 history.left_alone_until = self.now + _REST_SECONDS
-        elif change.phase is Phase.ASLEEP:
+        elif change.phase is Phase.ASLEEP and not change.is_out_of_service:
             history.fell_asleep(self.now, self.saved_watts(plan, change.name))
         _tell(self.kube, self.context, self.lists.nodes[change.name], change)
 
@@ -305,16 +327,7 @@ def _obstacle(run: SleepRun) -> str:
         run.options.max_readings_age,
         unready / max(1, len(awake)),
     )
-    return guards.fleet_obstacle(moment, run.peers)
-
-
-def _within_share(plan: Plan, records: t.Mapping[str, NodeRecord], most: int) -> Plan:
-    """The plan without machines beyond the number that may be switched off at once."""
-    underway = sum(one.phase in (Phase.DRAINING, Phase.GOING_OFF) for one in records.values())
-    new = [name for name in plan.off if name not in records]
-    stay = Intent("stay", f"At most {most} machines are switched off at once.")
-    beyond = dict.fromkeys(new[max(0, most - underway) :], stay)
-    return replace(plan, intents={**plan.intents, **beyond})
+    return guards.fleet_obstacle(moment)
 
 
 def _tell(kube: Kube, context: Context, node: MutableObject, change: Change) -> None:
