@@ -446,6 +446,19 @@ class TestAccount:
         assert not may({"spec": {"podCIDR": "10.1.0.0/24"}})
 
 
+def test_standby_is_measured_and_counts_in_the_energy_saved(sleeping: SleepingLab) -> None:
+    assumed = sleeping.run(standby_watts=0.0)["saved_watts"]
+    for name in sleeping.asleep():
+        record = {**(sleeping.record(name) or {}), "since": "2026-01-01T00:00:00Z"}
+        annotations = {ANNOTATION: json.dumps(record)}
+        sleeping.patch_node(name, {"metadata": {"annotations": annotations}})
+    measured = sleeping.run(standby_watts=0.0)["saved_watts"]
+    assert 0.0 < measured < assumed
+    before = versions(sleeping)
+    assert sleeping.run(standby_watts=0.0)["saved_watts"] == measured
+    assert versions(sleeping) == before
+
+
 def test_volumes_that_hang_on_a_sleeping_machine_are_detached_until_its_wake(
     sleeping: SleepingLab, namespace: str
 ) -> None:

@@ -29,6 +29,7 @@ _MAX_EVENTS = 20_000
 _MAX_PODS = 20_000
 _MAX_DAYS = 14
 _MAX_HOLES = 200
+_MAX_STANDBY_SHARE = 0.5
 
 Event = tuple[float, int]
 Requests = dict[str, float]
@@ -38,25 +39,42 @@ Requests = dict[str, float]
 class MachineHistory:
     """Times of switches to off in the last day, of the last wake, and of the sleep that lasts.
 
-    ``saved_watts`` is what the present sleep saves: idle less standby, as measured for this
-    machine. ``left_alone_until`` is the end of a rest after a failed switch. ``cycles`` are all
-    switches to off; wakes are late if the first boot missed its time.
+    ``saved_watts`` is what the present or last sleep saves: ``idle_watts`` less standby.
+    ``standby_watts`` was measured while the machine was off, None if it never was; ``is_probed``
+    says that it was tried in this sleep. ``left_alone_until`` is the end of a rest after a failed
+    switch. ``cycles`` are all switches to off; wakes are late if the first boot missed its time.
     """
 
     off: list[float] = field(default_factory=list)
     woken: float = 0.0
     asleep_since: float | None = None
     saved_watts: float = 0.0
+    idle_watts: float = 0.0
+    standby_watts: float | None = None
+    is_probed: bool = False
     saved_joules: float = 0.0
     left_alone_until: float = 0.0
     cycles: int = 0
     wakes_in_time: int = 0
     wakes_late: int = 0
 
-    def fell_asleep(self, now: float, saved_watts: float) -> None:
+    def fell_asleep(self, now: float, idle_watts: float, standby_watts: float) -> None:
+        """``standby_watts`` is assumed, unless it was measured before."""
         self.off = [at for at in self.off if at > now - _DAY] + [now]
-        self.asleep_since, self.saved_watts = now, saved_watts
+        self.asleep_since, self.idle_watts, self.is_probed = now, idle_watts, False
+        measured = self.standby_watts
+        self.saved_watts = max(0.0, idle_watts - (standby_watts if measured is None else measured))
         self.cycles += 1
+
+    def measured(self, standby_watts: float | None) -> None:
+        """Note the power draw while it is off, which counts for the whole present sleep.
+
+        Some BMCs go on to report the last power draw of a machine that is off.
+        """
+        self.is_probed = True
+        if standby_watts is not None and standby_watts <= _MAX_STANDBY_SHARE * self.idle_watts:
+            self.standby_watts = standby_watts
+            self.saved_watts = self.idle_watts - standby_watts
 
     def woke(self, now: float) -> None:
         self.saved_joules = self.joules(now)
@@ -277,6 +295,9 @@ def _history(given: Object, now: float) -> MachineHistory:
         woken=min(now, _number(given["woken"])),
         asleep_since=None if asleep_since is None else _number(asleep_since),
         saved_watts=positive("saved_watts"),
+        idle_watts=positive("idle_watts"),
+        standby_watts=None if given["standby_watts"] is None else positive("standby_watts"),
+        is_probed=given["is_probed"] is True,
         saved_joules=positive("saved_joules"),
         left_alone_until=min(now + _DAY, _number(given["left_alone_until"])),
         cycles=int(positive("cycles")),

@@ -280,14 +280,7 @@ class _Machine:
             )
         if self.intent.action == "wake" and not view.held:
             return self._to_waking("waking", self.intent.reason)
-        # A BMC may be wrong, but a kubelet that is silent, too, has lost its volumes.
-        is_silent = not view.is_ready and self.now - self._record.since > _STALE_SECONDS
-        if view.has_volumes and view.power == "Off" and is_silent and not view.held:
-            reason = "It is off, and volumes are still attached to it; they are detached by force."
-            return Change(
-                view.name, self._record, "none", "volumes", reason, is_out_of_service=True
-            )
-        return None
+        return _detaching(view, self._record, self.now)
 
     def _waking(self) -> Change | None:
         if self._is_back:
@@ -319,3 +312,15 @@ class _Machine:
 
     def _quarantine(self, reason: str) -> Change:
         return self._to(Phase.QUARANTINED, "none", "quarantined", reason, is_warning=True)
+
+
+def _detaching(view: NodeView, record: NodeRecord, now: float) -> Change | None:
+    """The change that detaches by force the volumes of a machine that is surely off.
+
+    A BMC may be wrong, but then the kubelet answers.
+    """
+    is_silent = not view.is_ready and now - record.since > _STALE_SECONDS
+    if view.held or not view.has_volumes or view.power != "Off" or not is_silent:
+        return None
+    reason = "It is off, and volumes are still attached to it; they are detached by force."
+    return Change(view.name, record, "none", "volumes", reason, is_out_of_service=True)

@@ -20,7 +20,7 @@ from ..machine import Machine, Phase
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
-from .guards import ZONE_LABEL, Peers, protection
+from .guards import ZONE_LABEL, Peers, is_ready, protection, room_for_autoscaler
 from .lifecycle import Intent
 from .node_changes import awakened
 from .options import SleepOptions
@@ -131,9 +131,12 @@ class Planner:
         since = history.woken if phase is Phase.AWAKE or is_emptied else self.now
         if record is not None and not is_emptied:
             since = record.since
+        switching = self.options.switching
+        if history.standby_watts is not None:
+            switching = replace(switching, standby_watts=history.standby_watts)
         return Machine(
             name,
-            self.options.switching,
+            switching,
             Phase.AWAKE if is_emptied else phase,
             since,
             None if record is None else record.deadline,
@@ -217,3 +220,26 @@ def waking_all(records: Records) -> Plan:
 def with_released(plan: Plan, names: t.Iterable[str], reason: str) -> Plan:
     """The plan that also wakes these machines."""
     return replace(plan, intents={**plan.intents, **dict.fromkeys(names, Intent("wake", reason))})
+
+
+def within_limits(
+    plan: Plan,
+    records: t.Mapping[str, NodeRecord],
+    nodes: t.Mapping[str, Object],
+    peers: Peers,
+    share: int,
+) -> Plan:
+    """The plan without machines beyond the numbers that may go off at once."""
+    going = [
+        name for name, one in records.items() if one.phase in (Phase.DRAINING, Phase.GOING_OFF)
+    ]
+    left: float = share - len(going)
+    reason = f"At most {share} machines are switched off at once."
+    room = room_for_autoscaler(nodes.values(), peers)
+    room -= sum(is_ready(nodes[name]) for name in going)
+    if room < left:
+        left = room
+        reason = "The cluster autoscaler halts when more than 45 % of the Nodes are not ready."
+    new = [name for name in plan.off if name not in records]
+    beyond = dict.fromkeys(new[max(0, int(left)) :], Intent("stay", reason))
+    return replace(plan, intents={**plan.intents, **beyond})

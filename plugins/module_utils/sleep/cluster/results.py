@@ -18,12 +18,12 @@ if t.TYPE_CHECKING:
     from .step import SleepRun
 
 
-def note_dry_run(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> None:
+def note_dry_run(run: SleepRun, changes: t.Sequence[Change]) -> None:
     """Add the run to the account of its day."""
     if run.options.mode != "dry_run":
         return
     would = [one.name for one in changes if one.phase is Phase.DRAINING]
-    watts = sum(run.saved_watts(plan, name) for name in would)
+    watts = sum(run.histories.saved_watts(name) for name in would)
     day = format_time(run.context.now())[:10]
     run.record.note_dry_run(run.now, day, len(would), watts)
 
@@ -82,7 +82,7 @@ def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
         "word": word,
         "reason": reason,
         "power_state": run.powers.get(name, Power()).state,
-        "watts": round(run.saved_watts(plan, name), 1),
+        "watts": round(run.histories.saved_watts(name), 1),
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
@@ -26,9 +26,10 @@ from . import cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
 from .execution import Executor
+from .histories import Histories
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
-from .planner import FleetInputs, Plan, Planner, waking_all, with_released
+from .planner import FleetInputs, Plan, Planner, waking_all, with_released, within_limits
 from .record_store import RecordStore
 
 LEASE_NAME = "wattwise-sleep"
@@ -36,16 +37,14 @@ _REPORTER = "wattwise-sleep"
 # Transitions of one machine in one run; more would be a circle.
 _MAX_ROUNDS = 8
 _PAUSE_SECONDS = 2.0
-_REST_SECONDS = 86400.0
-_ASLEEP = (Phase.ASLEEP, Phase.WAKING, Phase.QUARANTINED)
 
 
 @dataclass(frozen=True)
 class SleepInputs:
     """Input of a run. ``fresh`` are the machines whose readings are of this run.
 
-    ``readings_age`` are seconds, None without readings. ``idle_watts`` and ``standby_watts`` were
-    measured, by machine. ``owner`` names the run in records. ``bmc`` are the options of reading
+    ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine.
+    ``owner`` names the run in records. ``bmc`` are the options of reading
     BMCs, ``evict`` those of moving pods.
     """
 
@@ -56,7 +55,6 @@ class SleepInputs:
     fresh: frozenset[str] = frozenset()
     readings_age: float | None = None
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
-    standby_watts: t.Mapping[str, float] = field(default_factory=dict)
 
 
 def run_sleep(
@@ -134,10 +132,16 @@ class SleepRun:
 
     def result(self) -> Result:
         plan = self._plan()
-        self._follow_records(plan)
+        idle = {**plan.idle_watts, **self.inputs.idle_watts}
+        standby = self.options.switching.standby_watts
+        self.histories = Histories(self.record, idle, standby)
+        records = self.records.records
+        self.histories.follow(self.own, records, self.began)
+        if self.options.mode != "off":
+            self.histories.measure_standby(self.bmcs, records, self.powers, self.began)
         if self.is_dry:
             changes = self._changes(plan, self.own)
-            results.note_dry_run(self, plan, changes)
+            results.note_dry_run(self, changes)
         else:
             changes = self.transitions
             self._carry_out(plan)
@@ -177,25 +181,8 @@ class SleepRun:
         plan = with_released(plan, released, "It may not sleep any more.")
         self._look(set(plan.off) - self.powers.keys())
         self.obstacle = _obstacle(self)
-        return self._within_limits(plan, selected)
-
-    def _within_limits(self, plan: Plan, selected: t.Sequence[str]) -> Plan:
-        """The plan without machines beyond the numbers that may go off."""
-        records, nodes = self.records.records, self.lists.nodes
-        new = [name for name in plan.off if name not in records]
-        going = [
-            name for name, one in records.items() if one.phase in (Phase.DRAINING, Phase.GOING_OFF)
-        ]
         share = max(1, int(self.options.rules.max_share * len(selected)))
-        room = guards.room_for_autoscaler(nodes.values(), self.peers)
-        left = share - len(going)
-        reason = f"At most {share} machines are switched off at once."
-        of_autoscaler = room - sum(guards.is_ready(nodes[name]) for name in going)
-        if of_autoscaler < left:
-            left = int(of_autoscaler)
-            reason = "The cluster autoscaler halts when more than 45 % of the Nodes are not ready."
-        beyond = dict.fromkeys(new[max(0, left) :], Intent("stay", reason))
-        return replace(plan, intents={**plan.intents, **beyond})
+        return within_limits(plan, self.records.records, self.lists.nodes, self.peers, share)
 
     def _look(self, names: t.Collection[str]) -> None:
         self.powers.update(self.bmcs.read(names) if names else {})
@@ -275,46 +262,17 @@ class SleepRun:
     def _round(self, plan: Plan, due: t.Sequence[Change]) -> None:
         for change in self.executor.write(due, self.lists.nodes):
             self.transitions.append(change)
-            self._note(plan, change)
+            if change.record is None:
+                self.finished.add(change.name)
+            before = self.records.records.get(change.name)
+            self.histories.note(before, change, self.now)
+            _tell(self.kube, self.context, self.lists.nodes[change.name], change)
         self.has_moved = self.executor.act(plan.moves) or self.has_moved
-
-    def _note(self, plan: Plan, change: Change) -> None:
-        """Keep what outlives the run, and tell people."""
-        before = self.records.records.get(change.name)
-        history = self.record.machine(change.name)
-        if before is not None and before.phase is Phase.WAKING and before.attempts <= 1:
-            history.booted(is_late=change.is_warning)
-        if change.record is None:
-            self.finished.add(change.name)
-            if before is not None and before.phase in _ASLEEP:
-                history.woke(self.now)
-            if change.is_warning:
-                history.left_alone_until = self.now + _REST_SECONDS
-        elif change.phase is Phase.ASLEEP and not change.is_out_of_service:
-            history.fell_asleep(self.now, self.saved_watts(plan, change.name))
-        _tell(self.kube, self.context, self.lists.nodes[change.name], change)
-
-    def _follow_records(self, plan: Plan) -> None:
-        """Note sleeps and wakes that a run was killed before it could record."""
-        for name in self.own:
-            node, history = self.records.records.get(name), self.record.machines.get(name)
-            since = None if history is None else history.asleep_since
-            if node is not None and node.phase is Phase.ASLEEP and since is None:
-                saved = self.saved_watts(plan, name)
-                self.record.machine(name).fell_asleep(node.since, saved)
-            elif node is None and since is not None:
-                self.record.machine(name).woke(self.now)
 
     def _read(self, names: t.Collection[str]) -> None:
         """Read records from the lists, and the power states of these machines."""
         self.records = Records.of(self.own, self.now)
         self._look(names)
-
-    def saved_watts(self, plan: Plan, name: str) -> float:
-        """What the sleep of a machine saves: idle less standby, as measured, else as assumed."""
-        idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
-        standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
-        return max(0.0, idle - standby)
 
 
 def _obstacle(run: SleepRun) -> str:

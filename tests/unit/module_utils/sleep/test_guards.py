@@ -242,12 +242,31 @@ class TestRecord:
 
     def test_energy_is_that_of_the_time_asleep(self) -> None:
         history = MachineHistory()
-        history.fell_asleep(NOW, 100.0)
+        history.fell_asleep(NOW, 115.0, 15.0)
         assert history.joules(NOW + 60) == 6000.0
         history.woke(NOW + 60)
         assert (history.joules(NOW + 600), history.woken) == (6000.0, NOW + 60)
-        history.fell_asleep(NOW + 90_000, 50.0)
+        history.fell_asleep(NOW + 90_000, 65.0, 15.0)
         assert history.off == [NOW + 90_000]
+
+    def test_standby_is_measured_while_the_machine_is_off(self) -> None:
+        history = MachineHistory()
+        history.fell_asleep(NOW, 115.0, 15.0)
+        history.measured(25.0)
+        assert history.joules(NOW + 60) == 60 * 90.0
+        history.woke(NOW + 60)
+        # The next sleep begins with what was measured.
+        history.fell_asleep(NOW + 600, 125.0, 15.0)
+        assert (history.saved_watts, history.is_probed) == (100.0, False)
+
+    @pytest.mark.parametrize("watts", [None, 110.0])
+    def test_without_a_plausible_reading_standby_is_assumed(self, watts: float | None) -> None:
+        """Some BMCs report the power draw from before the shutdown."""
+        history = MachineHistory()
+        history.fell_asleep(NOW, 115.0, 15.0)
+        history.measured(watts)
+        assert (history.saved_watts, history.standby_watts) == (100.0, None)
+        assert history.is_probed
 
     def test_a_week_of_dry_runs_is_told(self) -> None:
         record = self.stored(SleepRecord(NOW, NOW))

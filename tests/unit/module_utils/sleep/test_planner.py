@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand
     SleepRecord,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.guards import Peers
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Intent
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     patch_to_record,
 )
@@ -31,6 +32,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planne
     FleetInputs,
     Plan,
     Planner,
+    within_limits,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     PAUSES,
@@ -122,6 +124,17 @@ def test_a_node_that_its_owner_keeps_from_the_autoscaler_stays_awake() -> None:
     kept = machine("b")
     kept["metadata"]["annotations"] = {next(iter(PAUSES)): "true"}
     assert "scale-down-disabled" in plan([machine("a"), kept], []).protections["b"]
+
+
+def test_the_cluster_autoscaler_bounds_the_machines_that_go_off() -> None:
+    nodes = {name: machine(name) for name in "abcdefgh"}
+    wanted = Plan(dict.fromkeys("abcde", Intent("off", "not needed")))
+    records = {"f": replace(ASLEEP, phase=Phase.DRAINING)}
+    beside = within_limits(wanted, records, nodes, Peers(has_cluster_autoscaler=True), 8)
+    assert beside.off == ["a", "b"]
+    assert "halts" in beside.intents["c"].reason
+    assert within_limits(wanted, records, nodes, Peers(), 8).off == list("abcde")
+    assert within_limits(wanted, records, nodes, Peers(), 4).off == ["a", "b", "c"]
 
 
 def test_the_reserve_is_that_of_the_decision() -> None:

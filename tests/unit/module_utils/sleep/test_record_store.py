@@ -86,8 +86,8 @@ def begun(api: Api, fleet: str = "playbook") -> tuple[RecordStore, SleepRecord]:
 def test_two_fleets_that_run_at_the_same_time_keep_their_records(api: Api) -> None:
     first, one = begun(api, "PowerFleet wattwise-system/a")
     second, two = begun(api, "PowerFleet wattwise-system/b")
-    one.machine("n1").fell_asleep(NOW, 100.0)
-    two.machine("n2").fell_asleep(NOW, 100.0)
+    one.machine("n1").fell_asleep(NOW, 115.0, 15.0)
+    two.machine("n2").fell_asleep(NOW, 115.0, 15.0)
     first.write(one, NOW, api.context)
     second.write(two, NOW, api.context)
     assert set(api.read("PowerFleet wattwise-system/a").machines) == {"n1"}
@@ -99,7 +99,7 @@ def test_two_fleets_that_run_at_the_same_time_keep_their_records(api: Api) -> No
 def test_a_dry_run_beside_a_real_one_loses_no_switch(api: Api) -> None:
     real, one = begun(api)
     dry, two = begun(api)
-    one.machine("n1").fell_asleep(NOW, 100.0)
+    one.machine("n1").fell_asleep(NOW, 115.0, 15.0)
     two.note_dry_run(NOW, DAY, 2, 50.0)
     real.write(one, NOW, api.context)
     dry.write(two, NOW, api.context)
@@ -202,7 +202,7 @@ _JSON = st.recursive(
 @given(st.data())
 def test_a_record_that_somebody_changed_is_read_or_a_finding(data: st.DataObject) -> None:
     record = SleepRecord(NOW - 900, NOW - 300, shapes=[{"cpu": 1.0}], arrivals=[(NOW - 400, 0)])
-    record.machine("n1").fell_asleep(NOW - 600, 10.0)
+    record.machine("n1").fell_asleep(NOW - 600, 25.0, 15.0)
     record.machine("n2").woke(NOW - 600)
     record.note_dry_run(NOW, DAY, 1, 10.0)
     body = json.loads(json.dumps(record.as_body()))
