@@ -10,8 +10,11 @@ import typing as t
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Power
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.cluster_view import (
     Lists,
     Records,
@@ -20,8 +23,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand
     SleepRecord,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.guards import Peers
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Intent
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import (
+    Intent,
+    Patience,
+    next_change,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
+    OUT_OF_SERVICE,
+    TAINT,
+    patch_to_awake,
     patch_to_record,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.options import (
@@ -35,6 +45,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planne
     within_limits,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    ANNOTATION,
     PAUSES,
     NodeRecord,
 )
@@ -141,3 +152,56 @@ def test_the_reserve_is_that_of_the_decision() -> None:
     reserve = plan([machine("a"), machine("b")], [running()]).reserve
     # A tenth of what is requested, without a week of demand.
     assert reserve["cpu"] == pytest.approx(200.0)
+
+
+_ANNOTATION = st.text(max_size=30) | st.builds(
+    lambda phase, since, cordoned, paused: json.dumps(
+        {"phase": phase, "since": since, "cordoned": cordoned, "paused": paused}
+    ),
+    st.sampled_from([each.value for each in Phase] + ["other"]),
+    st.sampled_from(["2027-01-15T07:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "x"]),
+    st.booleans(),
+    st.lists(st.sampled_from([*PAUSES, "metadata"]), max_size=3),
+)
+_TAINTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from([TAINT, OUT_OF_SERVICE, "node.kubernetes.io/unreachable", "x"]),
+            "effect": st.sampled_from(["NoSchedule", "NoExecute"]),
+        },
+        optional={"value": st.sampled_from([each.value for each in Phase]) | st.text(max_size=8)},
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(annotation=_ANNOTATION, taints=_TAINTS, ready=st.sampled_from(["True", "False", "Unknown"]))
+def test_a_node_of_any_state_concerns_no_other_machine(
+    annotation: str, taints: list[Json], ready: str
+) -> None:
+    odd, good = machine("a", taints=taints), asleep("b", ASLEEP)
+    odd["metadata"]["annotations"] = {ANNOTATION: annotation}
+    odd["status"]["conditions"][0]["status"] = ready
+    nodes = {"a": odd, "b": good}
+    records = Records.of(nodes, NOW)
+    assert records.records["b"] == Records.of({"b": good}, NOW).records["b"]
+    assert {one.subject.name for one in records.findings} <= {"a"}
+    found = plan([odd, good, machine("c", unschedulable=True)], [waiting()])
+    assert "b" not in found.protections
+    for power in ("On", "Off", None):
+        view = records.view(odd, Power(power), (), "")
+        for intent in (Intent("off", "x"), Intent("wake", "x"), Intent()):
+            due = next_change(view, intent, Patience(), NOW, "test")
+            if due is None:
+                continue
+            assert due.name == "a"
+            if due.action == "switch_off":
+                # Only the control plane and our account write the taint.
+                assert {"draining", "going_off"} & {one.get("value") for one in taints}
+            patch = (
+                patch_to_awake(odd, view.record or ASLEEP)
+                if due.record is None
+                else patch_to_record(odd, due.record)
+            )
+            assert patch[0]["op"] == "test"
