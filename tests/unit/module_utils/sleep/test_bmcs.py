@@ -18,6 +18,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.redfish import therm
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs, Power
 from support.https_server import SHARED_CERTIFICATE, HttpsServer, Received, Reply
 from support.redfish_trees import ROOT, collection
+from support.scripted_api import Asked, ScriptedApi
+from support.scripted_api import Reply as ApiReply
 from support.snapshots import with_targets
 from support.wao import node_config
 
@@ -73,8 +75,10 @@ class Enclosure:
         return Reply(body={**body, **self.odd.get(name, {})})
 
 
-def bmcs(endpoints: dict[str, str], pin: str, uuids: dict[str, str] | None = None) -> Bmcs:
-    """The BMCs of nodes by their endpoints."""
+def bmcs(
+    endpoints: dict[str, str], pin: str, uuids: dict[str, str] | None = None, api: str = ""
+) -> Bmcs:
+    """The BMCs of nodes by their endpoints; ``api`` is a cluster whose Metal3 manages them all."""
     configs = []
     for name, endpoint in endpoints.items():
         config = node_config(name, name)
@@ -83,14 +87,16 @@ def bmcs(endpoints: dict[str, str], pin: str, uuids: dict[str, str] | None = Non
     nodes = [
         {
             "metadata": {"name": name},
-            "spec": {},
+            "spec": {"providerID": f"metal3://metal3/{name}/m"} if api else {},
             "status": {"nodeInfo": {"systemUUID": (uuids or UUIDS).get(name, "")}},
         }
         for name in endpoints
     ]
-    snapshot = with_targets({"nodes": nodes, "node_configs": configs, "bare_metal_hosts": []})
+    hosts = [{"metadata": {"namespace": "metal3", "name": name}} for name in endpoints if api]
+    snapshot = with_targets({"nodes": nodes, "node_configs": configs, "bare_metal_hosts": hosts})
     options = thermal.SPEC.complete(
         {
+            **({"host": api} if api else {}),
             "targets": [],
             "tls_fingerprint": [pin],
             "credentials": {"default": READER, "power": SWITCHER},
@@ -146,6 +152,59 @@ def test_a_node_without_a_uuid_gets_no_request() -> None:
         assert "no systemUUID" in found.read(["n1"])["n1"].problem
         assert "no systemUUID" in found.switch(["n1"], "cycle", Context())["n1"]
         assert (enclosure.posts, server.requests) == ([], {})
+
+
+class TestMetal3:
+    """Machines that Metal3 switches; its BareMetalHosts have serial numbers, and no UUIDs."""
+
+    def switched(self, serial: str, odd: Json | None = None) -> tuple[dict[str, str], list[Json]]:
+        """The problems of a wake, and the patches of the BareMetalHost."""
+        enclosure, patches = Enclosure(["n1"]), []
+        enclosure.states["n1"] = "Off"
+        enclosure.odd["n1"] = odd or {}
+        host = {
+            "metadata": {"namespace": "metal3", "name": "n1", "resourceVersion": "5"},
+            "spec": {"online": False},
+            "status": {
+                "poweredOn": False,
+                "provisioning": {"state": "provisioned"},
+                "hardware": {"systemVendor": {"serialNumber": serial}},
+            },
+        }
+        kind = {"name": "baremetalhosts", "kind": "BareMetalHost", "namespaced": True}
+
+        def script(asked: Asked) -> ApiReply:
+            if asked.path == "/apis/metal3.io/v1alpha1":
+                return ApiReply({"kind": "APIResourceList", "resources": [kind]})
+            if asked.method == "PATCH":
+                patches.append(asked.body["spec"])
+                host["status"]["poweredOn"] = True
+                host["spec"] = asked.body["spec"]
+            return ApiReply(host)
+
+        with (
+            ScriptedApi(script) as api,
+            HttpsServer(enclosure.tree(), answer=enclosure.answer) as server,
+        ):
+            of = {"n1": server.endpoint}
+            found = bmcs(of, SHARED_CERTIFICATE.fingerprint, api=api.url)
+            assert found.read(["n1"]) == {"n1": Power("Off")}
+            problems = found.switch(["n1"], "on", Context())
+        assert enclosure.posts == []
+        return problems, patches
+
+    def test_they_are_switched_by_their_own_field(self) -> None:
+        assert self.switched("S-n1") == ({}, [{"online": True}])
+
+    def test_a_host_of_another_machine_gets_no_request(self) -> None:
+        problems, patches = self.switched("S-other")
+        assert "so that nothing was sent" in problems["n1"]
+        assert patches == []
+
+    def test_a_machine_without_a_serial_number_gets_no_request(self) -> None:
+        problems, patches = self.switched("S-n1", {"SerialNumber": None})
+        assert problems["n1"].startswith("its BMC gives no serial number")
+        assert patches == []
 
 
 _JSON = st.recursive(
