@@ -38,6 +38,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_c
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     ANNOTATION,
     HOLD,
+    SCALE_DOWN_DISABLED,
     NodeRecord,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
@@ -444,6 +445,28 @@ class TestAccount:
         assert not may({"metadata": {"finalizers": ["example.org/x"]}})
         assert not may({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})
         assert not may({"spec": {"podCIDR": "10.1.0.0/24"}})
+
+
+def test_a_cluster_autoscaler_leaves_sleeping_nodes_alone_until_their_wake(
+    sleeping: SleepingLab,
+) -> None:
+    config_maps = "/api/v1/namespaces/kube-system/configmaps"
+    status = {"metadata": {"name": "cluster-autoscaler-status"}}
+    sleeping.kube.request("POST", config_maps, status)
+    try:
+        sleeping.run()
+        asleep = sleeping.asleep()
+        assert len(asleep) == 2
+        for name in asleep:
+            annotations = sleeping.node(name)["metadata"]["annotations"]
+            assert annotations[SCALE_DOWN_DISABLED] == "true"
+        # The mark is ours, so that it keeps no machine awake.
+        assert sleeping.run()["transitions"] == []
+        sleeping.run("off")
+        for name in asleep:
+            assert SCALE_DOWN_DISABLED not in sleeping.node(name)["metadata"]["annotations"]
+    finally:
+        sleeping.kube.request("DELETE", f"{config_maps}/cluster-autoscaler-status")
 
 
 def test_standby_is_measured_and_counts_in_the_energy_saved(sleeping: SleepingLab) -> None:

@@ -23,7 +23,7 @@ from ..machine import Phase
 from .bmcs import Power
 from .guards import Peers, is_ready
 from .lifecycle import NodeView
-from .node_changes import TAINT, is_cordoned, is_excluded, is_out_of_service, path_of
+from .node_changes import TAINT, is_cordoned, is_detached, is_excluded, path_of
 from .record import ANNOTATION, PAUSES, NodeRecord, is_held, read_record
 
 # A kubelet that answers so long after a phase began has surely answered since.
@@ -33,8 +33,8 @@ _AUTOSCALER = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-stat
 _NODE_HEALTH_CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
 # By the annotation in which a Node names its Machine.
 _MACHINE_HEALTH_CHECKS = {
-    "cluster.x-k8s.io/machine": "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks",
-    "machine.openshift.io/machine": "/apis/machine.openshift.io/v1beta1/machinehealthchecks",
+    "cluster.x-k8s.io/machine": ("cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"),
+    "machine.openshift.io/machine": ("machine.openshift.io/v1beta1",),
 }
 _PAUSED = "cluster.x-k8s.io/paused"
 _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
@@ -80,16 +80,17 @@ def read_peers(kube: Kube) -> Peers:
     return Peers(
         kube.find(_AUTOSCALER) is not None,
         any(not member(one, "spec", "pauseRequests") for one in checks),
-        frozenset(name for name, path in _MACHINE_HEALTH_CHECKS.items() if _may_run(kube, path)),
+        frozenset(name for name, apis in _MACHINE_HEALTH_CHECKS.items() if _may_run(kube, apis)),
     )
 
 
-def _may_run(kube: Kube, path: str) -> bool:
+def _may_run(kube: Kube, apis: t.Sequence[str]) -> bool:
     """Whether a MachineHealthCheck runs here, or in another cluster, which manages this one."""
-    checks = _optional(kube, path)
-    return checks is None or any(
-        member(one, "metadata", "annotations", _PAUSED) is None for one in checks
-    )
+    for api in apis:
+        checks = _optional(kube, f"/apis/{api}/machinehealthchecks")
+        if checks is not None:
+            return any(member(one, "metadata", "annotations", _PAUSED) is None for one in checks)
+    return True
 
 
 def sleepers_with_volumes(
@@ -102,7 +103,7 @@ def sleepers_with_volumes(
     asleep = {
         name
         for name, one in records.items()
-        if one.phase is Phase.ASLEEP and not is_out_of_service(nodes[name])
+        if one.phase is Phase.ASLEEP and not is_detached(nodes[name])
     }
     if not asleep:
         return set()

@@ -44,7 +44,8 @@ def is_excluded(node: Object) -> bool:
     return member(node, "metadata", "labels", EXCLUDED) is not None
 
 
-def is_out_of_service(node: Object) -> bool:
+def is_detached(node: Object) -> bool:
+    """Whether the control plane detaches its volumes by force."""
     return any(one.get("key") == OUT_OF_SERVICE for one in _taints(node))
 
 

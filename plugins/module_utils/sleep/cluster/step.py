@@ -44,8 +44,8 @@ class SleepInputs:
     """Input of a run. ``fresh`` are the machines whose readings are of this run.
 
     ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine.
-    ``owner`` names the run in records. ``bmc`` are the options of reading
-    BMCs, ``evict`` those of moving pods.
+    ``owner`` names the run in records. ``bmc`` are the options of reading BMCs, ``evict`` those of
+    moving pods.
     """
 
     fleet: FleetInputs

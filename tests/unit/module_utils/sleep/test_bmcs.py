@@ -162,7 +162,7 @@ class TestMetal3:
         enclosure, patches = Enclosure(["n1"]), []
         enclosure.states["n1"] = "Off"
         enclosure.odd["n1"] = odd or {}
-        host = {
+        host: Json = {
             "metadata": {"namespace": "metal3", "name": "n1", "resourceVersion": "5"},
             "spec": {"online": False},
             "status": {

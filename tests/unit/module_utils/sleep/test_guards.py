@@ -146,6 +146,7 @@ OPENSHIFT_CHECKS = "/apis/machine.openshift.io/v1beta1/machinehealthchecks"
     ("served", "found"),
     [
         ({MACHINE_CHECKS: [], OPENSHIFT_CHECKS: []}, NONE),
+        ({MACHINE_CHECKS.replace("beta1", "beta2"): [], OPENSHIFT_CHECKS: []}, NONE),
         # Machines of another cluster's Cluster API, whose checks nobody sees from here.
         ({OPENSHIFT_CHECKS: []}, CHECKED),
         ({OPENSHIFT_CHECKS: [], MACHINE_CHECKS: [{"metadata": {"name": "a"}}]}, CHECKED),
