@@ -609,10 +609,10 @@ options:
         C(node.kubernetes.io/exclude-disruption). Each transition is one write, so that the next run
         continues a run that was killed. The annotation C(wattwise.github.io/hold) keeps a machine
         as it is.
-      - Nothing is switched off on old readings, after a failed list, while many Nodes are not
-        ready, or where a NodeHealthCheck would switch it on again. The BMC must report the
-        C(systemUUID) of the Node before the first request.
-      - The ConfigMap C(wattwise-sleep) in O(lease_namespace) records demand and switches. The Lease
+      - Nothing is switched off on old readings, after a failed list, or while many Nodes are not
+        ready. The BMC must report the C(systemUUID) of the Node before the first request.
+      - The ConfigMap C(wattwise-sleep) in O(lease_namespace) records demand and switches, with a key
+        for each PowerFleet and one for all other runs. The Lease
         C(wattwise-sleep) there forbids two runs at once.
     type: dict
     default: {}

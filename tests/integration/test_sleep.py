@@ -36,9 +36,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     path_of,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Bmcs
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import NAME
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
     EXCLUDED,
+    OUT_OF_SERVICE,
     TAINT,
     apply_patch,
     patch_to_awake,
@@ -47,8 +49,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_c
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     ANNOTATION,
     HOLD,
+    SCALE_DOWN_DISABLED,
     NodeRecord,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from lab.machines import build_machines
 from lab.process import wait_until
@@ -92,8 +96,10 @@ def versions(sleeping: SleepingLab) -> dict[str, str]:
     found = {}
     for name in sleeping.names:
         node = sleeping.node(name)
-        metadata = node["metadata"]
-        kept = (metadata["annotations"], metadata["labels"], node["spec"], sleeping.resets(name))
+        metadata, spec = node["metadata"], node["spec"]
+        # The control plane adds taints of its own while a kubelet is silent.
+        taints = [one for one in spec.pop("taints", ()) if one["key"] in (TAINT, OUT_OF_SERVICE)]
+        kept = (metadata["annotations"], metadata["labels"], spec, taints, sleeping.resets(name))
         found[name] = json.dumps(kept, sort_keys=True)
     record = sleeping.kube.find(RECORD)
     found["record"] = "" if record is None else record["metadata"]["resourceVersion"]
@@ -233,6 +239,106 @@ def test_a_bmc_of_another_machine_gets_no_request(sleeping: SleepingLab) -> None
     assert sleeping.phase(second.name) == "awake"
 
 
+def test_a_pod_that_came_since_the_decision_stops_its_machine_alone(
+    sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Executor.write
+    came: list[str] = []
+
+    def write_late(self: Executor, changes: t.Any, nodes: t.Any) -> list[Change]:
+        written = write(self, changes, nodes)
+        off = [one.name for one in written if one.action == "switch_off"]
+        if off and not came:
+            came.append(off[0])
+            sleeping.pod("late", "1", off[0])
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Executor, "write", write_late)
+        result = sleeping.run()
+    [late] = came
+    told = [one["reason"] for one in result["transitions"] if one["name"] == late]
+    assert told[-1].endswith("late came since the decision, so it was not switched off."), told
+    assert sleeping.phase(late) == "awake"
+    assert sleeping.resets(late)[-1:] != ["GracefulShutdown"]
+    assert len(sleeping.asleep()) == 1
+
+
+def test_a_node_that_refuses_its_patch_concerns_no_other(
+    sleeping: SleepingLab, namespace: str
+) -> None:
+    refused = sleeping.run("dry_run")["transitions"][0]["name"]
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    rules = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    policy = {
+        "metadata": {"name": namespace},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [{**rules, "resources": ["nodes"], "resourceNames": [refused]}]
+            },
+            "validations": [{"expression": "false", "message": "not this node"}],
+        },
+    }
+    binding = {
+        "metadata": {"name": namespace},
+        "spec": {"policyName": namespace, "validationActions": ["Deny"]},
+    }
+    sleeping.kube.request("POST", policies, policy)
+    sleeping.kube.request("POST", f"{policies[:-3]}ybindings", binding)
+    tries = itertools.count()
+
+    def is_in_force() -> bool:
+        try:
+            labels = {"policy-test": str(next(tries))}
+            sleeping.patch_node(refused, {"metadata": {"labels": labels}})
+        except ApiError as error:
+            assert "not this node" in str(error)
+            return True
+        return False
+
+    try:
+        wait_until(is_in_force, 30.0, "the policy")
+        result = sleeping.run()
+    finally:
+        sleeping.kube.request("DELETE", f"{policies[:-3]}ybindings/{namespace}")
+        sleeping.kube.request("DELETE", f"{policies}/{namespace}")
+        # The fixture changes the Node again.
+        wait_until(lambda: not is_in_force(), 30.0, "the end of the policy")
+    words = {one["name"]: one["word"] for one in result["machines"]}
+    assert sleeping.phase(refused) == "awake"
+    assert words[refused] == "failed"
+    assert [one["name"] for one in result["findings"]] == [refused]
+    assert "not this node" in result["findings"][0]["problem"]
+    assert len(sleeping.asleep()) == 1
+
+
+def test_a_run_that_waits_reads_the_machines_in_transition_alone(
+    sleeping: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeping.run()
+    asleep = sleeping.asleep()
+    told: list[str] = []
+    send, read = Kube.send, Bmcs.read
+
+    def counted_send(self: Kube, method: str, path: str, *rest: t.Any, **more: t.Any) -> t.Any:
+        told.append(path)
+        return send(self, method, path, *rest, **more)
+
+    def counted_read(self: Bmcs, names: t.Any) -> t.Any:
+        told.append(f"power of {len(names)}")
+        return read(self, names)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Kube, "send", counted_send)
+        patched.setattr(Bmcs, "read", counted_read)
+        result = sleeping.run("off")
+    assert result["awake"] == 3
+    assert set(asleep) == {one["name"] for one in result["transitions"]}
+    # One list before the round that wakes, one after it, and one in the round without a change.
+    assert told.count("/api/v1/pods") <= 3, told
+    assert told.count(f"power of {len(asleep)}") > 3
+
+
 def test_a_hold_and_a_foreign_annotation_concern_only_their_machine(
     sleeping: SleepingLab,
 ) -> None:
@@ -352,6 +458,79 @@ class TestAccount:
         assert not may({"metadata": {"finalizers": ["example.org/x"]}})
         assert not may({"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}})
         assert not may({"spec": {"podCIDR": "10.1.0.0/24"}})
+
+
+def test_a_cluster_autoscaler_leaves_sleeping_nodes_alone_until_their_wake(
+    sleeping: SleepingLab,
+) -> None:
+    config_maps = "/api/v1/namespaces/kube-system/configmaps"
+    status = {"metadata": {"name": "cluster-autoscaler-status"}}
+    sleeping.kube.request("POST", config_maps, status)
+    try:
+        sleeping.run()
+        asleep = sleeping.asleep()
+        assert len(asleep) == 2
+        for name in asleep:
+            annotations = sleeping.node(name)["metadata"]["annotations"]
+            assert annotations[SCALE_DOWN_DISABLED] == "true"
+        # The mark is ours, so that it keeps no machine awake.
+        assert sleeping.run()["transitions"] == []
+        sleeping.run("off")
+        for name in asleep:
+            assert SCALE_DOWN_DISABLED not in sleeping.node(name)["metadata"]["annotations"]
+    finally:
+        sleeping.kube.request("DELETE", f"{config_maps}/cluster-autoscaler-status")
+
+
+def test_standby_is_measured_and_counts_in_the_energy_saved(sleeping: SleepingLab) -> None:
+    assumed = sleeping.run(standby_watts=0.0)["saved_watts"]
+    for name in sleeping.asleep():
+        record = {**(sleeping.record(name) or {}), "since": "2026-01-01T00:00:00Z"}
+        annotations = {ANNOTATION: json.dumps(record)}
+        sleeping.patch_node(name, {"metadata": {"annotations": annotations}})
+    measured = sleeping.run(standby_watts=0.0)["saved_watts"]
+    assert 0.0 < measured < assumed
+    before = versions(sleeping)
+    assert sleeping.run(standby_watts=0.0)["saved_watts"] == measured
+    assert versions(sleeping) == before
+
+
+def test_volumes_that_hang_on_a_sleeping_machine_are_detached_until_its_wake(
+    sleeping: SleepingLab, namespace: str
+) -> None:
+    sleeping.run()
+    name = sleeping.asleep()[0]
+    attachments = "/apis/storage.k8s.io/v1/volumeattachments"
+    body = {
+        "metadata": {"name": namespace},
+        "spec": {
+            "attacher": "test.example.org",
+            "nodeName": name,
+            "source": {"persistentVolumeName": namespace},
+        },
+    }
+    made = sleeping.kube.request("POST", attachments, body)
+    attached = {**made, "status": {"attached": True}}
+    sleeping.kube.request("PUT", f"{attachments}/{namespace}/status", attached)
+
+    def is_out() -> bool:
+        return OUT_OF_SERVICE in {one["key"] for one in sleeping.node(name)["spec"]["taints"]}
+
+    try:
+        sleeping.run(wait_timeout=0.0)
+        assert not is_out()
+        record = {**(sleeping.record(name) or {}), "since": "2026-01-01T00:00:00Z"}
+        annotations = {ANNOTATION: json.dumps(record)}
+        sleeping.patch_node(name, {"metadata": {"annotations": annotations}})
+        wait_until(lambda: not sleeping.is_ready(name), 60.0, "the silence of the kubelet")
+        result = sleeping.run(wait_timeout=0.0)
+        assert is_out(), result
+        assert sleeping.run(wait_timeout=0.0)["transitions"] == []
+        sleeping.run("off")
+        assert sleeping.phase(name) == "awake"
+        assert OUT_OF_SERVICE not in str(sleeping.node(name)["spec"])
+    finally:
+        sleeping.kube.request("DELETE", f"{attachments}/{namespace}")
 
 
 def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:

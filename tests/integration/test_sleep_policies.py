@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster import node_changes
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     ANNOTATION,
+    PAUSES,
     NodeRecord,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
@@ -70,7 +71,9 @@ def node(kube: Kube, namespace: str) -> Iterator[str]:
 
 
 def record(phase: Phase) -> NodeRecord:
-    return NodeRecord(phase, time.time(), "a test", cordoned=True, excluded=True)
+    return NodeRecord(
+        phase, time.time(), "a test", cordoned=True, excluded=True, paused=tuple(PAUSES)
+    )
 
 
 def write(kube: Kube, node: str, given: NodeRecord | None, is_out: bool = False) -> bool:
@@ -97,10 +100,11 @@ def test_every_state_of_a_machine_is_written_and_taken_away(
         )
         found = kube.get(node)
         assert node_changes.is_cordoned(found) and node_changes.is_excluded(found)
+        assert all(found["metadata"][part][name] == "true" for name, part in PAUSES.items())
     wait_until(lambda: write(account, node, None), 20.0, "a machine that is awake")
     after = kube.get(node)
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
-    assert ANNOTATION not in after["metadata"]["annotations"]
+    assert not {ANNOTATION, *PAUSES}.intersection(after["metadata"]["annotations"])
     taints = [one["key"] for one in after["spec"]["taints"]]
     assert KEPT["key"] in taints and node_changes.TAINT not in taints
 

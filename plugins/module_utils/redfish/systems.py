@@ -16,6 +16,7 @@ from .links import identity, last_segment, link, name_of, natural_order
 from .tree import Tree
 
 _MAX_SYSTEMS = 16
+_MAX_SERVERS = 64
 _MAX_NAMED = 4
 _BASEBOARDS = ("HGX", "DPU", "BLUEFIELD")
 # A URI as the BMC gave it, and the resource.
@@ -27,17 +28,28 @@ async def find_systems(tree: Tree, wanted: str = "") -> tuple[Object, list[Membe
 
     ``wanted`` is the path of the system, for BMCs of several servers. Raises TargetFailure.
     """
+    root, systems = await _read_systems(tree, wanted, _MAX_SYSTEMS)
+    return root, _chosen(systems, identity(wanted))
+
+
+async def find_servers(tree: Tree) -> list[Member]:
+    """All servers behind one service, such as that of an enclosure. Raises TargetFailure."""
+    _root, systems = await _read_systems(tree, "", _MAX_SERVERS)
+    return [item for item in systems if is_server(item)]
+
+
+async def _read_systems(tree: Tree, wanted: str, most: int) -> tuple[Object, list[Member]]:
     root = await tree.require(ROOT) or {}
     features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
     tree.can_expand = member(features, "NoLinks") is True
     uri = link(root.get("Systems")) or SYSTEMS
     uris = await tree.members(uri, required=True) or []
-    uris = sorted(uris, key=lambda uri: identity(uri) != identity(wanted))[:_MAX_SYSTEMS]
+    uris = sorted(uris, key=lambda uri: identity(uri) != identity(wanted))[:most]
     bodies = [(uri, await tree.read(uri)) for uri in uris]
     systems = [(uri, body) for uri, body in bodies if body is not None]
     if not systems:
         raise nothing_found(tree, "computer system", "not_found")
-    return root, _chosen(sorted(systems, key=_whole_servers_first), identity(wanted))
+    return root, sorted(systems, key=_whole_servers_first)
 
 
 def _chosen(systems: list[Member], wanted: str) -> list[Member]:

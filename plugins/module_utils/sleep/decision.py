@@ -54,7 +54,8 @@ def decide(state: FleetState, demand: Demand, rules: SleepRules, now: float) -> 
         raise InvalidInput(f"The time of the decision is {now}; give seconds since the epoch")
     if not state.machines:
         return Decision()
-    return _Deciding(Fleet(state, demand, rules, now), demand).decision()
+    deciding = _Deciding(Fleet(state, demand, rules, now), demand)
+    return replace(deciding.decision(), reserve=deciding.reserved())
 
 
 class _Deciding:
@@ -116,6 +117,12 @@ class _Deciding:
         return Decision(
             tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
         )
+
+    def reserved(self) -> dict[str, float]:
+        """The amounts of the reserve by resource."""
+        names = self.fleet.amounts.names
+        total = sum((shape.total for shape in self.reserve), numpy.zeros(len(names)))
+        return {name: float(amount) for name, amount in zip(names, total) if amount > 0}
 
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.

@@ -9,7 +9,7 @@ Axes: G groups of equivalent pods, N nodes, as in ``power.model.problem``.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..power.model.assignment import Assignment
 from .machine import Machine
@@ -69,7 +69,8 @@ class Decision:
     The ``moves`` come before the machines in ``switch_off`` are switched. New pods go to a machine
     in ``avoid`` only if no other awake machine has room, so that it empties by departures alone.
     ``stay`` says of every other machine why it stays as it is. ``notes`` are sentences about the
-    rules and the demand.
+    rules and the demand. ``reserve`` are the amounts, by resource, that awake machines keep free
+    beside the pods.
     """
 
     wake: tuple[Transition, ...] = ()
@@ -78,3 +79,4 @@ class Decision:
     avoid: tuple[Transition, ...] = ()
     stay: tuple[Transition, ...] = ()
     notes: tuple[str, ...] = ()
+    reserve: t.Mapping[str, float] = field(default_factory=dict)

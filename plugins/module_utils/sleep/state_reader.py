@@ -29,10 +29,10 @@ if t.TYPE_CHECKING:
 
 Key = tuple[str, str]
 
-# Taints of a machine that is off, and those of its cordon; its boot removes them.
+# Taints of a machine that is off, which its boot removes.
 _TAINTS_OF_SLEEP = frozenset(
     f"node.kubernetes.io/{name}"
-    for name in ("unreachable", "not-ready", "unschedulable", "out-of-service")
+    for name in ("unreachable", "not-ready", "network-unavailable", "out-of-service")
 )
 _CLASSES = {"Guaranteed": "guaranteed", "BestEffort": "best_effort"}
 
@@ -112,11 +112,10 @@ def _released(
 
 
 def _booted(node: Object) -> Object:
-    """A node without the marks of its sleep."""
+    """A node that is ready again; a cordon is that of an administrator, and stays."""
     if "metadata" not in node:
-        return {**node, "ready": True, "unschedulable": False}
+        return {**node, "ready": True}
     spec, status = dict(node.get("spec") or {}), dict(node.get("status") or {})
-    spec.pop("unschedulable", None)
     taints = objects(spec.get("taints"))
     spec["taints"] = [taint for taint in taints if taint.get("key") not in _TAINTS_OF_SLEEP]
     status["conditions"] = [

@@ -14,7 +14,7 @@ from ...base.fields.lenient import member, text
 from ...base.json_types import Object
 from ...base.texts import shown
 from ..links import identity, link, name_of
-from ..systems import find_systems
+from ..systems import find_servers, find_systems
 from ..tree import Tree
 from .reset import PowerState, ResetAction, power_state_of, reset_action_of
 
@@ -64,6 +64,14 @@ class ExpectedMachine:
         if _normal_uuid(system.uuid) not in _forms(self.system_uuid):
             found = f"the UUID {shown(system.uuid)}" if system.uuid else "no UUID"
             raise _other_machine(found, self.system_uuid)
+
+    def is_of(self, system: System) -> bool:
+        """Whether this is the identity of the system."""
+        try:
+            self.require(system)
+        except TargetFailure:
+            return False
+        return True
 
     def require_serial_number(self, found: t.Sequence[str]) -> None:
         """Raise TargetFailure, conflict, unless one of the serial numbers is the expected one."""
@@ -117,6 +125,22 @@ async def read_system(tree: Tree, path: str = "") -> System:
             failure.reason, f"{failure.detail}; or name the path of the machine's system"
         )
     return system_of(*systems[0])
+
+
+async def find_machine(tree: Tree, expected: ExpectedMachine) -> System:
+    """The expected one of all servers behind a service. Raises TargetFailure."""
+    servers = await find_servers(tree)
+    if len(servers) <= 1:
+        return await read_system(tree)
+    systems = [system_of(uri, body) for uri, body in servers]
+    own = [one for one in systems if expected.is_of(one)]
+    if len(own) != 1:
+        raise TargetFailure(
+            "not_found",
+            f"{len(own)} of {len(systems)} computer systems at its address have the expected "
+            "identity; append the path of the machine's system to the address",
+        )
+    return own[0]
 
 
 def _is_system(body: Object) -> bool:

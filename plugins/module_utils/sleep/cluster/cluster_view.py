@@ -8,32 +8,35 @@ from __future__ import annotations
 import functools
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...base.boundary import Finding, Subject, guarded, subject_of
+from ...base.boundary import Finding, Subject, guarded, shown_text, subject_of
 from ...base.errors import ApiError
 from ...base.fields.lenient import member, objects, text
 from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...kube.client import Kube
+from ...kube.common_sources import trim_node
 from ...kube.source import read_source
 from ...snapshot.snapshot import SOURCES
 from ..machine import Phase
 from .bmcs import Power
 from .guards import Peers, is_ready
 from .lifecycle import NodeView
-from .node_changes import TAINT, is_cordoned, is_excluded
-from .record import NodeRecord, is_held, read_record
+from .node_changes import TAINT, is_cordoned, is_detached, is_excluded, path_of
+from .record import ANNOTATION, PAUSES, NodeRecord, is_held, read_record
 
 # A kubelet that answers so long after a phase began has surely answered since.
 _LONG_AGO_SECONDS = 300.0
 _PARTS = ("nodes", "pods", "pod_disruption_budgets")
 _AUTOSCALER = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 _NODE_HEALTH_CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
-_MACHINE_HEALTH_CHECKS = (
-    "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks",
-    "/apis/machine.openshift.io/v1beta1/machinehealthchecks",
-)
+# By the annotation in which a Node names its Machine.
+_MACHINE_HEALTH_CHECKS = {
+    "cluster.x-k8s.io/machine": ("cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1"),
+    "machine.openshift.io/machine": ("machine.openshift.io/v1beta1",),
+}
+_PAUSED = "cluster.x-k8s.io/paused"
 _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
@@ -59,36 +62,64 @@ def read_lists(kube: Kube) -> Lists:
     return Lists(nodes, parts, time.monotonic() - began)
 
 
+def with_nodes_again(kube: Kube, lists: Lists, names: t.Sequence[str]) -> Lists:
+    """The lists with these Nodes as they are now; a deleted one is gone. Raises ApiError."""
+    nodes = dict(lists.nodes)
+    found = kube.in_parallel(lambda name: kube.find(path_of(nodes[name])), names)
+    for name, node in zip(names, found):
+        if node is None:
+            del nodes[name]
+        else:
+            nodes[name] = trim_node(node)
+    return replace(lists, nodes=nodes)
+
+
 def read_peers(kube: Kube) -> Peers:
     """Programs in the cluster that would undo a sleep. Raises ApiError."""
-    checks = _optional(kube, _NODE_HEALTH_CHECKS)
-    running = [
-        text(member(one, "metadata", "name"))
-        for one in checks
-        if not member(one, "spec", "pauseRequests")
-    ]
+    checks = _optional(kube, _NODE_HEALTH_CHECKS) or []
     return Peers(
         kube.find(_AUTOSCALER) is not None,
-        tuple(sorted(running)),
-        any(_optional(kube, path) for path in _MACHINE_HEALTH_CHECKS),
+        any(not member(one, "spec", "pauseRequests") for one in checks),
+        frozenset(name for name, apis in _MACHINE_HEALTH_CHECKS.items() if _may_run(kube, apis)),
     )
 
 
-def nodes_with_volumes(kube: Kube) -> set[str]:
-    """Nodes to which volumes are attached. Raises ApiError."""
-    found = _optional(kube, _ATTACHMENTS)
-    return {
-        text(member(one, "spec", "nodeName")) for one in found if member(one, "status", "attached")
+def _may_run(kube: Kube, apis: t.Sequence[str]) -> bool:
+    """Whether a MachineHealthCheck runs here, or in another cluster, which manages this one."""
+    for api in apis:
+        checks = _optional(kube, f"/apis/{api}/machinehealthchecks")
+        if checks is not None:
+            return any(member(one, "metadata", "annotations", _PAUSED) is None for one in checks)
+    return True
+
+
+def sleepers_with_volumes(
+    kube: Kube, nodes: t.Mapping[str, Object], records: t.Mapping[str, NodeRecord]
+) -> set[str]:
+    """Nodes of sleeping machines to which volumes are attached, unless they are detached already.
+
+    Raises ApiError.
+    """
+    asleep = {
+        name
+        for name, one in records.items()
+        if one.phase is Phase.ASLEEP and not is_detached(nodes[name])
     }
+    if not asleep:
+        return set()
+    found = _optional(kube, _ATTACHMENTS) or []
+    return asleep.intersection(
+        text(member(one, "spec", "nodeName")) for one in found if member(one, "status", "attached")
+    )
 
 
-def _optional(kube: Kube, path: str) -> list[MutableObject]:
-    """A list that the cluster may not serve, or not show to this account."""
+def _optional(kube: Kube, path: str) -> list[MutableObject] | None:
+    """A list; None if the cluster does not serve it, or not to this account."""
     try:
         return kube.list(path)
     except ApiError as error:
         if error.status in (403, 404):
-            return []
+            return None
         raise
 
 
@@ -106,7 +137,8 @@ class Records:
 
         A kubelet may write the annotation of its Node, but not the taint. So a record counts only
         with the taint of its phase. A Node with one of both counts as asleep, which switches
-        nothing off: it is awake if it is ready, and can be woken.
+        nothing off: it is awake if it is ready, and can be woken. Whose cordon it has is unknown
+        then, so that the cordon stays.
         """
         found = cls()
         for name, node in nodes.items():
@@ -116,17 +148,30 @@ class Records:
                 found.unreadable.add(name)
                 read = None
             told = _tainted_phase(node)
-            if read is None and told is not None:
-                read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "", True, True)
+            if told is not None and (read is None or read.phase.value != told):
+                if name not in found.unreadable:
+                    found.findings.append(_of_lost_record(name))
                 found.unreadable.discard(name)
-            elif read is not None and read.phase.value != told:
+                read = NodeRecord(
+                    Phase.ASLEEP,
+                    now - _LONG_AGO_SECONDS,
+                    "",
+                    excluded=True,
+                    paused=tuple(PAUSES),
+                )
+            elif told is None and read is not None:
                 read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "")
             if read is not None:
                 found.records[name] = read
         return found
 
-    def view(self, node: Object, power: Power, pods: t.Sequence[str], blocked: str) -> NodeView:
-        """One machine, with the pods that must leave it and the reason not to switch it off."""
+    def view(
+        self, node: Object, power: Power, pods: t.Sequence[str], blocked: str, **more: t.Any
+    ) -> NodeView:
+        """One machine, with the pods that must leave it and the reason not to switch it off.
+
+        ``more`` are further fields of the view.
+        """
         name = text(member(node, "metadata", "name"))
         return NodeView(
             name,
@@ -139,7 +184,28 @@ class Records:
             blocked,
             is_cordoned(node),
             is_excluded(node),
+            **more,
         )
+
+
+def read_pods_to_leave(kube: Kube, names: t.Sequence[str]) -> list[list[str] | Finding]:
+    """For each node the pods that must leave it at this moment, or why that is unknown.
+
+    An unreadable pod counts as one that must leave.
+    """
+
+    def read(name: str) -> list[str] | Finding:
+        source = SOURCES["pods"]
+        chosen = f"spec.nodeName={name},{source.query['fieldSelector']}"
+        query = {**source.query, "fieldSelector": chosen}
+        try:
+            pods, findings = read_source(kube, source._replace(query=query), None)
+        except ApiError as error:
+            told = f"its pods could not be listed, so it was not switched off: {error}"
+            return Finding(Subject("Node", name), "", shown_text(told))
+        return pods_to_leave(pods).get(name, []) + [str(one.subject) for one in findings]
+
+    return kube.in_parallel(read, names)
 
 
 def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
@@ -156,6 +222,13 @@ def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
             if not kinds & {"DaemonSet", "Node"}:
                 found.setdefault(node, []).append(str(subject_of(pod, "Pod")))
     return found
+
+
+def _of_lost_record(name: str) -> Finding:
+    problem = (
+        "it is not the state of the taint; a cordon stays after the wake, use kubectl uncordon"
+    )
+    return Finding(Subject("Node", name), f"metadata.annotations[{ANNOTATION}]", problem)
 
 
 def _tainted_phase(node: Object) -> str | None:

@@ -1,39 +1,35 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The demand and the switches that runs recorded, in one ConfigMap of bounded size.
+"""The demand and the switches that the runs of a fleet recorded.
 
 Arrivals are the creation times of pods that the last record did not have; departures are noticed
-by the run after them. The ConfigMap is written when something changed, and else once an hour, so
-that a longer gap is a time without a record.
+by the run after them. The record is written when something changed, and else once an hour, so that
+a longer gap is a time without a record.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
+import math
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...base import compressed
-from ...base.boundary import guarded, subject_of
-from ...base.errors import ApiError
-from ...base.fields.lenient import member
+from ...base.boundary import Subject, guarded, subject_of
+from ...base.fields import lenient
 from ...base.json_types import Object
 from ...base.units import parse_time
-from ...kube.client import Kube
 from ...scheduling.pod_reader import held_requests, is_daemon, is_finished
 from ..demand import Demand
 
-NAME = "wattwise-sleep"
-_KEY = "record.gz"
 _DAY = 86400.0
 _HEARTBEAT_SECONDS = 3600.0
 _MAX_EVENTS = 20_000
 _MAX_PODS = 20_000
 _MAX_DAYS = 14
 _MAX_HOLES = 200
+_MAX_STANDBY_SHARE = 0.5
 
 Event = tuple[float, int]
 Requests = dict[str, float]
@@ -43,25 +39,42 @@ Requests = dict[str, float]
 class MachineHistory:
     """Times of switches to off in the last day, of the last wake, and of the sleep that lasts.
 
-    ``saved_watts`` is what the present sleep saves: idle less standby, as measured for this
-    machine. ``left_alone_until`` is the end of a rest after a failed switch. ``cycles`` are all
-    switches to off; wakes are late if the first boot missed its time.
+    ``saved_watts`` is what the present or last sleep saves: ``idle_watts`` less standby.
+    ``standby_watts`` was measured while the machine was off, None if it never was; ``is_probed``
+    says that it was tried in this sleep. ``left_alone_until`` is the end of a rest after a failed
+    switch. ``cycles`` are all switches to off; wakes are late if the first boot missed its time.
     """
 
     off: list[float] = field(default_factory=list)
     woken: float = 0.0
     asleep_since: float | None = None
     saved_watts: float = 0.0
+    idle_watts: float = 0.0
+    standby_watts: float | None = None
+    is_probed: bool = False
     saved_joules: float = 0.0
     left_alone_until: float = 0.0
     cycles: int = 0
     wakes_in_time: int = 0
     wakes_late: int = 0
 
-    def fell_asleep(self, now: float, saved_watts: float) -> None:
+    def fell_asleep(self, now: float, idle_watts: float, standby_watts: float) -> None:
+        """``standby_watts`` is assumed, unless it was measured before."""
         self.off = [at for at in self.off if at > now - _DAY] + [now]
-        self.asleep_since, self.saved_watts = now, saved_watts
+        self.asleep_since, self.idle_watts, self.is_probed = now, idle_watts, False
+        measured = self.standby_watts
+        self.saved_watts = max(0.0, idle_watts - (standby_watts if measured is None else measured))
         self.cycles += 1
+
+    def measured(self, standby_watts: float | None) -> None:
+        """Note the power draw while it is off, which counts for the whole present sleep.
+
+        Some BMCs go on to report the last power draw of a machine that is off.
+        """
+        self.is_probed = True
+        if standby_watts is not None and standby_watts <= _MAX_STANDBY_SHARE * self.idle_watts:
+            self.standby_watts = standby_watts
+            self.saved_watts = self.idle_watts - standby_watts
 
     def woke(self, now: float) -> None:
         self.saved_joules = self.joules(now)
@@ -80,7 +93,10 @@ class MachineHistory:
 
 @dataclass
 class SleepRecord:
-    """Everything that outlives a run, apart from the annotations of Nodes."""
+    """Everything that outlives a run, apart from the annotations of Nodes.
+
+    ``changed_machines`` are those whose history this run changed.
+    """
 
     since: float
     at: float
@@ -93,8 +109,12 @@ class SleepRecord:
     dry_days: dict[str, dict[str, float]] = field(default_factory=dict)
     is_changed: bool = False
     is_stored: bool = False
+    changed_machines: set[str] = field(default_factory=set)
 
     def machine(self, name: str) -> MachineHistory:
+        """The history of a machine, to be changed."""
+        self.is_changed = True
+        self.changed_machines.add(name)
         return self.machines.setdefault(name, MachineHistory())
 
     def observe(self, pods: t.Iterable[Object], now: float) -> None:
@@ -126,6 +146,40 @@ class SleepRecord:
                 self.is_changed = True
         self.present = present
         self._bound()
+
+    def merged_into(self, stored: SleepRecord) -> SleepRecord:
+        """The record that another run stored meanwhile, with what this run did.
+
+        The pods of the other run stay: those that it did not have arrive in the next run.
+        """
+        own = {name: self.machines[name] for name in self.changed_machines}
+        days = {
+            day: max(stored.dry_days.get(day, one), one, key=lambda each: each["saved_joules"])
+            for day, one in self.dry_days.items()
+        }
+        return replace(
+            stored,
+            machines={**stored.machines, **own},
+            dry_days={**stored.dry_days, **days},
+            is_changed=True,
+            changed_machines=self.changed_machines,
+        )
+
+    def forget_older_half(self) -> bool:
+        """Forget the older half of the events, at last the pods; whether there was any."""
+        moments = sorted(at for at, _shape in (*self.arrivals, *self.departures))
+        if not moments and not self.present:
+            return False
+        if moments:
+            self.since = math.nextafter(moments[len(moments) // 2], math.inf)
+        else:
+            self.present = {}
+        self._bound()
+        return True
+
+    def forget_machines(self, names: t.Container[str]) -> None:
+        """Forget machines whose Nodes are gone."""
+        self.machines = {name: one for name, one in self.machines.items() if name in names}
 
     def _bound(self) -> None:
         """Forget the oldest events beyond the limit, and say since when the record is whole."""
@@ -197,66 +251,67 @@ class SleepRecord:
         }
 
 
-def read_record_of(kube: Kube, namespace: str, now: float) -> SleepRecord:
-    """The record of former runs; a new one if there is none, or none that can be read.
+def record_of_body(body: Object, now: float) -> SleepRecord:
+    """The record of a stored body; an unreadable history is left out with its machine.
 
-    Raises ApiError.
+    Raises an error of any kind if anything else is unreadable.
     """
-    found = kube.find(_path(namespace))
-    if found is None:
-        return SleepRecord(now, now)
-    try:
-        packed = base64.b64decode(member(found, "binaryData", _KEY) or "", validate=True)
-        return record_of_body(compressed.unpack(packed))
-    except (ValueError, TypeError, KeyError, IndexError):
-        return SleepRecord(now, now, is_changed=True)
-
-
-def write_record(kube: Kube, namespace: str, record: SleepRecord, now: float) -> bool:
-    """Write the record if it is due; whether it was. Raises ApiError."""
-    if not record.is_due(now):
-        return False
-    record.at = now
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": namespace},
-        "binaryData": {_KEY: base64.b64encode(compressed.pack(record.as_body())).decode()},
-    }
-    path = _path(namespace)
-    try:
-        kube.request("PUT", path, body)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        kube.request("POST", path.rpartition("/")[0], body)
-    return True
-
-
-def _path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
-
-
-def record_of_body(body: Object) -> SleepRecord:
-    """The record of a stored body. Raises KeyError, TypeError and ValueError."""
-    shapes = [{str(key): float(value) for key, value in one.items()} for one in body["shapes"]]
+    shapes = [{str(key): _number(value) for key, value in one.items()} for one in body["shapes"]]
     count = len(shapes)
 
     def events(name: str) -> list[Event]:
-        return [(float(at), int(shape)) for at, shape in body[name] if 0 <= int(shape) < count]
+        return [(_number(at), int(shape)) for at, shape in body[name] if 0 <= int(shape) < count]
 
+    histories = {
+        str(name): guarded(Subject("Node", str(name)), functools.partial(_history, one, now))
+        for name, one in body["machines"].items()
+    }
     return SleepRecord(
-        since=float(body["since"]),
-        at=float(body["at"]),
+        since=min(now, _number(body["since"])),
+        at=min(now, _number(body["at"])),
         shapes=shapes,
         arrivals=events("arrivals"),
         departures=events("departures"),
-        holes=[(float(start), float(end)) for start, end in body["holes"]],
+        holes=[(_number(start), _number(end)) for start, end in body["holes"]],
         present={str(key): int(one) for key, one in body["present"].items() if 0 <= one < count},
-        machines={str(name): MachineHistory(**one) for name, one in body["machines"].items()},
-        dry_days={str(day): dict(one) for day, one in body["dry_days"].items()},
+        machines={name: one for name, one in histories.items() if isinstance(one, MachineHistory)},
+        dry_days={
+            str(day): {key: _number(one[key]) for key in ("most_asleep", "watts", "saved_joules")}
+            for day, one in body["dry_days"].items()
+        },
         is_stored=True,
     )
+
+
+def _history(given: Object, now: float) -> MachineHistory:
+    """A history that promises no rest for longer than a day."""
+    asleep_since = given["asleep_since"]
+
+    def positive(name: str) -> float:
+        return max(0.0, _number(given[name]))
+
+    return MachineHistory(
+        off=[min(now, _number(at)) for at in given["off"]],
+        woken=min(now, _number(given["woken"])),
+        asleep_since=None if asleep_since is None else _number(asleep_since),
+        saved_watts=positive("saved_watts"),
+        idle_watts=positive("idle_watts"),
+        standby_watts=None if given["standby_watts"] is None else positive("standby_watts"),
+        is_probed=given["is_probed"] is True,
+        saved_joules=positive("saved_joules"),
+        left_alone_until=min(now + _DAY, _number(given["left_alone_until"])),
+        cycles=int(positive("cycles")),
+        wakes_in_time=int(positive("wakes_in_time")),
+        wakes_late=int(positive("wakes_late")),
+    )
+
+
+def _number(given: t.Any) -> float:
+    """Raises ValueError."""
+    found = lenient.number(given)
+    if found is None:
+        raise ValueError("it is no number")
+    return found
 
 
 def _demanded(pod: Object) -> tuple[str, float, Requests] | None:

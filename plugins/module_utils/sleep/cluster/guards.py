@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from ...base.fields.lenient import member, objects, text
 from ...base.json_types import Object
 from ..machine import Phase
 from .node_changes import EXCLUDED
-from .record import HOLD, is_held
+from .record import HOLD, NOT_REMEDIATED, PAUSES, SCALE_DOWN_DISABLED, is_held
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 # The eviction controller stops at 55 % of a zone, and the cluster autoscaler beyond 45 %.
@@ -21,17 +22,34 @@ _MAX_UNREADY_SHARE = 0.45
 _CLOCK_SKEW = 60.0
 # Longer lists mean an API server in trouble.
 _MAX_LIST_SECONDS = 60.0
-_MACHINES = ("cluster.x-k8s.io/machine", "machine.openshift.io/machine")
+# The cluster autoscaler accepts so many Nodes that are not ready, in any cluster.
+_MAX_UNREADY_FOR_AUTOSCALER = 3
 _SKIPPED = "cluster.x-k8s.io/skip-remediation"
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Programs that would undo a sleep: the cluster autoscaler, and health checks that run."""
+    """Programs that would undo a sleep: the cluster autoscaler, and health checks that run.
+
+    ``machine_annotations`` are the annotations by which Nodes name Machines that a
+    MachineHealthCheck may remediate.
+    """
 
     has_cluster_autoscaler: bool = False
-    node_health_checks: tuple[str, ...] = ()
-    has_machine_health_checks: bool = False
+    has_node_health_checks: bool = False
+    machine_annotations: frozenset[str] = frozenset()
+
+    def pauses_for(self, node: Object) -> tuple[str, ...]:
+        """The marks of PAUSES that these programs need and the Node lacks."""
+        needed = {
+            SCALE_DOWN_DISABLED: self.has_cluster_autoscaler,
+            NOT_REMEDIATED: self.has_node_health_checks,
+        }
+        return tuple(
+            name
+            for name, part in PAUSES.items()
+            if needed[name] and member(node, "metadata", part, name) != "true"
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +66,7 @@ class Moment:
     unready_share: float = 0.0
 
 
-def fleet_obstacle(moment: Moment, peers: Peers) -> str:
+def fleet_obstacle(moment: Moment) -> str:
     """Why no machine is switched off now; empty if they may be."""
     if moment.list_seconds > _MAX_LIST_SECONDS:
         return (
@@ -64,12 +82,15 @@ def fleet_obstacle(moment: Moment, peers: Peers) -> str:
             f"{moment.unready_share:.0%} of the Nodes that should be ready are not; nothing is "
             "switched off until they are."
         )
-    if peers.node_health_checks:
-        return (
-            f"NodeHealthCheck {peers.node_health_checks[0]} would switch sleeping machines on; "
-            "pause it by spec.pauseRequests, or exclude the machines in its selector."
-        )
     return ""
+
+
+def room_for_autoscaler(nodes: t.Collection[Object], peers: Peers) -> float:
+    """How many more Nodes may become not ready until the cluster autoscaler halts."""
+    if not peers.has_cluster_autoscaler:
+        return math.inf
+    most = max(_MAX_UNREADY_FOR_AUTOSCALER, math.floor(_MAX_UNREADY_SHARE * len(nodes)))
+    return most - sum(not is_ready(node) for node in nodes)
 
 
 def protection(node: Object, peers: Peers, has_bmc: bool) -> str:
@@ -84,16 +105,10 @@ def protection(node: Object, peers: Peers, has_bmc: bool) -> str:
         return "Its NodeConfig names no BMC of type Redfish that could switch it."
     if not text(member(node, "status", "nodeInfo", "systemUUID")):
         return "Its Node has no systemUUID, with which its BMC could be compared."
-    if peers.has_cluster_autoscaler and member(node, "spec", "providerID"):
+    if peers.machine_annotations.intersection(annotations) and _SKIPPED not in annotations:
         return (
-            "The cluster autoscaler deletes Nodes of its groups that are off for 20 minutes, and its "
-            "Node has a providerID."
-        )
-    has_machine = any(name in annotations for name in _MACHINES) and _SKIPPED not in annotations
-    if peers.has_machine_health_checks and has_machine:
-        return (
-            "A MachineHealthCheck would remediate it; exclude it there, and annotate Node and "
-            f"Machine with {_SKIPPED}."
+            "A MachineHealthCheck could delete its Machine while it is off; annotate the Machine with "
+            f"{_SKIPPED}, and the Node, too, which confirms it."
         )
     return ""
 

@@ -51,7 +51,9 @@ class NodeView:
     ``power`` is the PowerState of its BMC, None if unknown. ``pods`` are the pods that must leave
     before it is switched off. ``held`` keeps it as it is. ``blocked`` is a sentence why it must not
     be switched off now, empty if it may. ``is_cordoned`` and ``is_excluded`` say that its Node has a
-    cordon, and the label that takes it out of the count of its zone.
+    cordon, and the label that takes it out of the count of its zone. ``came`` is a pod because of
+    which this run did not send the first request to shut down. ``pauses`` are marks of PAUSES that a
+    sleep adds. ``has_volumes`` says that volumes are attached to it, which nothing detaches by force.
     """
 
     name: str
@@ -64,6 +66,9 @@ class NodeView:
     blocked: str = ""
     is_cordoned: bool = False
     is_excluded: bool = False
+    came: str = ""
+    pauses: tuple[str, ...] = ()
+    has_volumes: bool = False
 
     @property
     def phase(self) -> Phase:
@@ -87,7 +92,8 @@ class Change:
     """A transition, or an action within a phase.
 
     ``record`` None is awake. ``is_written`` is false where the Node is that already. ``word`` and
-    ``reason`` say why; ``is_warning`` says that a person should look.
+    ``reason`` say why; ``is_warning`` says that a person should look. ``is_out_of_service`` lets the
+    control plane detach the volumes by force.
     """
 
     name: str
@@ -97,6 +103,7 @@ class Change:
     reason: str
     is_warning: bool = False
     is_written: bool = True
+    is_out_of_service: bool = False
 
     @property
     def phase(self) -> Phase:
@@ -169,6 +176,7 @@ class _Machine:
             self.owner,
             cordoned=not view.is_cordoned,
             excluded=not view.is_excluded,
+            paused=view.pauses,
         )
         record = replace(
             before,
@@ -231,6 +239,10 @@ class _Machine:
         view, record = self.view, self._record
         if view.power == "Off":
             return self._to(Phase.ASLEEP, "none", "asleep", "Its BMC says that it is off.")
+        if view.came:
+            return self._to_awake(
+                "pods", f"{view.came} came since the decision, so it was not switched off."
+            )
         if view.power is None and not view.is_ready:
             return None  # The BMC does not answer, and the machine may well be off.
         # The request may have been sent, so that the machine is left to its shutdown: awake, it
@@ -268,7 +280,7 @@ class _Machine:
             )
         if self.intent.action == "wake" and not view.held:
             return self._to_waking("waking", self.intent.reason)
-        return None
+        return _detaching(view, self._record, self.now)
 
     def _waking(self) -> Change | None:
         if self._is_back:
@@ -300,3 +312,15 @@ class _Machine:
 
     def _quarantine(self, reason: str) -> Change:
         return self._to(Phase.QUARANTINED, "none", "quarantined", reason, is_warning=True)
+
+
+def _detaching(view: NodeView, record: NodeRecord, now: float) -> Change | None:
+    """The change that detaches by force the volumes of a machine that is surely off.
+
+    A BMC may be wrong, but then the kubelet answers.
+    """
+    is_silent = not view.is_ready and now - record.since > _STALE_SECONDS
+    if view.held or not view.has_volumes or view.power != "Off" or not is_silent:
+        return None
+    reason = "It is off, and volumes are still attached to it; they are detached by force."
+    return Change(view.name, record, "none", "volumes", reason, is_out_of_service=True)

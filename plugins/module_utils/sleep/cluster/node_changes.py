@@ -15,25 +15,25 @@ from ...base.fields.lenient import member, objects
 from ...base.json_types import MutableObject, Object
 from ...kube.client import Kube
 from ...scheduling.model import ASLEEP_TAINT
-from .record import ANNOTATION, NodeRecord
+from .record import ANNOTATION, PAUSES, NodeRecord
 
 TAINT = ASLEEP_TAINT
 EXCLUDED = "node.kubernetes.io/exclude-disruption"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _JSON_PATCH = "application/json-patch+json"
-# Taints of a Node whose kubelet does not answer; the node lifecycle controller sets them.
-_OF_UNREACHABLE = frozenset(
-    {
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unschedulable",
-        "node.kubernetes.io/network-unavailable",
-        OUT_OF_SERVICE,
-        TAINT,
-    }
-)
+# The control plane sets it with the cordon.
+_OF_CORDON = "node.kubernetes.io/unschedulable"
 
 Patch = list[dict[str, t.Any]]
+
+
+class _Parts(t.NamedTuple):
+    """The parts of a Node that a transition changes."""
+
+    annotations: dict[str, t.Any]
+    labels: dict[str, t.Any]
+    taints: list[dict[str, t.Any]]
+    is_closed: bool
 
 
 def is_cordoned(node: Object) -> bool:
@@ -44,36 +44,59 @@ def is_excluded(node: Object) -> bool:
     return member(node, "metadata", "labels", EXCLUDED) is not None
 
 
+def is_detached(node: Object) -> bool:
+    """Whether the control plane detaches its volumes by force."""
+    return any(one.get("key") == OUT_OF_SERVICE for one in _taints(node))
+
+
 def patch_to_record(node: Object, record: NodeRecord, is_out_of_service: bool = False) -> Patch:
-    """The patch to a phase other than awake: annotation, taint, cordon and label.
+    """The patch to a phase other than awake: annotation, taint, cordon and marks.
 
     ``is_out_of_service`` lets the control plane detach volumes at once; the machine must be off.
     """
-    annotations = {**_mapping(node, "annotations"), ANNOTATION: record.as_annotation()}
-    labels = {EXCLUDED: "true", **_mapping(node, "labels")}
+    pauses = {
+        part: {name: "true" for name in record.paused if PAUSES[name] == part}
+        for part in ("annotations", "labels")
+    }
+    annotations = {**_mapping(node, "annotations"), **pauses["annotations"]}
+    annotations[ANNOTATION] = record.as_annotation()
+    labels = {EXCLUDED: "true", **_mapping(node, "labels"), **pauses["labels"]}
     taints = [one for one in _taints(node) if one.get("key") not in (TAINT, OUT_OF_SERVICE)]
     taints.append({"key": TAINT, "value": record.phase.value, "effect": "NoSchedule"})
     if is_out_of_service:
         taints.append({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"})
-    return _patch(node, annotations, labels, taints, is_closed=True)
+    return _patch(node, _Parts(annotations, labels, taints, True))
 
 
 def patch_to_awake(node: Object, record: NodeRecord) -> Patch:
-    """The patch that takes all of it away; a cordon or label that is not ours stays."""
+    """The patch that takes all of it away; a cordon or mark that is not ours stays."""
+    return _patch(node, _awake(node, record))
+
+
+def awakened(node: Object, record: NodeRecord) -> MutableObject:
+    """The Node after that patch, which the decision counts with; its readiness is as before."""
+    parts = _awake(node, record)
+    taints = [one for one in parts.taints if parts.is_closed or one.get("key") != _OF_CORDON]
+    return {
+        **node,
+        "metadata": {
+            **node["metadata"],
+            "annotations": parts.annotations,
+            "labels": parts.labels,
+        },
+        "spec": {**node["spec"], "taints": taints, "unschedulable": parts.is_closed},
+    }
+
+
+def _awake(node: Object, record: NodeRecord) -> _Parts:
     annotations, labels = _mapping(node, "annotations"), _mapping(node, "labels")
     annotations.pop(ANNOTATION, None)
     if record.excluded:
         labels.pop(EXCLUDED, None)
+    for name in record.paused:
+        (labels if PAUSES[name] == "labels" else annotations).pop(name, None)
     taints = [one for one in _taints(node) if one.get("key") not in (TAINT, OUT_OF_SERVICE)]
-    return _patch(node, annotations, labels, taints, is_cordoned(node) and not record.cordoned)
-
-
-def awakened(node: MutableObject) -> MutableObject:
-    """The Node as it is after the boot of its machine, which the decision counts with."""
-    spec = {key: value for key, value in node["spec"].items() if key != "unschedulable"}
-    spec["taints"] = [one for one in _taints(node) if one.get("key") not in _OF_UNREACHABLE]
-    ready = [{"type": "Ready", "status": "True"}]
-    return {**node, "spec": spec, "status": {**node["status"], "conditions": ready}}
+    return _Parts(annotations, labels, taints, is_cordoned(node) and not record.cordoned)
 
 
 def apply_patch(kube: Kube, node: Object, patch: Patch) -> MutableObject | None:
@@ -105,13 +128,7 @@ def _taints(node: Object) -> list[dict[str, t.Any]]:
     return [dict(one) for one in objects(member(node, "spec", "taints"))]
 
 
-def _patch(
-    node: Object,
-    annotations: dict[str, t.Any],
-    labels: dict[str, t.Any],
-    taints: list[dict[str, t.Any]],
-    is_closed: bool,
-) -> Patch:
+def _patch(node: Object, after: _Parts) -> Patch:
     """Only the members that the transition changes, after the test of the version."""
     operations: Patch = [
         {
@@ -120,17 +137,17 @@ def _patch(
             "value": node["metadata"]["resourceVersion"],
         }
     ]
-    for part, wanted in (("annotations", annotations), ("labels", labels)):
+    for part, wanted in (("annotations", after.annotations), ("labels", after.labels)):
         if member(node, "metadata", part) is None:
             operations.append({"op": "add", "path": f"/metadata/{part}", "value": wanted})
             continue
         operations += _of_mapping(f"/metadata/{part}", _mapping(node, part), wanted)
-    if taints != _taints(node):
-        operations.append({"op": "add", "path": "/spec/taints", "value": taints})
-    if is_closed != is_cordoned(node):
+    if after.taints != _taints(node):
+        operations.append({"op": "add", "path": "/spec/taints", "value": after.taints})
+    if after.is_closed != is_cordoned(node):
         operations.append(
             {"op": "add", "path": "/spec/unschedulable", "value": True}
-            if is_closed
+            if after.is_closed
             else {"op": "remove", "path": "/spec/unschedulable"}
         )
     return operations

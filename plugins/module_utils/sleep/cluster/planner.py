@@ -10,22 +10,18 @@ from dataclasses import dataclass, field, replace
 
 from ...base.boundary import guarded, subject_of
 from ...base.fields.lenient import member
-from ...base.json_types import Object
-from ...base.libraries import numpy
+from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
 from ...scheduling.curve import Curves
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
-from ..demand import Demand
-from ..fleet import Fleet
 from ..machine import Machine, Phase
-from ..reserve import reserve_of
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
-from .guards import ZONE_LABEL, Peers, protection
+from .guards import ZONE_LABEL, Peers, is_ready, protection, room_for_autoscaler
 from .lifecycle import Intent
 from .node_changes import awakened
 from .options import SleepOptions
@@ -99,10 +95,7 @@ class Planner:
             else Phase.AWAKE
             for name in lists.nodes
         }
-        nodes = [
-            awakened(node) if phases[name] in _AS_BOOTED else node
-            for name, node in lists.nodes.items()
-        ]
+        nodes = [_as_decided(node, records.records.get(name)) for name, node in lists.nodes.items()]
         snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes}
         source = source_of_snapshot(snapshot, self.inputs.curves, (), placing, self.inputs.scope)
         machines = {
@@ -118,10 +111,8 @@ class Planner:
             if not member(pod, "spec", "nodeName")
         }
         state = read_state(source, placing, self.options.rules, machines, waited)
-        demand, rules = record.demand(), self.options.rules
-        decision = decide(state, demand, rules, self.now)
-        reserve = _reserve(Fleet(state, demand, rules, self.now), demand)
-        return replace(_named(state, decision, lists), reserve=reserve)
+        decision = decide(state, record.demand(), self.options.rules, self.now)
+        return _named(state, decision, lists)
 
     def _machine(
         self,
@@ -141,9 +132,12 @@ class Planner:
         since = history.woken if phase is Phase.AWAKE or is_emptied else self.now
         if record is not None and not is_emptied:
             since = record.since
+        switching = self.options.switching
+        if history.standby_watts is not None:
+            switching = replace(switching, standby_watts=history.standby_watts)
         return Machine(
             name,
-            self.options.switching,
+            switching,
             Phase.AWAKE if is_emptied else phase,
             since,
             None if record is None else record.deadline,
@@ -157,6 +151,19 @@ class Planner:
         created = member(pod, "metadata", "creationTimestamp")
         found = guarded(subject_of(pod, "Pod"), lambda: parse_time(created).timestamp())
         return max(0.0, self.now - found) if isinstance(found, float) else 0.0
+
+
+def _as_decided(node: MutableObject, record: NodeRecord | None) -> MutableObject:
+    """The Node without what its sleep set; it has no room while it goes off or is quarantined.
+
+    The cordon of an administrator stays, so that the machine has no room after its boot.
+    """
+    if record is None:
+        return node
+    found = awakened(node, record)
+    if record.phase not in _AS_BOOTED:
+        found["spec"]["unschedulable"] = True
+    return found
 
 
 def _named(state: FleetState, decision: Decision, lists: Lists) -> Plan:
@@ -174,22 +181,8 @@ def _named(state: FleetState, decision: Decision, lists: Lists) -> Plan:
         decision.notes,
         dict(zip(names, map(float, idle))),
         {machine.name: machine.protection for machine in state.machines if machine.protection},
+        {name: round(amount, 3) for name, amount in decision.reserve.items()},
     )
-
-
-def _reserve(fleet: Fleet, demand: Demand) -> dict[str, float]:
-    """The sum of the shapes that must fit beside the pods."""
-    there = fleet.state.assignment.counts[:, fleet.awake].sum(axis=1) + fleet.state.waiting
-    load = numpy.zeros(len(fleet.amounts.names))
-    for group in range(len(there)):
-        load += there[group] * fleet.amounts.of_group(fleet.state, group)
-    shapes = reserve_of(fleet.amounts, load, demand, fleet.rules, fleet.now, fleet.boot_seconds)
-    total = sum((shape.total for shape in shapes), numpy.zeros(len(fleet.amounts.names)))
-    return {
-        name: round(float(amount), 3)
-        for name, amount in zip(fleet.amounts.names, total)
-        if amount > 0
-    }
 
 
 def _steps(
@@ -228,3 +221,26 @@ def waking_all(records: Records) -> Plan:
 def with_released(plan: Plan, names: t.Iterable[str], reason: str) -> Plan:
     """The plan that also wakes these machines."""
     return replace(plan, intents={**plan.intents, **dict.fromkeys(names, Intent("wake", reason))})
+
+
+def within_limits(
+    plan: Plan,
+    records: t.Mapping[str, NodeRecord],
+    nodes: t.Mapping[str, Object],
+    peers: Peers,
+    share: int,
+) -> Plan:
+    """The plan without machines beyond the numbers that may go off at once."""
+    going = [
+        name for name, one in records.items() if one.phase in (Phase.DRAINING, Phase.GOING_OFF)
+    ]
+    left: float = share - len(going)
+    reason = f"At most {share} machines are switched off at once."
+    room = room_for_autoscaler(nodes.values(), peers)
+    room -= sum(is_ready(nodes[name]) for name in going)
+    if room < left:
+        left = room
+        reason = "The cluster autoscaler halts when more than 45 % of the Nodes are not ready."
+    new = [name for name in plan.off if name not in records]
+    beyond = dict.fromkeys(new[max(0, int(left)) :], Intent("stay", reason))
+    return replace(plan, intents={**plan.intents, **beyond})

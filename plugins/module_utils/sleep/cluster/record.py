@@ -23,6 +23,14 @@ from ..machine import Phase
 ANNOTATION = "wattwise.github.io/sleep"
 HOLD = "wattwise.github.io/hold"
 
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+NOT_REMEDIATED = "remediation.medik8s.io/exclude-from-remediation"
+# Marks for which other programs leave a Node alone, with the part of its metadata that has them.
+PAUSES: t.Mapping[str, t.Literal["annotations", "labels"]] = {
+    SCALE_DOWN_DISABLED: "annotations",
+    NOT_REMEDIATED: "labels",
+}
+
 _PHASES = {phase.value: phase for phase in Phase if phase is not Phase.AWAKE}
 _MAX_LENGTH = 2048
 _MAX_ATTEMPTS = 100
@@ -37,7 +45,7 @@ class NodeRecord:
 
     ``owner`` is the run that wrote it. ``attempts`` counts the requests to switch. ``cordoned`` and
     ``excluded`` say that the cordon and the label of the Node are ours, so that they are taken away
-    at the wake.
+    at the wake. ``paused`` are our marks of PAUSES.
     """
 
     phase: Phase
@@ -48,6 +56,7 @@ class NodeRecord:
     cordoned: bool = False
     excluded: bool = False
     reason: str = ""
+    paused: tuple[str, ...] = ()
 
     def as_annotation(self) -> str:
         """The JSON text."""
@@ -58,6 +67,7 @@ class NodeRecord:
             "attempts": self.attempts,
             "cordoned": self.cordoned,
             "excluded": self.excluded,
+            "paused": list(self.paused),
             "reason": self.reason,
         }
         if self.deadline is not None:
@@ -89,6 +99,7 @@ def read_record(node: Object, now: float) -> NodeRecord | None:
         attempts = 0
     deadline = member(body, "deadline")
     owner, reason = member(body, "owner"), member(body, "reason")
+    paused = member(body, "paused")
     return NodeRecord(
         _PHASES[phase],
         min(now, _moment(member(body, "since"), f"{field}.since")),
@@ -100,6 +111,7 @@ def read_record(node: Object, now: float) -> NodeRecord | None:
         member(body, "cordoned") is True,
         member(body, "excluded") is True,
         reason[:_MAX_LENGTH] if isinstance(reason, str) else "",
+        tuple(name for name in PAUSES if isinstance(paused, list) and name in paused),
     )
 
 

@@ -18,12 +18,12 @@ if t.TYPE_CHECKING:
     from .step import SleepRun
 
 
-def note_dry_run(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> None:
+def note_dry_run(run: SleepRun, changes: t.Sequence[Change]) -> None:
     """Add the run to the account of its day."""
     if run.options.mode != "dry_run":
         return
     would = [one.name for one in changes if one.phase is Phase.DRAINING]
-    watts = sum(run.saved_watts(plan, name) for name in would)
+    watts = sum(run.histories.saved_watts(name) for name in would)
     day = format_time(run.context.now())[:10]
     run.record.note_dry_run(run.now, day, len(would), watts)
 
@@ -46,7 +46,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "obstacle": run.obstacle or None,
         "notes": list(plan.notes),
         "reserve": dict(plan.reserve),
-        "findings": [one.as_dict() for one in run.records.findings],
+        "findings": [one.as_dict() for one in (*run.findings, *run.executor.problems)],
         "awake": len(own) - len(phases),
         **counts,
         "saved_joules": round(sum(one.joules(now) for one in histories), 1),
@@ -65,6 +65,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
 
 def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
     record = run.records.records.get(name)
+    problems = {one.subject.name: one.said for one in run.executor.problems}
     intent = plan.intents.get(name, Intent())
     word, reason = plan.stay.get(name, (intent.action, intent.reason))
     if name not in plan.stay and intent.action == "stay":
@@ -73,13 +74,15 @@ def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
         word, reason = record.phase.value, record.reason or reason
     elif intent.action == "off" and run.obstacle:
         word, reason = "obstacle", run.obstacle
+    if name in problems:
+        word, reason = "failed", f"Node {name}: {problems[name]}"
     return {
         "name": name,
         "phase": Phase.AWAKE.value if record is None else record.phase.value,
         "word": word,
         "reason": reason,
         "power_state": run.powers.get(name, Power()).state,
-        "watts": round(run.saved_watts(plan, name), 1),
+        "watts": round(run.histories.saved_watts(name), 1),
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters, Result
 from ...base.fields.lenient import member
@@ -24,29 +24,27 @@ from ..machine import Phase
 from . import cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
-from .demand_record import read_record_of, write_record
 from .execution import Executor
+from .histories import Histories
 from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
-from .planner import FleetInputs, Plan, Planner, waking_all, with_released
-from .record import NodeRecord
+from .planner import FleetInputs, Plan, Planner, waking_all, with_released, within_limits
+from .record_store import RecordStore
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
 # Transitions of one machine in one run; more would be a circle.
 _MAX_ROUNDS = 8
 _PAUSE_SECONDS = 2.0
-_REST_SECONDS = 86400.0
-_ASLEEP = (Phase.ASLEEP, Phase.WAKING, Phase.QUARANTINED)
 
 
 @dataclass(frozen=True)
 class SleepInputs:
     """Input of a run. ``fresh`` are the machines whose readings are of this run.
 
-    ``readings_age`` are seconds, None without readings. ``idle_watts`` and ``standby_watts`` were
-    measured, by machine. ``owner`` names the run in records. ``bmc`` are the options of reading
-    BMCs, ``evict`` those of moving pods.
+    ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine.
+    ``owner`` names the run in records. ``bmc`` are the options of reading BMCs, ``evict`` those of
+    moving pods.
     """
 
     fleet: FleetInputs
@@ -56,7 +54,6 @@ class SleepInputs:
     fresh: frozenset[str] = frozenset()
     readings_age: float | None = None
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
-    standby_watts: t.Mapping[str, float] = field(default_factory=dict)
 
 
 def run_sleep(
@@ -71,10 +68,9 @@ def run_sleep(
     is_dry = context.check_mode or options.mode == "dry_run"
 
     def work(guard: Guard | None) -> Result:
-        run = SleepRun(
-            kube.guarded(guard), inputs, options, lease["lease_namespace"], context, is_dry
-        )
-        return run.result()
+        return SleepRun(
+            kube, guard, inputs, options, lease["lease_namespace"], context, is_dry
+        ).result()
 
     if is_dry:
         return work(None)
@@ -87,14 +83,16 @@ class SleepRun:
     def __init__(
         self,
         kube: Kube,
+        guard: Guard | None,
         inputs: SleepInputs,
         options: SleepOptions,
         namespace: str,
         context: Context,
         is_dry: bool,
     ) -> None:
-        self.kube, self.inputs, self.options = kube, inputs, options
-        self.namespace, self.context, self.is_dry = namespace, context, is_dry
+        self.kube = kube = kube.guarded(guard)
+        self.inputs, self.options = inputs, options
+        self.context, self.is_dry = context, is_dry
         self.began = context.now().timestamp()
         self.lists = cluster_view.read_lists(kube)
         self.records = Records.of(self.own, self.began)
@@ -104,14 +102,21 @@ class SleepRun:
             inputs.bmc,
             context,
         )
-        self.record = read_record_of(kube, namespace, self.began)
-        self.record.observe(self.lists.pods, self.began)
+        self.executor = Executor(kube, self.bmcs, inputs.evict, context, guard)
+        self.store = RecordStore(kube, namespace, inputs.owner)
+        self.record, findings = self.store.read(self.began)
+        self.findings = [*findings, *self.records.findings]
+        scope = inputs.fleet.scope
+        own_pods = [pod for pod in self.lists.pods if scope is None or scope.has_pod(pod)]
+        self.record.observe(own_pods, self.began)
+        self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
         self.finished: set[str] = set()
         self.obstacle = ""
         self.has_moved = False
         self.peers = guards.Peers()
+        self.with_volumes: set[str] = set()
 
     @property
     def now(self) -> float:
@@ -126,15 +131,21 @@ class SleepRun:
 
     def result(self) -> Result:
         plan = self._plan()
-        self._follow_records(plan)
+        idle = {**plan.idle_watts, **self.inputs.idle_watts}
+        standby = self.options.switching.standby_watts
+        self.histories = Histories(self.record, idle, standby)
+        records = self.records.records
+        self.histories.follow(self.own, records, self.began)
+        if self.options.mode != "off":
+            self.histories.measure_standby(self.bmcs, records, self.powers, self.began)
         if self.is_dry:
-            changes = list(self._changes(plan))
-            results.note_dry_run(self, plan, changes)
+            changes = self._changes(plan, self.own)
+            results.note_dry_run(self, changes)
         else:
             changes = self.transitions
             self._carry_out(plan)
         if not self.context.check_mode:
-            write_record(self.kube, self.namespace, self.record, self.now)
+            self.store.write(self.record, self.now, self.context)
         return results.result_of(self, plan, changes)
 
     # --- planning ---
@@ -151,6 +162,7 @@ class SleepRun:
         if self.options.mode == "off":
             return waking_all(self.records)
         self.peers = cluster_view.read_peers(self.kube)
+        self.with_volumes = cluster_view.sleepers_with_volumes(self.kube, own, self.records.records)
         planner = Planner(
             self.inputs.fleet, self.options, self.peers, self.bmcs.__contains__, self.began
         )
@@ -168,21 +180,19 @@ class SleepRun:
         plan = with_released(plan, released, "It may not sleep any more.")
         self._look(set(plan.off) - self.powers.keys())
         self.obstacle = _obstacle(self)
-        most = max(1, int(self.options.rules.max_share * len(selected)))
-        return _within_share(plan, self.records.records, most)
+        share = max(1, int(self.options.rules.max_share * len(selected)))
+        return within_limits(plan, self.records.records, self.lists.nodes, self.peers, share)
 
     def _look(self, names: t.Collection[str]) -> None:
         self.powers.update(self.bmcs.read(names) if names else {})
 
     # --- carrying out ---
 
-    def _views(self, plan: Plan) -> t.Iterator[NodeView]:
+    def _views(self, plan: Plan, names: t.Iterable[str]) -> t.Iterator[NodeView]:
         pods = cluster_view.pods_to_leave(self.lists.pods)
         zones = guards.unready_by_zone(self.lists.nodes.values())
-        for name, node in sorted(self.own.items()):
-            power = self.powers.get(name, Power())
-            if not (name in plan.intents or name in self.records.records):
-                continue
+        for name in sorted({*plan.intents, *self.records.records}.intersection(names)):
+            node, power = self.lists.nodes[name], self.powers.get(name, Power())
             record = self.records.records.get(name)
             labels = member(node, "metadata", "labels") or {}
             blocked = self.obstacle or plan.protections.get(name, "")
@@ -193,84 +203,75 @@ class SleepRun:
                 zones.get(str(labels.get(guards.ZONE_LABEL, ""))),
                 Phase.AWAKE if record is None else record.phase,
             )
-            yield self.records.view(node, power, pods.get(name, ()), blocked)
+            more = {
+                "came": self.executor.came.get(name, ""),
+                "pauses": self.peers.pauses_for(node),
+                "has_volumes": name in self.with_volumes,
+            }
+            yield self.records.view(node, power, pods.get(name, ()), blocked, **more)
 
-    def _changes(self, plan: Plan) -> t.Iterator[Change]:
-        for view in self._views(plan):
+    def _changes(self, plan: Plan, names: t.Iterable[str]) -> list[Change]:
+        """The changes of these machines that are due and were not tried in this run."""
+        found = []
+        for view in self._views(plan, names):
             intent = plan.intents.get(view.name, Intent())
             if view.name in self.finished:
                 intent = Intent()
             change = next_change(view, intent, self.options.patience, self.now, self.inputs.owner)
-            if change is not None:
-                yield change
+            if change is not None and self.executor.is_new(change):
+                found.append(change)
+        return found
 
     def _carry_out(self, plan: Plan) -> None:
-        """Rounds until nothing is due, or the time to wait is over."""
-        executor = Executor(self.kube, self.bmcs, self.inputs.evict, self.context)
-        self.has_moved = executor.make_room(plan.making_room)
+        """Rounds until nothing is due, each on fresh lists; then wait for what was begun."""
         deadline = time.monotonic() + self.options.wait_timeout
-        rounds = 0
-        while True:
-            due = [one for one in self._changes(plan) if executor.is_new(one)]
-            rounds += bool(due)
-            if due and rounds <= _MAX_ROUNDS:
-                self._round(plan, due, executor)
-                self._refresh(plan)
-                continue
-            underway = any(
-                one.phase in (Phase.GOING_OFF, Phase.WAKING)
-                for one in self.records.records.values()
-            )
-            if rounds > _MAX_ROUNDS or not underway or time.monotonic() >= deadline:
-                return
-            time.sleep(_PAUSE_SECONDS)
-            self._refresh(plan)
+        self.has_moved = self.executor.make_room(plan.making_room)
+        for _number in range(_MAX_ROUNDS):
+            due = self._changes(plan, self.own)
+            if not due:
+                break
+            self._round(plan, due)
+            self.lists = cluster_view.read_lists(self.kube)
+            self._read({*self.records.records, *plan.off})
+        self._wait(plan, deadline)
 
-    def _round(self, plan: Plan, due: t.Sequence[Change], executor: Executor) -> None:
-        for change in executor.write(due, self.lists.nodes):
+    def _wait(self, plan: Plan, deadline: float) -> None:
+        """Follow the machines that shut down or boot; nothing else begins on old lists."""
+        moving, spent = self._in_transition(), 0.0
+        while moving and time.monotonic() < deadline:
+            # Many machines may take longer to read than the pause.
+            time.sleep(max(_PAUSE_SECONDS, spent))
+            began = time.monotonic()
+            self._follow(moving)
+            due = self._changes(plan, self.lists.nodes.keys() & set(moving))
+            if due:
+                self._round(plan, due)
+                self._follow(moving)
+            moving, spent = self._in_transition(), time.monotonic() - began
+
+    def _follow(self, names: t.Sequence[str]) -> None:
+        there = [name for name in names if name in self.lists.nodes]
+        self.lists = cluster_view.with_nodes_again(self.kube, self.lists, there)
+        self._read(there)
+
+    def _in_transition(self) -> list[str]:
+        phases = (Phase.GOING_OFF, Phase.WAKING)
+        return sorted(name for name, one in self.records.records.items() if one.phase in phases)
+
+    def _round(self, plan: Plan, due: t.Sequence[Change]) -> None:
+        for change in self.executor.write(due, self.lists.nodes):
             self.transitions.append(change)
-            self._note(plan, change)
-        self.has_moved = executor.act(plan.moves) or self.has_moved
+            if change.record is None:
+                self.finished.add(change.name)
+            before = self.records.records.get(change.name)
+            self.histories.note(before, change, self.now)
+            _tell(self.kube, self.context, self.lists.nodes[change.name], change)
+        self.has_moved = self.executor.act(plan.moves) or self.has_moved
 
-    def _note(self, plan: Plan, change: Change) -> None:
-        """Keep what outlives the run, and tell people."""
-        before = self.records.records.get(change.name)
-        history, self.record.is_changed = self.record.machine(change.name), True
-        if before is not None and before.phase is Phase.WAKING and before.attempts <= 1:
-            history.booted(is_late=change.is_warning)
-        if change.record is None:
-            self.finished.add(change.name)
-            if before is not None and before.phase in _ASLEEP:
-                history.woke(self.now)
-            if change.is_warning:
-                history.left_alone_until = self.now + _REST_SECONDS
-        elif change.phase is Phase.ASLEEP:
-            history.fell_asleep(self.now, self.saved_watts(plan, change.name))
-        _tell(self.kube, self.context, self.lists.nodes[change.name], change)
-
-    def _follow_records(self, plan: Plan) -> None:
-        """Note sleeps and wakes that a run was killed before it could record."""
-        for name in self.own:
-            node, history = self.records.records.get(name), self.record.machines.get(name)
-            since = None if history is None else history.asleep_since
-            if node is not None and node.phase is Phase.ASLEEP and since is None:
-                saved = self.saved_watts(plan, name)
-                self.record.machine(name).fell_asleep(node.since, saved)
-                self.record.is_changed = True
-            elif node is None and history is not None and since is not None:
-                history.woke(self.now)
-                self.record.is_changed = True
-
-    def _refresh(self, plan: Plan) -> None:
-        self.lists = cluster_view.read_lists(self.kube)
+    def _read(self, names: t.Collection[str]) -> None:
+        """Read records from the lists, and the power states of these machines."""
         self.records = Records.of(self.own, self.now)
-        self._look({*self.records.records, *plan.off})
-
-    def saved_watts(self, plan: Plan, name: str) -> float:
-        """What the sleep of a machine saves: idle less standby, as measured, else as assumed."""
-        idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
-        standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
-        return max(0.0, idle - standby)
+        self._look(names)
 
 
 def _obstacle(run: SleepRun) -> str:
@@ -283,16 +284,7 @@ def _obstacle(run: SleepRun) -> str:
         run.options.max_readings_age,
         unready / max(1, len(awake)),
     )
-    return guards.fleet_obstacle(moment, run.peers)
-
-
-def _within_share(plan: Plan, records: t.Mapping[str, NodeRecord], most: int) -> Plan:
-    """The plan without machines beyond the number that may be switched off at once."""
-    underway = sum(one.phase in (Phase.DRAINING, Phase.GOING_OFF) for one in records.values())
-    new = [name for name in plan.off if name not in records]
-    stay = Intent("stay", f"At most {most} machines are switched off at once.")
-    beyond = dict.fromkeys(new[max(0, most - underway) :], stay)
-    return replace(plan, intents={**plan.intents, **beyond})
+    return guards.fleet_obstacle(moment)
 
 
 def _tell(kube: Kube, context: Context, node: MutableObject, change: Change) -> None:

@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster import guards
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.cluster_view import (
+    read_peers,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import (
     MachineHistory,
     SleepRecord,
@@ -19,27 +24,33 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.guards
     Moment,
     Peers,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    NOT_REMEDIATED,
+    SCALE_DOWN_DISABLED,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
+from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
 Json = dict[str, t.Any]
 NOW = 1_800_000_000.0
 NONE = Peers()
+MACHINE, SKIPPED = "cluster.x-k8s.io/machine", "cluster.x-k8s.io/skip-remediation"
+CHECKED = Peers(machine_annotations=frozenset({MACHINE}))
 
 
 @pytest.mark.parametrize(
-    ("moment", "peers", "words"),
+    ("moment", "words"),
     [
-        (Moment(), NONE, ""),
-        (Moment(list_seconds=90.0), NONE, "unwell"),
-        (Moment(readings_age=None), NONE, "missing"),
-        (Moment(readings_age=1000.0), NONE, "1000 s old"),
-        (Moment(readings_age=-500.0), NONE, "-500 s old"),
-        (Moment(unready_share=0.5), NONE, "50% of the Nodes"),
-        (Moment(), Peers(node_health_checks=("all",)), "NodeHealthCheck all"),
+        (Moment(), ""),
+        (Moment(list_seconds=90.0), "unwell"),
+        (Moment(readings_age=None), "missing"),
+        (Moment(readings_age=1000.0), "1000 s old"),
+        (Moment(readings_age=-500.0), "-500 s old"),
+        (Moment(unready_share=0.5), "50% of the Nodes"),
     ],
 )
-def test_an_obstacle_of_the_fleet_says_why(moment: Moment, peers: Peers, words: str) -> None:
-    found = guards.fleet_obstacle(moment, peers)
+def test_an_obstacle_of_the_fleet_says_why(moment: Moment, words: str) -> None:
+    found = guards.fleet_obstacle(moment)
     assert words in found
     assert bool(found) == bool(words)
 
@@ -60,14 +71,10 @@ def node(**more: t.Any) -> Json:
         (node(), NONE, False, "no BMC"),
         (node(nodeInfo={}), NONE, True, "no systemUUID"),
         (node(metadata={"annotations": {"wattwise.github.io/hold": ""}}), NONE, True, "holds it"),
-        (node(spec={"providerID": "x://1"}), Peers(has_cluster_autoscaler=True), True, "deletes"),
-        (node(), Peers(has_cluster_autoscaler=True), True, ""),
-        (
-            node(metadata={"annotations": {"cluster.x-k8s.io/machine": "m"}}),
-            Peers(has_machine_health_checks=True),
-            True,
-            "MachineHealthCheck",
-        ),
+        (node(spec={"providerID": "x://1"}), Peers(has_cluster_autoscaler=True), True, ""),
+        (node(metadata={"annotations": {MACHINE: "m"}}), CHECKED, True, "MachineHealthCheck"),
+        (node(metadata={"annotations": {MACHINE: "m", SKIPPED: ""}}), CHECKED, True, ""),
+        (node(metadata={"annotations": {MACHINE: "m"}}), NONE, True, ""),
     ],
 )
 def test_a_protection_says_why(given: Json, peers: Peers, has_bmc: bool, words: str) -> None:
@@ -94,17 +101,91 @@ def test_an_obstacle_of_a_machine_says_why(given: t.Any, words: str) -> None:
 
 
 def test_a_zone_counts_nodes_without_the_label_alone() -> None:
-    def member(zone: str, ready: str, **labels: str) -> Json:
-        conditions = [{"type": "Ready", "status": ready}]
+    def in_zone(zone: str, ready: str, **labels: str) -> Json:
         given = {guards.ZONE_LABEL: zone, **labels}
-        return {"metadata": {"labels": given}, "status": {"conditions": conditions}}
+        return {"metadata": {"labels": given}, **member(ready)}
 
     nodes = [
-        *(member("a", "True"), member("a", "Unknown")),
-        member("a", "Unknown", **{"node.kubernetes.io/exclude-disruption": ""}),
-        member("b", "True"),
+        *(in_zone("a", "True"), in_zone("a", "Unknown")),
+        in_zone("a", "Unknown", **{"node.kubernetes.io/exclude-disruption": ""}),
+        in_zone("b", "True"),
     ]
     assert guards.unready_by_zone(nodes) == {"a": 0.5, "b": 0.0}
+
+
+def member(ready: str) -> Json:
+    return {"status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+@pytest.mark.parametrize(
+    ("ready", "unready", "room"), [(3, 0, 3), (6, 1, 2), (60, 40, 5), (50, 50, -5)]
+)
+def test_the_cluster_autoscaler_bounds_how_many_nodes_are_off(
+    ready: int, unready: int, room: int
+) -> None:
+    nodes = [member("True")] * ready + [member("Unknown")] * unready
+    assert guards.room_for_autoscaler(nodes, Peers(has_cluster_autoscaler=True)) == room
+    assert guards.room_for_autoscaler(nodes, NONE) == float("inf")
+
+
+def test_marks_that_others_set_are_not_ours() -> None:
+    both = Peers(has_cluster_autoscaler=True, has_node_health_checks=True)
+    assert both.pauses_for(node()) == (SCALE_DOWN_DISABLED, NOT_REMEDIATED)
+    marked = node(metadata={"labels": {NOT_REMEDIATED: "true"}})
+    assert both.pauses_for(marked) == (SCALE_DOWN_DISABLED,)
+    assert NONE.pauses_for(node()) == ()
+
+
+AUTOSCALER = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+NODE_CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
+MACHINE_CHECKS = "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks"
+OPENSHIFT_CHECKS = "/apis/machine.openshift.io/v1beta1/machinehealthchecks"
+
+
+@pytest.mark.parametrize(
+    ("served", "found"),
+    [
+        ({MACHINE_CHECKS: [], OPENSHIFT_CHECKS: []}, NONE),
+        ({MACHINE_CHECKS.replace("beta1", "beta2"): [], OPENSHIFT_CHECKS: []}, NONE),
+        # Machines of another cluster's Cluster API, whose checks nobody sees from here.
+        ({OPENSHIFT_CHECKS: []}, CHECKED),
+        ({OPENSHIFT_CHECKS: [], MACHINE_CHECKS: [{"metadata": {"name": "a"}}]}, CHECKED),
+        (
+            {
+                OPENSHIFT_CHECKS: [],
+                MACHINE_CHECKS: [{"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}],
+            },
+            NONE,
+        ),
+        (
+            {OPENSHIFT_CHECKS: [], MACHINE_CHECKS: [], NODE_CHECKS: [{"spec": {}}]},
+            Peers(has_node_health_checks=True),
+        ),
+        (
+            {
+                OPENSHIFT_CHECKS: [],
+                MACHINE_CHECKS: [],
+                NODE_CHECKS: [{"spec": {"pauseRequests": ["upgrade"]}}],
+            },
+            NONE,
+        ),
+        (
+            {OPENSHIFT_CHECKS: [], MACHINE_CHECKS: [], AUTOSCALER: [{}]},
+            Peers(has_cluster_autoscaler=True),
+        ),
+    ],
+)
+def test_programs_that_would_undo_a_sleep_are_recognised(
+    served: dict[str, list[Json]], found: Peers
+) -> None:
+    def script(asked: Asked) -> Reply:
+        path = asked.path.partition("?")[0]
+        if path not in served:
+            return status_reply(404, "not found")
+        return Reply({"kind": "List", "metadata": {}, "items": served[path]})
+
+    with ScriptedApi(script) as api:
+        assert read_peers(Kube.connect({"host": api.url})) == found
 
 
 def pod(name: str, created: str = "2027-01-15T07:30:00Z", **more: t.Any) -> Json:
@@ -120,7 +201,7 @@ class TestRecord:
     """What outlives a run."""
 
     def stored(self, record: SleepRecord) -> SleepRecord:
-        return record_of_body(record.as_body())
+        return record_of_body(json.loads(json.dumps(record.as_body())), NOW + 1e6)
 
     def test_pods_that_were_there_already_are_no_arrivals(self) -> None:
         record = SleepRecord(NOW - 7200, NOW - 7200)
@@ -162,12 +243,31 @@ class TestRecord:
 
     def test_energy_is_that_of_the_time_asleep(self) -> None:
         history = MachineHistory()
-        history.fell_asleep(NOW, 100.0)
+        history.fell_asleep(NOW, 115.0, 15.0)
         assert history.joules(NOW + 60) == 6000.0
         history.woke(NOW + 60)
         assert (history.joules(NOW + 600), history.woken) == (6000.0, NOW + 60)
-        history.fell_asleep(NOW + 90_000, 50.0)
+        history.fell_asleep(NOW + 90_000, 65.0, 15.0)
         assert history.off == [NOW + 90_000]
+
+    def test_standby_is_measured_while_the_machine_is_off(self) -> None:
+        history = MachineHistory()
+        history.fell_asleep(NOW, 115.0, 15.0)
+        history.measured(25.0)
+        assert history.joules(NOW + 60) == 60 * 90.0
+        history.woke(NOW + 60)
+        # The next sleep begins with what was measured.
+        history.fell_asleep(NOW + 600, 125.0, 15.0)
+        assert (history.saved_watts, history.is_probed) == (100.0, False)
+
+    @pytest.mark.parametrize("watts", [None, 110.0])
+    def test_without_a_plausible_reading_standby_is_assumed(self, watts: float | None) -> None:
+        """Some BMCs report the power draw from before the shutdown."""
+        history = MachineHistory()
+        history.fell_asleep(NOW, 115.0, 15.0)
+        history.measured(watts)
+        assert (history.saved_watts, history.standby_watts) == (100.0, None)
+        assert history.is_probed
 
     def test_a_week_of_dry_runs_is_told(self) -> None:
         record = self.stored(SleepRecord(NOW, NOW))

@@ -29,12 +29,15 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_c
     EXCLUDED,
     OUT_OF_SERVICE,
     TAINT,
+    awakened,
     patch_to_awake,
     patch_to_record,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
     ANNOTATION,
     HOLD,
+    NOT_REMEDIATED,
+    PAUSES,
     NodeRecord,
     is_held,
     read_record,
@@ -202,6 +205,12 @@ class TestFailures:
         assert due is not None
         assert (due.phase, due.word, due.action) == (Phase.AWAKE, "pods", "none")
 
+    def test_a_pod_that_came_before_the_first_request_keeps_its_machine_awake(self) -> None:
+        due = change(view(Phase.GOING_OFF, came="Pod a/b", pods=("Pod a/b",)), OFF)
+        assert due is not None
+        assert (due.phase, due.word, due.is_warning) == (Phase.AWAKE, "pods", False)
+        assert due.reason.startswith("Pod a/b came since the decision")
+
     def test_a_bmc_without_an_answer_quarantines_nothing(self) -> None:
         silent = view(Phase.GOING_OFF, power=None, is_ready=False)
         assert change(silent, OFF, NOW + 10_000) is None
@@ -209,6 +218,30 @@ class TestFailures:
         due = change(late, WAKE, NOW + 10_000)
         assert due is not None
         assert (due.phase, due.action, due.is_written) == (Phase.WAKING, "switch_on", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_out"),
+    [
+        ({}, True),
+        ({"has_volumes": False}, False),
+        ({"power": None}, False),
+        ({"held": True}, False),
+        # A BMC that is wrong: the kubelet answers.
+        ({"is_ready": True, "answered_at": NOW - 1000}, False),
+        # The control plane still detaches them in its own way.
+        ({"record": in_phase(Phase.ASLEEP, since=NOW - 60)}, False),
+    ],
+)
+def test_volumes_are_detached_by_force_after_the_power_is_proven_off(
+    given: dict[str, t.Any], is_out: bool
+) -> None:
+    asleep = in_phase(Phase.ASLEEP, since=NOW - 600, deadline=None)
+    seen = {"record": asleep, "power": "Off", "is_ready": False, "has_volumes": True, **given}
+    due = change(NodeView("n1", **seen))
+    assert (due is not None and due.is_out_of_service) == is_out
+    if due is not None:
+        assert (due.record, due.action, due.word) == (asleep, "none", "volumes")
 
 
 @pytest.mark.parametrize("options", [{"boot_timeout": 0}, {"max_attempts": 0}])
@@ -228,7 +261,10 @@ def node(annotation: t.Any = None, **more: t.Any) -> dict[str, t.Any]:
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    record = NodeRecord(Phase.WAKING, NOW - 5, "team/fleet", NOW + 60, 2, True, False, "pods wait")
+    record = NodeRecord(
+        *(Phase.WAKING, NOW - 5, "team/fleet", NOW + 60, 2, True, False, "pods wait"),
+        paused=tuple(PAUSES),
+    )
     text = record.as_annotation()
     assert json.loads(text)["since"] == "2027-01-15T07:59:55Z"
     assert read_record(node(text), NOW) == record
@@ -258,6 +294,7 @@ _FIELDS = st.fixed_dictionaries(
         "attempts": _JSON,
         "owner": _JSON,
         "cordoned": _JSON,
+        "paused": _JSON | st.lists(st.sampled_from([*PAUSES, "x"])),
         "reason": _JSON,
     },
 )
@@ -321,6 +358,10 @@ def test_a_tainted_node_without_a_record_can_be_woken(annotation: str | None) ->
     assert not seen.held
     due = change(seen, WAKE)
     assert due is not None and due.action == "switch_on"
+    # Nobody knows any more whose cordon it is.
+    [record] = records.records.values()
+    assert (record.cordoned, record.deadline, record.attempts) == (False, None, 0)
+    assert [one.subject.name for one in records.findings] == ["n1"]
 
 
 class _Off:
@@ -359,12 +400,17 @@ def applied(given: dict[str, t.Any], patch: list[dict[str, t.Any]]) -> dict[str,
 
 @pytest.mark.parametrize("is_cordoned", [False, True])
 @pytest.mark.parametrize("is_excluded", [False, True])
-def test_a_wake_leaves_the_node_as_it_was(is_cordoned: bool, is_excluded: bool) -> None:
+@pytest.mark.parametrize("pauses", [(), (NOT_REMEDIATED,), tuple(PAUSES)])
+def test_a_wake_leaves_the_node_as_it_was(
+    is_cordoned: bool, is_excluded: bool, pauses: tuple[str, ...]
+) -> None:
     before = node(labels={"x": "y", **({EXCLUDED: "by hand"} if is_excluded else {})})
     before["spec"] = {"taints": [{"key": "own", "effect": "NoSchedule"}]}
     if is_cordoned:
         before["spec"]["unschedulable"] = True
-    seen = NodeView("n1", is_cordoned=is_cordoned, is_excluded=is_excluded, power="On")
+    seen = NodeView(
+        "n1", is_cordoned=is_cordoned, is_excluded=is_excluded, power="On", pauses=pauses
+    )
     due = change(seen, OFF)
     assert due is not None
     assert due.record is not None
@@ -372,12 +418,20 @@ def test_a_wake_leaves_the_node_as_it_was(is_cordoned: bool, is_excluded: bool) 
     assert first == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
     drained = applied(before, patch)
     assert drained["spec"]["unschedulable"] is True
+    marks = {**drained["metadata"]["annotations"], **drained["metadata"]["labels"]}
+    assert {name: marks.get(name) == "true" for name in PAUSES} == {
+        name: name in pauses for name in PAUSES
+    }
     asleep_record = replace(due.record, phase=Phase.ASLEEP)
     asleep = applied(drained, patch_to_record(drained, asleep_record, is_out_of_service=True))
     assert {one["key"] for one in asleep["spec"]["taints"]} == {"own", TAINT, OUT_OF_SERVICE}
     waking = applied(asleep, patch_to_record(asleep, replace(due.record, phase=Phase.WAKING)))
     assert {one["key"] for one in waking["spec"]["taints"]} == {"own", TAINT}
     assert applied(waking, patch_to_awake(waking, due.record)) == before
+    # The decision counts with the Node after that patch.
+    counted = awakened(waking, due.record)
+    assert counted["metadata"] == before["metadata"]
+    assert counted["spec"] == {"unschedulable": False, **before["spec"]}
 
 
 def test_a_node_without_annotations_and_labels_gets_them() -> None:

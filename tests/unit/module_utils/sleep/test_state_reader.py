@@ -72,12 +72,20 @@ def test_pods_that_may_move_are_the_assignment_and_others_wait() -> None:
 
 def test_a_sleeping_machine_is_room_after_its_boot() -> None:
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-    asleep = node("b", ready="Unknown", unschedulable=True, taints=[taint])
+    asleep = node("b", ready="Unknown", taints=[taint])
     machines = {"a": Machine("a"), "b": Machine("b", phase=Phase.ASLEEP)}
     pods = [running("one", "a"), pod("new", cpu="4")]
     found = state(pods, [node("a"), asleep], machines)
     decision = decide(found, Demand(0.0), EVERY, 1e9)
     assert [each.node for each in decision.wake] == [1]
+
+
+def test_a_sleeping_machine_that_an_administrator_cordoned_is_no_room() -> None:
+    cordoned = node("b", ready="Unknown", unschedulable=True)
+    machines = {"a": Machine("a"), "b": Machine("b", phase=Phase.ASLEEP)}
+    pods = [running("one", "a"), pod("new", cpu="4")]
+    found = state(pods, [node("a"), cordoned], machines)
+    assert decide(found, Demand(0.0), EVERY, 1e9).wake == ()
 
 
 def test_budgets_bound_evictions_by_group() -> None:
