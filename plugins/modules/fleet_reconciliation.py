@@ -502,6 +502,42 @@ options:
         elements: str
         default: []
       # end generated
+  limits:
+    description:
+      - Limits of power and heat that the V(place) step keeps, as M(wattwise.kube.power_placement)
+        does. Without any, the default, nothing changes. The label O(predict.type_label) has the
+        types of nodes.
+      - The power draw of a node is the larger one of its curve's prediction and of a fresh reading
+        of its BMC.
+      - A limit below the idle power, and one of a rack or type that no node has, is a warning and a
+        finding in the plan.
+    type: dict
+    default: {}
+    suboptions:
+      # begin generated: limits
+      fleet_watts:
+        description: Power that the nodes of the fleet may draw together, in W. V(0), the default,
+          sets no limit.
+        type: float
+        default: 0.0
+      rack_watts:
+        description: Power that the nodes of a rack may draw together, in W, by the value of the
+          label C(wattwise.github.io/rack), else of C(topology.kubernetes.io/rack). V(*) stands for
+          all other racks.
+        type: dict
+        default: {}
+      node_watts:
+        description: Power that a node may draw, in W, by its type, which is the value of its label
+          C(node.kubernetes.io/instance-type). V(*) stands for all other nodes.
+        type: dict
+        default: {}
+      inlet_celsius:
+        description: Inlet temperature in °C above which a rack takes no new pod, by the same labels
+          as O(limits.rack_watts). The hottest machine of the rack counts. V(*) stands for all other
+          racks.
+        type: dict
+        default: {}
+      # end generated
   store:
     description:
       - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.

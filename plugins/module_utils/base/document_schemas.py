@@ -263,6 +263,15 @@ _COMPARED = _record(
     },
     {"placed_unpriced": _INTEGER},
 )
+_POWER_LIMIT = _record(
+    {
+        "kind": {"enum": ["node", "rack", "fleet"]},
+        "name": _TEXT,
+        "limit_watts": _NUMBER,
+        "watts_before": _NUMBER,
+        "watts_after": _NUMBER,
+    }
+)
 _REPORT_STATE: Schema = {"enum": ["observed", "planned", "pending", "measured"]}
 
 SCHEMAS: dict[str, Schema] = {
@@ -349,6 +358,7 @@ SCHEMAS: dict[str, Schema] = {
             "unpriced": _TEXTS,
             "nodes": _list(_ANY),
             "comparison": _list(_COMPARED),
+            "limits": _list(_POWER_LIMIT),
         },
     ),
     # Each section defines the data under its name; see the package ``report``.

@@ -19,6 +19,7 @@ from ..inference.samples import MAX_AGE_SECONDS
 from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
+from ..power.limits.options import INLETS, WATTS, PowerLimits
 from ..redfish import models, thermal
 from ..sleep.cluster import options as sleep
 from . import stored_plan
@@ -71,6 +72,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "type_label": {"type": "str", "default": TYPE_LABEL},
     },
     "place": placement.OPTIONS.options,
+    "limits": {**WATTS, **INLETS},
     "store": stored_plan.STORE_OPTIONS,
     "restore": stored_plan.RESTORE_OPTIONS,
     "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),
@@ -155,6 +157,7 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         metering.check_options(options["meter"])
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
+        PowerLimits.of(options["limits"])
     if "sleep" in steps:
         sleep.SleepOptions.of(options["sleep"])
     return options

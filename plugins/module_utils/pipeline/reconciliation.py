@@ -153,7 +153,9 @@ class FleetRun:
         self.curves = {name: curve.as_document() for name, curve in curves.items()}
 
     def _place(self) -> None:
-        self.plan = place_pods(self.run, self.cluster, self.curves, self.metered)
+        self.plan = place_pods(
+            self.run, self.cluster, self.curves, lambda: self.readings, self.metered
+        )
         keep_plan(self.run, self.curves, self.plan)
 
     def _restore(self) -> None:

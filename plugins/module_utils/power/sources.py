@@ -38,6 +38,7 @@ from ..scheduling.workload import Workload
 from ..solving.limits import Limits
 from .constraints.instance import Instance, Rules
 from .constraints.relation_reader import Surroundings
+from .limits.domains import NO_LIMITS, Limited, with_limits
 from .measured_use import PodUse, measured_shares
 from .waiting_pods import WaitingPods
 
@@ -72,6 +73,7 @@ class Source:
     scope: Scope | None = None
     shares: t.Mapping[Workload, Decimal] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    limited: Limited = NO_LIMITS
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -108,7 +110,7 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
         parameters["seed"],
     )
     pods, peers = waiting.pods()
-    return Instance(
+    instance = Instance(
         nodes,
         pods,
         _rules(parameters),
@@ -119,6 +121,7 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
         volumes.static_claims if volumes is not None else (),
         peers.nominated,
     )
+    return with_limits(instance, source.limited)
 
 
 def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tuple[Node, ...]:

@@ -15,6 +15,7 @@ from ...base.libraries import numpy
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
 from ...scheduling.plan import PlannedMove, Step
+from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..demand import Demand
@@ -34,7 +35,6 @@ if t.TYPE_CHECKING:
     from ...base.context import Parameters
     from .cluster_view import Lists, Records
 
-_RACK_LABELS = ("wattwise.github.io/rack", "topology.kubernetes.io/rack")
 _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 
 
@@ -149,7 +149,7 @@ class Planner:
             tuple(history.off),
             why,
             str(labels.get(ZONE_LABEL, "")),
-            next((str(labels[one]) for one in _RACK_LABELS if one in labels), ""),
+            rack_of(labels),
         )
 
     def _waited(self, pod: Object) -> float:
