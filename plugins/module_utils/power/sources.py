@@ -86,6 +86,10 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
 
     After the patience of the limits, pods with rules about others are left as unsupported.
     """
+    return with_limits(_unlimited(source, parameters, limits), source.limited)
+
+
+def _unlimited(source: Source, parameters: Parameters, limits: Limits | None) -> Instance:
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     loads = Loads(parameters["usage_source"], assumption, source.measured)
     volumes = None
@@ -110,7 +114,7 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
         parameters["seed"],
     )
     pods, peers = waiting.pods()
-    instance = Instance(
+    return Instance(
         nodes,
         pods,
         _rules(parameters),
@@ -121,7 +125,6 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
         volumes.static_claims if volumes is not None else (),
         peers.nominated,
     )
-    return with_limits(instance, source.limited)
 
 
 def _nodes(source: Source, loads: Loads, volumes: ClusterVolumes | None) -> tuple[Node, ...]:

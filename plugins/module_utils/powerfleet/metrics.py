@@ -129,7 +129,7 @@ def _of_plan(outcome: Outcome) -> list[Family]:
 
 
 def _of_limits(limits: t.Iterable[Object]) -> list[Family]:
-    named = [({"kind": one["kind"], "name": one["name"]}, one) for one in limits]
+    named = [({"kind": one["kind"], "domain": one["name"]}, one) for one in limits]
     return [
         (
             "limit_watts",

@@ -37,48 +37,73 @@ class Limited:
 NO_LIMITS = Limited(PowerLimits())
 
 
-def with_limits(instance: Instance, limited: Limited) -> Instance:
-    """The instance with its power domains, and findings about limits that cannot be right."""
-    limits = limited.limits
-    if not limits:
-        return instance
-    racks: dict[str, list[Node]] = {}
-    for node in instance.nodes:
-        racks.setdefault(rack_of(node.labels), []).append(node)
-    racks.pop("", None)
-    types: dict[str, list[Node]] = {}
-    for node in instance.nodes:
-        types.setdefault(node.labels.get(limited.type_label, ""), []).append(node)
-    domains = [
-        _domain("node", node.name, [node], watts, limited)
-        for name, nodes in sorted(types.items())
-        for watts in [limit_of(limits.node_watts, name)]
+class Place(t.NamedTuple):
+    """A node with its rack and type, empty without a label; ``is_ours`` if the run has it."""
+
+    name: str
+    rack: str
+    type: str
+    is_ours: bool = True
+
+
+class Limit(t.NamedTuple):
+    """The nodes of one limit in W."""
+
+    kind: t.Literal["node", "rack", "fleet"]
+    name: str
+    nodes: tuple[str, ...]
+    watts: float
+
+
+def limits_on(places: t.Sequence[Place], limits: PowerLimits) -> list[Limit]:
+    """The limits of nodes, of racks and of the fleet. A rack has all of its nodes."""
+    ours = [place for place in places if place.is_ours]
+    found = [
+        Limit("node", place.name, (place.name,), watts)
+        for place in ours
+        for watts in [limit_of(limits.node_watts, place.type)]
         if watts is not None
-        for node in nodes
-        if node.eligible
     ]
-    domains += [
-        _domain("rack", name, nodes, watts, limited)
-        for name, nodes in sorted(racks.items())
-        for watts in [limit_of(limits.rack_watts, name)]
+    found += [
+        Limit("rack", rack, tuple(names), watts)
+        for rack, names in sorted(by_rack(places).items())
+        for watts in [limit_of(limits.rack_watts, rack)]
         if watts is not None
     ]
     if limits.fleet_watts is not None:
-        ours = [node for node in instance.nodes if node.eligible]
-        domains.append(_domain("fleet", "", ours, limits.fleet_watts, limited))
-    by_name = {node.name: node for node in instance.nodes}
-    types.pop("", None)
-    findings = [
-        *_unknown(limits.rack_watts, racks, "Rack", "rack_watts", " or ".join(RACK_LABELS)),
-        *_unknown(limits.inlet_celsius, racks, "Rack", "inlet_celsius", " or ".join(RACK_LABELS)),
-        *_unknown(limits.node_watts, types, "Type", "node_watts", limited.type_label),
-        *_below_idle(domains, by_name),
+        found.append(Limit("fleet", "", tuple(one.name for one in ours), limits.fleet_watts))
+    return found
+
+
+def by_rack(places: t.Iterable[Place]) -> dict[str, list[str]]:
+    """The nodes of each rack."""
+    found: dict[str, list[str]] = {}
+    for place in places:
+        if place.rack:
+            found.setdefault(place.rack, []).append(place.name)
+    return found
+
+
+def place_of(name: str, labels: t.Mapping[str, str], type_label: str, is_ours: bool) -> Place:
+    """A node by its labels."""
+    return Place(name, rack_of(labels), labels.get(type_label, ""), is_ours)
+
+
+def with_limits(instance: Instance, limited: Limited) -> Instance:
+    """The instance with its power domains, and findings about limits that cannot be right."""
+    if not limited.limits:
+        return instance
+    places = [
+        place_of(node.name, node.labels, limited.type_label, node.eligible)
+        for node in instance.nodes
     ]
-    closed = {**_closed_by_power(domains, by_name), **_closed_by_heat(racks, limited)}
+    by_name = {node.name: node for node in instance.nodes}
+    domains = [_domain(one, by_name, limited) for one in limits_on(places, limited.limits)]
+    findings = [*_unknown_names(places, limited), *_below_idle(domains, by_name)]
     return replace(
         instance,
         domains=tuple(domains),
-        closed=closed,
+        closed={**_closed_by_power(domains, by_name), **_closed_by_heat(places, limited)},
         findings=(*instance.findings, *findings),
     )
 
@@ -93,11 +118,6 @@ def present_watts(domain: PowerDomain, by_name: t.Mapping[str, Node]) -> float:
     return domain.beside_watts + sum(_predicted(by_name[name]) for name in domain.nodes)
 
 
-def hottest(nodes: t.Iterable[str], inlets: t.Mapping[str, float]) -> float | None:
-    """The highest inlet temperature of the nodes, if any was measured."""
-    return max((inlets[name] for name in nodes if name in inlets), default=None)
-
-
 def amount(value: float, limit: float) -> str:
     """Watts in a reason."""
     step = max(1.0, limit / _ROUNDING)
@@ -110,15 +130,11 @@ def _predicted(node: Node) -> float:
     return node.curve.watts_at(node.use_microcores / MICROCORES_PER_CORE)
 
 
-def _domain(
-    kind: t.Literal["node", "rack", "fleet"],
-    name: str,
-    nodes: t.Sequence[Node],
-    watts: float,
-    limited: Limited,
-) -> PowerDomain:
-    beside = sum(max(0.0, limited.watts.get(node.name, 0.0) - _predicted(node)) for node in nodes)
-    return PowerDomain(kind, name, tuple(node.name for node in nodes), watts, beside)
+def _domain(limit: Limit, by_name: t.Mapping[str, Node], limited: Limited) -> PowerDomain:
+    beside = sum(
+        max(0.0, limited.watts.get(name, 0.0) - _predicted(by_name[name])) for name in limit.nodes
+    )
+    return PowerDomain(*limit, beside)
 
 
 def _closed_by_power(
@@ -138,16 +154,25 @@ def _closed_by_power(
     return found
 
 
-def _closed_by_heat(racks: t.Mapping[str, t.Sequence[Node]], limited: Limited) -> dict[str, str]:
+def _closed_by_heat(places: t.Iterable[Place], limited: Limited) -> dict[str, str]:
     found: dict[str, str] = {}
-    for rack, nodes in racks.items():
+    for rack, names in by_rack(places).items():
         limit = limit_of(limited.limits.inlet_celsius, rack)
-        names = [node.name for node in nodes]
-        inlet = hottest(names, limited.inlets)
+        inlet = max((limited.inlets[one] for one in names if one in limited.inlets), default=None)
         if limit is not None and inlet is not None and inlet > limit:
             reason = f"node(s) in rack {rack} (inlet of {inlet:.0f} °C, limit {limit:g} °C)"
             found.update(dict.fromkeys(names, reason))
     return found
+
+
+def _unknown_names(places: t.Sequence[Place], limited: Limited) -> list[Finding]:
+    limits, racks = limited.limits, by_rack(places)
+    label, types = " or ".join(RACK_LABELS), {place.type for place in places if place.type}
+    return [
+        *_unknown(limits.rack_watts, racks, "Rack", "rack_watts", label),
+        *_unknown(limits.inlet_celsius, racks, "Rack", "inlet_celsius", label),
+        *_unknown(limits.node_watts, types, "Type", "node_watts", limited.type_label),
+    ]
 
 
 def _unknown(

@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 
 from ...base.context import Context, Parameters
 from ...base.errors import TargetError, WattwiseError
-from ...base.fields.lenient import member, text
 from ...base.json_types import Object
 from ...fleet.visits import Client
 from ...nodeconfig.poll import Job, PollTarget, poll
 from ...nodeconfig.targets import Targets
-from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_hosts_of
+from ...redfish.power_control.machines import (
+    REDFISH,
+    Machine,
+    configured_machines,
+    with_hosts_of,
+    with_uuids_of,
+)
 from ...redfish.power_control.switching import SPEC, switch_machines
-from ...redfish.power_control.system import ExpectedMachine, System, read_system
+from ...redfish.power_control.system import System, read_system
 from ...redfish.tree import Tree
 
 
@@ -41,18 +46,10 @@ class Bmcs:
     ) -> None:
         """``options`` are those of reading BMCs, with accounts."""
         self._options, self._context = options, context
-        uuids = {
-            text(member(node, "metadata", "name")): text(
-                member(node, "status", "nodeInfo", "systemUUID")
-            )
-            for node in snapshot["nodes"]
-        }
         found = configured_machines(targets, {**options, "targets": None})
         self._machines: dict[str, Machine] = {
-            one.name: replace(
-                one, expected=ExpectedMachine(system_uuid=uuids.get(one.name) or None)
-            )
-            for one in with_hosts_of(found, snapshot, context)
+            one.name: one
+            for one in with_uuids_of(with_hosts_of(found, snapshot, context), snapshot)
             if one.target.kind == REDFISH and one.target.problem is None
         }
 

@@ -70,8 +70,8 @@ def test_limits_are_beside_the_power_of_the_plan() -> None:
     rack = {"kind": "rack", "name": "r2", "limit_watts": 4000.0, "watts_after": 3950.5}
     text = render(fleet(), outcome(summary={"limits": [rack]}), NOW)
     assert lint(text) == ""
-    assert value(text, "limit_watts", kind="rack", name="r2") == 4000
-    assert value(text, "limited_watts", kind="rack", name="r2") == 3950.5
+    assert value(text, "limit_watts", kind="rack", domain="r2") == 4000
+    assert value(text, "limited_watts", kind="rack", domain="r2") == 3950.5
     assert "_limit" not in render(fleet(), outcome(), NOW)
 
 

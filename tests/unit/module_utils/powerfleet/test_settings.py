@@ -38,6 +38,7 @@ PARTS = {
     "devices": "devices",
     "rmd": "rmd_workloads",
     "sleep": "sleep",
+    "limits": "placement",
 }
 # Variables whose names in the spec are others.
 RENAMED = {"select": "nodeSelector"}
@@ -108,8 +109,12 @@ OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
 }
 
 
+# Parts of a role's variables that have a part of the spec of their own.
+OWN_PARTS = {"metering": "observe_metering_", "limits": "placement_limits_"}
+
+
 def prefix(part: str) -> str:
-    return "observe_metering_" if part == "metering" else f"{PARTS[part]}_"
+    return OWN_PARTS.get(part, f"{PARTS[part]}_")
 
 
 def variables(part: str) -> Json:
@@ -119,7 +124,7 @@ def variables(part: str) -> Json:
         for name, default in defaults(PARTS[part]).items()
         if name.startswith(prefix(part))
         and name not in LEFT_OUT
-        and (part == "metering" or not name.startswith("observe_metering_"))
+        and (part in OWN_PARTS or not name.startswith(tuple(OWN_PARTS.values())))
     }
 
 
