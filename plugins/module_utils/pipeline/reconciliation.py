@@ -24,6 +24,7 @@ from . import last_binding
 from .run import Run
 from .steps.bind import Unbound, bind_pods, evict_pods, give_devices
 from .steps.cluster import Cluster, cluster_of_document, read_cluster
+from .steps.limits import cap_machines
 from .steps.machines import given_polls, read_machines
 from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
@@ -80,6 +81,7 @@ class FleetRun:
             "devices": self._give_devices,
             "evict": self._evict,
             "sleep": self._sleep,
+            "limits": self._limit,
         }
         run.folder.open(run.options["run_process"], run.context.now())
         run.with_record(last_binding.restore)
@@ -191,3 +193,6 @@ class FleetRun:
         is_off = self.run.options["sleep"]["mode"] == "off"
         known = Known() if is_off else Known(self.curves, self.readings, self.samples)
         sleep_machines(self.run, self.cluster, known)
+
+    def _limit(self) -> None:
+        cap_machines(self.run, self.cluster, lambda: self.readings, lambda: self.curves)

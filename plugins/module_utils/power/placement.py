@@ -178,10 +178,20 @@ def _within_limits(answer: Answer, strategy: str, limits: Limits) -> Answer:
 
 
 def _kept(assignment: Assignment, strategy: str, limits: Limits) -> Assignment:
-    def again(problem: Problem) -> Assignment:
-        return _feasible(solve(problem, strategy, limits.begin())).assignment
+    """The assignment, or the best one found within the power limits."""
 
-    return within(assignment, again, limits.is_too_late)
+    def kept(start: Assignment, name: str) -> Assignment:
+        def again(problem: Problem) -> Assignment:
+            return _feasible(solve(problem, name, limits.begin())).assignment
+
+        return within(start, again, limits.is_too_late)
+
+    found = kept(assignment, strategy)
+    if found is assignment or strategy != "optimal":
+        return found
+    # Within limits the greedy order sometimes has room for another pod.
+    greedily = _feasible(solve(assignment.problem, "greedy", limits)).assignment
+    return max(found, kept(greedily, "greedy"), key=Assignment.rank)
 
 
 def check_options(parameters: Parameters) -> None:

@@ -27,6 +27,10 @@ WATTS: t.Mapping[str, t.Any] = {
 }
 INLETS: t.Mapping[str, t.Any] = {"inlet_celsius": {"type": "dict", "default": {}}}
 
+CAP: t.Mapping[str, t.Any] = {
+    "cap": {"type": "str", "choices": ["off", "dry_run", "on"], "default": "dry_run"}
+}
+
 Limits = t.Mapping[str, float]
 
 
@@ -41,9 +45,12 @@ class PowerLimits:
 
     def __bool__(self) -> bool:
         """Whether any limit is set."""
-        return self.fleet_watts is not None or bool(
-            self.rack_watts or self.node_watts or self.inlet_celsius
-        )
+        return self.has_watts or bool(self.inlet_celsius)
+
+    @property
+    def has_watts(self) -> bool:
+        """Whether any limit in W is set."""
+        return self.fleet_watts is not None or bool(self.rack_watts or self.node_watts)
 
     @classmethod
     def of(cls, options: Parameters) -> PowerLimits:

@@ -67,6 +67,7 @@ LEFT_OUT: dict[str, str] = {
     "observe_metering_textfile": FILES,
     **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
     "placement_credentials": SECRETS,
+    "placement_limits_cap": "the caps in force need a folder that no restart of a pod empties",
     "placement_textfile": FILES,
     "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
     "placement_run_dir": FILES,
