@@ -507,8 +507,8 @@ options:
   limits:
     description:
       - Limits of power and heat that the V(place) step keeps, as M(wattwise.kube.power_placement)
-        does, and of the V(limits) step. Without any, the default, nothing changes. The label O(predict.type_label) has the
-        types of nodes.
+        does, and of the V(limits) step. Without any, the default, nothing changes. The label
+        O(predict.type_label) has the types of nodes.
       - The power draw of a node is the larger one of its curve's prediction and of a fresh reading
         of its BMC.
       - A limit below the idle power, and one of a rack or type that no node has, is a warning and a
