@@ -5,13 +5,15 @@
 
 A strategy places without regard to racks and the fleet. Where a domain would draw more than its
 limit, pods of the lowest priority leave it, its nodes keep at most the load that is left, and the
-strategy places all pods again. Whatever still fits is added at the end. Limits of single nodes are
+strategy places all pods again. Whatever still fits is added, and at the end the pods that were
+placed are placed once more by themselves, for fewer watts. Limits of single nodes are
 exact from the start: they are a resource of the node (see model/load_limits.py).
 """
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...base.libraries import numpy
 from ...solving.arrays import Booleans, Floats, Integers
@@ -53,7 +55,15 @@ def within(start: Assignment, place: Place, is_over: t.Callable[[], bool]) -> As
         found = Assignment(problem, place(narrowed(problem, most)).counts)
     if best is None:
         raise AssertionError
-    return max(best, power.filled(best), key=Assignment.rank)
+    best = max(best, power.filled(best), key=Assignment.rank)
+    # The same pods may draw less elsewhere, which makes room for others.
+    for wider in (problem, narrowed(problem, most)):
+        if is_over():
+            break
+        same = replace(wider, count=best.counts.sum(axis=1))
+        found = power.filled(power.trimmed(Assignment(problem, place(same).counts)))
+        best = max(best, found, key=Assignment.rank)
+    return best
 
 
 class DomainPower:

@@ -13,6 +13,7 @@ from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...base.libraries import numpy
 from ...base.units import parse_time
+from ...power.limits.domains import NO_LIMITS, Limited
 from ...power.sources import source_of_snapshot
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.racks import rack_of
@@ -21,6 +22,7 @@ from ..decision import decide
 from ..demand import Demand
 from ..fleet import Fleet
 from ..machine import Machine, Phase
+from ..power_limits import within_limits
 from ..reserve import reserve_of
 from ..state import Decision, FleetState
 from ..state_reader import read_state
@@ -42,13 +44,14 @@ _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 class FleetInputs:
     """Input of a decision: snapshot and curves of the run, and its part of the cluster.
 
-    ``placing`` are the completed options of a placement.
+    ``placing`` are the completed options of a placement, ``limited`` its limits.
     """
 
     snapshot: Object
     curves: Object
     placing: Parameters
     scope: Scope | None = None
+    limited: Limited = NO_LIMITS
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Planner:
         state = read_state(source, placing, self.options.rules, machines, waited)
         demand, rules = record.demand(), self.options.rules
         decision = decide(state, demand, rules, self.now)
+        decision = within_limits(state, decision, self.inputs.limited)
         reserve = _reserve(Fleet(state, demand, rules, self.now), demand)
         return replace(_named(state, decision, lists), reserve=reserve)
 
