@@ -33,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
     Phase,
     Switching,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import within_limits
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.state import (
     Budget,
