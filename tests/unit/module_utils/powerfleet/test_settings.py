@@ -169,6 +169,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
+    own["limits"] = {"cap"}
     own["sleep"] = {"eviction_joules", "wait_timeout"}
     for group, known in GROUPS.items():
         if group in ("store", "restore"):
