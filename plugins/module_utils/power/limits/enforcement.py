@@ -5,9 +5,9 @@
 
 A strategy places without regard to racks and the fleet. Where a domain would draw more than its
 limit, pods of the lowest priority leave it, its nodes keep at most the load that is left, and the
-strategy places all pods again. Whatever still fits is added, and at the end the pods that were
-placed are placed once more by themselves, for fewer watts. Limits of single nodes are
-exact from the start: they are a resource of the node (see model/load_limits.py).
+strategy places all pods again. Whatever still fits is added, and at the end the placed pods are
+placed once more by themselves, for fewer watts. Limits of single nodes are exact from the start:
+they are a resource of the node (see model/load_limits.py).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def within(start: Assignment, place: Place, is_over: t.Callable[[], bool]) -> As
         return start
     found, best = start, None
     most: Floats = numpy.full(len(start.all_nodes), numpy.inf)
-    for _round in range(_MAX_ROUNDS):
+    for rounds in range(_MAX_ROUNDS + 1):
         exceeded = power.excess(found) > 0
         kept = power.trimmed(found)
         best = kept if best is None else max(best, kept, key=Assignment.rank)
-        if not exceeded.any() or is_over():
+        if not exceeded.any() or rounds == _MAX_ROUNDS or is_over():
             break
         for domain in exceeded.nonzero()[0].tolist():
             nodes = power.nodes[domain]
