@@ -31,8 +31,9 @@ from support.brute_force_placement import optimum
 from support.examples import examples, generated, nearly_all, seeds
 from support.placement_checker import value_of, violations
 from support.placement_instances import Feature, parameters
-from support.placement_rules import Json
 from support.random_placements import random_fleet, random_parameters
+
+Json = dict[str, t.Any]
 
 RACK = "wattwise.github.io/rack"
 TYPE = "node.kubernetes.io/instance-type"
