@@ -989,9 +989,8 @@ evict:
     stopped:
 limits:
   description:
-    - The limits that machines exceed (RV(limits.above)), the caps to set and to remove
-      (RV(limits.changes), V(null) watts without any limit), and the caps of the step that are in
-      force (RV(limits.caps)).
+    - The limits that machines exceed (C(above)), the caps to set and to remove (C(changes), V(null)
+      watts without any limit), and the caps of the step that are in force (C(caps)).
   returned: when step V(limits) ran, and a limit in W holds or a cap is in force
   type: dict
   sample:

@@ -356,7 +356,7 @@ watts:
 limits:
   description:
     - The power domains with a limit, each with its predicted power draw before and after placing, in
-      W. RV(limits[].kind) is V(node), V(rack) or V(fleet).
+      W. C(kind) is V(node), V(rack) or V(fleet).
   returned: success, with O(limits)
   type: list
   elements: dict

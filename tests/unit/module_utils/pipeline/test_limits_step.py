@@ -241,7 +241,7 @@ def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
 
 
 def test_a_cap_that_somebody_removed_is_set_again(rack: Rack) -> None:
-    setting = limits(0.95 * rack.total)
+    setting = limits(0.85 * rack.total)
     rack.run(setting)
     capped = rack.caps
     rack.limit_by_hand(rack.machines[0], state="absent")
