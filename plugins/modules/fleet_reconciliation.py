@@ -35,7 +35,8 @@ options:
         curve of each node from a statement, its power model or recorded samples, V(place) finds
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
-        V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)).
+        V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)). V(limits)
+        caps machines that draw more than a limit (O(limits.cap)).
       - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
         V(restore) replaces all steps before V(bind) by the documents of a stored plan
         (O(restore)).
@@ -57,6 +58,7 @@ options:
       - devices
       - evict
       - sleep
+      - limits
     default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
@@ -502,6 +504,60 @@ options:
         elements: str
         default: []
       # end generated
+  limits:
+    description:
+      - Limits of power and heat that the V(place) step keeps, as M(wattwise.kube.power_placement)
+        does, and of the V(limits) step. Without any, the default, nothing changes. The label
+        O(predict.type_label) has the types of nodes.
+      - The power draw of a node is the larger one of its curve's prediction and of a fresh reading
+        of its BMC.
+      - A limit below the idle power, and one of a rack or type that no node has, is a warning and a
+        finding in the plan.
+      - The V(limits) step caps only machines with a fresh reading, a power curve, and a BMC that
+        reports the C(systemUUID) of the Node; machines that sleep keep their state. It needs
+        O(run_dir), where C(limits.json) has the caps in force. O(read) has the accounts of the BMCs,
+        and an account for changes, as for M(wattwise.kube.redfish_power_limit).
+    type: dict
+    default: {}
+    suboptions:
+      # begin generated: limits
+      fleet_watts:
+        description: Power that the nodes of the fleet may draw together, in W. V(0), the default,
+          sets no limit.
+        type: float
+        default: 0.0
+      rack_watts:
+        description: Power that the nodes of a rack may draw together, in W, by the value of the
+          label C(wattwise.github.io/rack), else of C(topology.kubernetes.io/rack). V(*) stands for
+          all other racks.
+        type: dict
+        default: {}
+      node_watts:
+        description: Power that a node may draw, in W, by its type, which is the value of its label
+          C(node.kubernetes.io/instance-type). V(*) stands for all other nodes.
+        type: dict
+        default: {}
+      inlet_celsius:
+        description: Inlet temperature in °C above which a rack takes no new pod, by the same labels
+          as O(limits.rack_watts). The hottest machine of the rack counts. V(*) stands for all other
+          racks.
+        type: dict
+        default: {}
+      cap:
+        description:
+          - What the step V(limits) does while machines draw more than a limit in W. V(dry_run) says
+            which machines it would cap. V(on) caps them by their BMCs, and removes the caps later.
+            V(off) removes all caps that the step has set.
+          - Machines whose pods have the lowest priority give first; those of equal priority share
+            by their power above the floor. The floor is 1.1 times the idle power of the curve, or
+            the least limit of the BMC. Caps aim at 98 % of the limit.
+          - Below 90 % of the limit, caps end of machines that draw less than 95 % of theirs, and of
+            one other machine a run, the highest priority first. A limit that the BMC had before
+            comes back.
+        type: str
+        default: dry_run
+        choices: ['off', dry_run, 'on']
+      # end generated
   store:
     description:
       - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.
@@ -931,6 +987,28 @@ evict:
         step: 1
         to_node: node-1
     stopped:
+limits:
+  description:
+    - The limits that machines exceed (C(above)), the caps to set and to remove (C(changes), V(null)
+      watts without any limit), and the caps of the step that are in force (C(caps)).
+  returned: when step V(limits) ran, and a limit in W holds or a cap is in force
+  type: dict
+  sample:
+    above:
+      - kind: rack
+        limit_watts: 4000.0
+        name: r2
+        uncovered_watts: 0.0
+        watts: 4210.0
+    cap: "on"
+    caps:
+      - before_watts: null
+        name: node-7
+        watts: 310.0
+    changes:
+      - done: true
+        name: node-7
+        watts: 310.0
 sleep:
   description:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence

@@ -141,6 +141,34 @@ options:
   path:
     description: Path of the plan document to write, also in check mode.
     type: path
+  limits:
+    description:
+      - Limits of power that the placement keeps. A pod is not placed where the predicted power draw
+        of its node, of the rack or of the fleet would be above its limit; where power is short,
+        pods of lower priority wait.
+      - A node or rack that is above its limit already takes no pod, and neither does a node without
+        a power curve to which a limit applies. Moves of O(rebalance) keep the limits, too.
+    type: dict
+    default: {}
+    suboptions:
+      # begin generated: limits fleet_watts rack_watts node_watts
+      fleet_watts:
+        description: Power that the nodes of the fleet may draw together, in W. V(0), the default,
+          sets no limit.
+        type: float
+        default: 0.0
+      rack_watts:
+        description: Power that the nodes of a rack may draw together, in W, by the value of the
+          label C(wattwise.github.io/rack), else of C(topology.kubernetes.io/rack). V(*) stands for
+          all other racks.
+        type: dict
+        default: {}
+      node_watts:
+        description: Power that a node may draw, in W, by its type, which is the value of its label
+          C(node.kubernetes.io/instance-type). V(*) stands for all other nodes.
+        type: dict
+        default: {}
+      # end generated
 extends_documentation_fragment:
   - wattwise.kube.steps.place
   - wattwise.kube.attributes.info_module
@@ -252,6 +280,13 @@ EXAMPLES = r"""
             resource_claim_name: training
   register: plan
 
+- name: Keep two racks within the power of their feeds
+  wattwise.kube.power_placement:
+    src: [fleet.yml]
+    limits:
+      rack_watts: {r1: 4000, r2: 6500}
+  register: plan
+
 - name: Compare strategies on the same input
   wattwise.kube.power_placement:
     src: [fleet.yml]
@@ -318,6 +353,19 @@ watts:
   returned: success
   type: dict
   sample: {after: 512.5, before: 255.0, lower_bound: 512.4}
+limits:
+  description:
+    - The power domains with a limit, each with its predicted power draw before and after placing, in
+      W. C(kind) is V(node), V(rack) or V(fleet).
+  returned: success, with O(limits)
+  type: list
+  elements: dict
+  sample:
+    - kind: rack
+      limit_watts: 4000.0
+      name: r2
+      watts_after: 3950.0
+      watts_before: 3610.0
 gap:
   description: Largest possible distance of the added watts from the optimum, as a share of the
     added watts of the bound (or of 1 W if that is more).

@@ -46,7 +46,7 @@ class _Search:
         self._asked = [{**pod.requests, "pods": 1} for pod in pods]
         self._free = {id(node): dict(node.free) for node in fleet.nodes}
         self._collisions = any(pod.ports or pod.disks or pod.away_from for pod in pods)
-        self._demanding = any(
+        self._demanding = bool(fleet.limits.domains) or any(
             fleet.has_order(pod) or pod.gang or pod.claims_devices for pod in pods
         )
         self._placed: list[Placed] = []

@@ -21,6 +21,7 @@ from fractions import Fraction
 
 from support.placement_caches import Caches
 from support.placement_devices import Devices
+from support.placement_limits import PowerLimits
 from support.placement_preferences import unmet_weight
 from support.placement_rules import (
     Json,
@@ -82,6 +83,7 @@ class Fleet:
         everyone = itertools.chain(self.pods, *on.values())
         self.starts = Starts(parameters, self.nodes, everyone, self.is_possible)
         self.shares = list(shares(self.nodes, self.pods, self.running))
+        self.limits = PowerLimits(parameters, self.nodes, self.awake_watts)
         self._watts: dict[tuple[str, int, bool], float] = {}
         self._open: dict[tuple[int, int], bool] = {}
         self._unmet: dict[tuple[int, int], float] = {}
@@ -115,6 +117,7 @@ class Fleet:
         """Whether the pod may run on the node, regardless of other pods and of resources."""
         return (
             (node.curve is not None or self.use_unpriced)
+            and not self.limits.is_closed(node)
             and open_to(node, pod)
             and self.devices.may_be_on(node.name, pod)
             and self.volumes.may_be_on(node, pod)
@@ -167,6 +170,13 @@ class Fleet:
                 assert node.curve is not None
                 self._watts[key] = on_curve(node.curve, cores)
         return self._watts[key]
+
+    def awake_watts(self, node: Node, pods: Sequence[Pod]) -> float:
+        """Power draw by the curve, even without workload; devices included."""
+        assert node.curve is not None
+        millicores = sum(pod.requests.get("cpu", 0) for pod in pods)
+        cores = float((node.millicores + millicores * self.assumption) / 1000)
+        return on_curve(node.curve, cores) + self.devices.watts({node.name: pods})
 
     def unmet(self, node: Node, pod: Pod) -> float:
         """The weight of the pod's unmet preferences for nodes."""
@@ -229,6 +239,8 @@ class Fleet:
         ]
         if self.devices.cost(pods_on) is None:
             found.append("there are too few devices")
+        else:
+            found += self.limits.wrong(pods_on)
         found += [
             f"{first[0].name} on {first[1].name} and {second[0].name} on {second[1].name} collide"
             for first, second in itertools.combinations(placed, 2)

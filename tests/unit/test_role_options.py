@@ -75,9 +75,15 @@ REASONS: dict[str, dict[str, str]] = {
         ),
         "run_process": "the action plugin fills it in",
     },
-    "observe fleet_reconciliation": {"sleep": "the observe role switches nothing"},
+    "observe fleet_reconciliation": {
+        "limits": "the observe role places nothing",
+        "sleep": "the observe role switches nothing",
+    },
     "sleep fleet_reconciliation": dict.fromkeys(
-        ("node_configs", "thermal", "pressure", "models", "merge", "meter", "place"),
+        (
+            *("node_configs", "thermal", "pressure", "models", "merge", "meter", "place"),
+            "limits",
+        ),
         "machines are brought back without any reading; all else is in the placement role",
     ),
     "bare_metal_host_info": {"host_selector": "observe_try_labels selects the nodes of the trial"},
@@ -175,6 +181,7 @@ GROUP_VARIABLES = {
     "meter": ("observe", "observe_meter_options"),
     "predict": ("placement", "placement_predict_options"),
     "place": ("placement", "placement_place_options"),
+    "limits": ("placement", "placement_limit_options"),
     "store": ("placement", "placement_store_options"),
     "restore": ("placement", "placement_restore_options"),
     "bind": ("placement", "placement_bind_options"),

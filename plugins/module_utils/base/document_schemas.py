@@ -263,6 +263,15 @@ _COMPARED = _record(
     },
     {"placed_unpriced": _INTEGER},
 )
+_POWER_LIMIT = _record(
+    {
+        "kind": {"enum": ["node", "rack", "fleet"]},
+        "name": _TEXT,
+        "limit_watts": _NUMBER,
+        "watts_before": _NUMBER,
+        "watts_after": _NUMBER,
+    }
+)
 _REPORT_STATE: Schema = {"enum": ["observed", "planned", "pending", "measured"]}
 
 SCHEMAS: dict[str, Schema] = {
@@ -349,6 +358,7 @@ SCHEMAS: dict[str, Schema] = {
             "unpriced": _TEXTS,
             "nodes": _list(_ANY),
             "comparison": _list(_COMPARED),
+            "limits": _list(_POWER_LIMIT),
         },
     ),
     # Each section defines the data under its name; see the package ``report``.
@@ -460,6 +470,29 @@ SCHEMAS: dict[str, Schema] = {
         "bindings",
         {"bound": _list(_record(_PLACEMENT)), "skipped": _list(_record(_PLACEMENT))},
         {"plan_time": _TIME, "errors": _list(_ANY)},
+    ),
+    # One run of the step ``limits``; ``caps`` are ours that are in force, with the limit before them.
+    "limits": _schema(
+        "limits",
+        {
+            "cap": {"enum": ["off", "dry_run", "on"]},
+            "above": _list(
+                _record(
+                    {
+                        "kind": {"enum": ["node", "rack", "fleet"]},
+                        "name": _TEXT,
+                        "limit_watts": _NUMBER,
+                        "watts": _NUMBER,
+                        "uncovered_watts": _NUMBER,
+                    }
+                )
+            ),
+            "changes": _list(_record({"name": _TEXT, "watts": _NUMBER_OR_NULL, "done": _BOOLEAN})),
+            "caps": _list(
+                _record({"name": _TEXT, "watts": _NUMBER, "before_watts": _NUMBER_OR_NULL})
+            ),
+        },
+        {"errors": _ERRORS},
     ),
     # One run of machines that sleep; see sleep/cluster/step.py.
     "sleep": _schema(

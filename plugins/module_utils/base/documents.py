@@ -32,6 +32,7 @@ DocumentKind = t.Literal[
     "curves",
     "plan",
     "bindings",
+    "limits",
     "sleep",
     "report",
     "summary",

@@ -19,6 +19,7 @@ from ..inference.samples import MAX_AGE_SECONDS
 from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
+from ..power.limits.options import CAP, INLETS, WATTS, PowerLimits
 from ..redfish import models, thermal
 from ..sleep.cluster import options as sleep
 from . import stored_plan
@@ -26,7 +27,7 @@ from . import stored_plan
 # In the order of execution.
 STEPS = (
     *("snapshot", "read", "merge", "statuses", "meter"),
-    *("predict", "place", "store", "restore", "bind", "devices", "evict", "sleep"),
+    *("predict", "place", "store", "restore", "bind", "devices", "evict", "sleep", "limits"),
 )
 BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
 
@@ -71,6 +72,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "type_label": {"type": "str", "default": TYPE_LABEL},
     },
     "place": placement.OPTIONS.options,
+    "limits": {**WATTS, **INLETS, **CAP},
     "store": stored_plan.STORE_OPTIONS,
     "restore": stored_plan.RESTORE_OPTIONS,
     "bind": _of(binding.SPEC, "mark_unplaced", "volume_timeout"),
@@ -122,6 +124,7 @@ NEEDS: t.Mapping[str, tuple[str, ...]] = {
     "bind": ("place",),
     "evict": ("place",),
     "sleep": ("snapshot", "predict"),
+    "limits": ("snapshot", "predict"),
 }
 _PLANNING = ("snapshot", "read", "merge", "meter", "predict", "place", "store")
 
@@ -153,8 +156,11 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
     stated.statements(options["predict"]["power_curves"])
     if "meter" in steps:
         metering.check_options(options["meter"])
+    PowerLimits.of(options["limits"])
     if "place" in steps:
         placement.check_options(of_module(placement.SPEC, options, "place"))
+    if "limits" in steps and options["limits"]["cap"] == "on" and not options["run_dir"]:
+        raise InvalidInput("limits.cap: a later run needs the caps of this one; give run_dir")
     if "sleep" in steps:
         sleep.SleepOptions.of(options["sleep"])
     return options

@@ -23,6 +23,7 @@ from . import last_binding
 from .run import Run
 from .steps.bind import Unbound, bind_pods, evict_pods, give_devices
 from .steps.cluster import Cluster, cluster_of_document, read_cluster
+from .steps.limits import cap_machines
 from .steps.machines import given_polls, read_machines
 from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
@@ -79,6 +80,7 @@ class FleetRun:
             "devices": self._give_devices,
             "evict": self._evict,
             "sleep": self._sleep,
+            "limits": self._limit,
         }
         run.folder.open(run.options["run_process"], run.context.now())
         run.with_record(last_binding.restore)
@@ -149,7 +151,9 @@ class FleetRun:
         )
 
     def _place(self) -> None:
-        self.plan = place_pods(self.run, self.cluster, self.curves, self.metered)
+        self.plan = place_pods(
+            self.run, self.cluster, self.curves, lambda: self.readings, self.metered
+        )
         keep_plan(self.run, self.curves, self.plan)
 
     def _restore(self) -> None:
@@ -185,3 +189,6 @@ class FleetRun:
         is_off = self.run.options["sleep"]["mode"] == "off"
         known = Known() if is_off else Known(self.curves, self.readings, self.samples)
         sleep_machines(self.run, self.cluster, known)
+
+    def _limit(self) -> None:
+        cap_machines(self.run, self.cluster, lambda: self.readings, lambda: self.curves)

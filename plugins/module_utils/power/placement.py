@@ -17,11 +17,14 @@ from ..base.errors import InvalidInput
 from ..scheduling.model import MICROCORES_PER_CORE
 from ..scheduling.plan import Plan
 from ..solving.limits import LIMITS, Limits
-from .bounds.answer import Answer, bound_with, is_proof
+from .bounds.answer import Answer, answer_with_bound, bound_with, is_proof
 from .bounds.lower_bound import LowerBounds
 from .expectation import predicted_power
+from .limits.domains import Limited
+from .limits.enforcement import within
+from .limits.options import WATTS, PowerLimits
 from .model.assignment import Assignment
-from .model.problem import build_problem
+from .model.problem import Problem, build_problem
 from .model.repair import can_be_bound
 from .rebalance import propose
 from .results import describe_comparison, plan_of
@@ -81,6 +84,7 @@ SPEC = ArgumentSpec(
         "previous": {"type": "path"},
         "previous_placements": {"type": "list", "elements": "dict"},
         "path": {"type": "path"},
+        "limits": {"type": "dict", "options": dict(WATTS), "default": {}},
     },
     mutually_exclusive=(
         ("snapshot", "nodes"),
@@ -105,7 +109,8 @@ def place(parameters: Parameters, context: Context = Context()) -> Result:
     check_options(parameters)
     made_from = documents.MadeFrom.read(parameters["snapshot"], parameters["curves"])
     limits = Limits.of(parameters)
-    plan = place_pods(read_source(parameters), parameters, limits, context)
+    source = replace(read_source(parameters), limited=Limited(PowerLimits.of(parameters["limits"])))
+    plan = place_pods(source, parameters, limits, context)
     result = plan.as_document()
     if parameters["path"]:
         digest = documents.write(parameters["path"], "plan", result, made_from)
@@ -124,7 +129,7 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     warn_of(findings, context)
     problem = build_problem(instance, limits.is_too_late)
     strategy, is_late = parameters["strategy"], limits.hit
-    answer = _feasible(solve(problem, strategy, limits.begin()))
+    answer = _within_limits(_feasible(solve(problem, strategy, limits.begin())), strategy, limits)
     if is_late:
         answer = replace(answer, proven=False, stopped_by="wall_clock")
     _warn_of_short_curves(answer.assignment, context)
@@ -132,9 +137,12 @@ def place_pods(source: Source, parameters: Parameters, limits: Limits, context: 
     if parameters["rebalance"]:
         plan = replace(plan, steps=propose(source, parameters, answer.assignment))
     if parameters["compare"]:
-        found = assignments_of(
-            parameters["compare"], answer, strategy, lambda: Limits.of(parameters)
-        )
+        found = [
+            (name, _kept(assignment, name, Limits.of(parameters)))
+            for name, assignment in assignments_of(
+                parameters["compare"], answer, strategy, lambda: Limits.of(parameters)
+            )
+        ]
         plan = replace(plan, comparison=describe_comparison(found))
     if parameters["textfile"]:
         text = predicted_power(instance.nodes, parameters["textfile_labels"])
@@ -160,12 +168,39 @@ def _feasible(answer: Answer) -> Answer:
     )
 
 
+def _within_limits(answer: Answer, strategy: str, limits: Limits) -> Answer:
+    """The answer, or the best one found that keeps the power limits."""
+    kept = _kept(answer.assignment, strategy, limits)
+    if kept is answer.assignment:
+        return answer
+    found = answer_with_bound(kept, answer.method)
+    return replace(found, stopped_by="wall_clock") if limits.hit else found
+
+
+def _kept(assignment: Assignment, strategy: str, limits: Limits) -> Assignment:
+    """The assignment, or the best one found within the power limits."""
+
+    def kept(start: Assignment, name: str) -> Assignment:
+        def again(problem: Problem) -> Assignment:
+            return _feasible(solve(problem, name, limits.begin())).assignment
+
+        return within(start, again, limits.is_too_late)
+
+    found = kept(assignment, strategy)
+    if found is assignment or strategy != "optimal":
+        return found
+    # Within limits the greedy order sometimes has room for another pod.
+    greedily = _feasible(solve(assignment.problem, "greedy", limits)).assignment
+    return max(found, kept(greedily, "greedy"), key=Assignment.rank)
+
+
 def check_options(parameters: Parameters) -> None:
     """Check the ranges of numbers, which an argument specification cannot express.
 
     Raises InvalidInput.
     """
     Limits.of(parameters)
+    PowerLimits.of(parameters["limits"])
     _check_range(parameters, "pod_usage_assumption", "from 0 to 1", lambda value: 0 <= value <= 1)
     _check_range(parameters, "standby_watts", "0 watts or more", lambda value: value >= 0)
     _check_range(parameters, "preference_watts", "0 watts or more", lambda value: value >= 0)

@@ -30,6 +30,7 @@ from ..scheduling.plan import UnplacedPod
 from .constraints import cache_runs, device_feasibility
 from .constraints.instance import Instance
 from .constraints.relation_reader import OUT_OF_TIME
+from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 
 INCOMPLETE_GANG = "node(s) could not take all pods of the pod group"
@@ -64,13 +65,19 @@ class _Explainer:
             {**node.free, **dict(zip(resources, left))}
             for node, left in zip(self._instance.nodes, assignment.free.tolist())
         ]
+        self._power = DomainPower(assignment.problem) if self._instance.domains else None
 
     def explain(self, shape: Shape) -> tuple[str, t.Mapping[str, int], bool | None]:
         """The message, the reasons, and whether an empty fleet has a node."""
         counted: Counter[str] = Counter()
         related = self._related_reasons(shape)
-        for node, free, reason in zip(self._instance.nodes, self._free, related):
-            counted.update(self._reasons_of_node(shape, node, free, reason))
+        for index, (node, free, reason) in enumerate(
+            zip(self._instance.nodes, self._free, related)
+        ):
+            counted.update(
+                self._reasons_of_node(shape, node, free, reason)
+                or self._power_reasons(shape, index)
+            )
         reasons = dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
         fits_empty_fleet = None if shape.refusals else self._fits_empty_fleet(shape)
         return self._message(shape, reasons), reasons, fits_empty_fleet
@@ -106,6 +113,8 @@ class _Explainer:
         reason = obstacle(replace(shape.constraints, volumes=(), disks=()), node)
         if reason is not None:
             return [reason]
+        if node.name in self._instance.closed:
+            return [self._instance.closed[node.name]]
         if node.curve is None and not self._instance.rules.use_unpriced:
             return [NO_CURVE]
         missing = shortages(shape.requests, free)
@@ -118,6 +127,14 @@ class _Explainer:
             [related] if related is not None else [],
         )
         return next(filter(None, in_order), [])
+
+    def _power_reasons(self, shape: Shape, node: int) -> list[str]:
+        """The power limit that a pod would exceed on a node that has room for it."""
+        group = self._group.get(shape)
+        if self._power is None or group is None:
+            return []
+        reason = self._power.reason(self._assignment, group, node)
+        return [] if reason is None else [reason]
 
     def _fits_empty_fleet(self, shape: Shape) -> bool:
         """Whether a node that the pod may run on is large enough for it, apart from other pods."""

@@ -29,6 +29,7 @@ from ..scheduling.pod_reader import identity, is_finished
 from ..scheduling.volumes.cluster_volumes import depends_on_storage
 from ..solving.arrays import Integers
 from .constraints.instance import Instance
+from .limits.enforcement import DomainPower
 from .migration.migration import Migration, MovablePod, Move
 from .migration.search import search
 from .migration.steps import divided
@@ -103,10 +104,27 @@ def _best_steps(task: Migration) -> tuple[Step, ...]:
     for value, counts in search(task):
         if round(value, _DECIMALS) <= reached:
             break
-        steps, gain = _described(task, divided(task, counts))
+        steps, gain = _described(task, _within_limits(task, divided(task, counts)))
         if gain > reached:
             best, reached = steps, gain
     return best
+
+
+def _within_limits(
+    task: Migration, steps: t.Sequence[t.Sequence[Move]]
+) -> t.Sequence[t.Sequence[Move]]:
+    """The steps before the first one that takes a power domain above its limit."""
+    if not task.problem.instance.domains:
+        return steps
+    power, now = DomainPower(task.problem), Assignment(task.problem, task.home)
+    for number, step in enumerate(steps):
+        for move in step:
+            before = power.excess(now)
+            for change in move.changes:
+                now.place(*change)
+            if (power.excess(now) > before).any():
+                return steps[:number]
+    return steps
 
 
 def _released(
@@ -137,6 +155,8 @@ def _released(
             replace(node, use_microcores=use_after[node.name] - leaving.get(node.name, 0))
             for node in instance.nodes
         ),
+        domains=planned.problem.instance.domains,
+        closed=planned.problem.instance.closed,
     )
 
 

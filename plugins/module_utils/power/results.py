@@ -13,6 +13,7 @@ from ..scheduling.model import MICROCORES_PER_CORE, Pod
 from ..scheduling.plan import Placement, Plan
 from .bounds.answer import Answer, watts_of
 from .device_results import allocations
+from .limits.enforcement import DomainPower
 from .model.assignment import Assignment
 from .model.repair import related_groups, related_steps
 from .reasons import unplaced_pods
@@ -54,7 +55,27 @@ def plan_of(answer: Answer) -> Plan:
         unplaced=unplaced_pods(assignment),
         allocations=allocations(assignment, placed),
         nodes=_node_summaries(assignment),
+        limits=_limit_summaries(assignment),
     )
+
+
+def _limit_summaries(assignment: Assignment) -> list[Entry] | None:
+    """The power domains before and after; None without limits."""
+    problem = assignment.problem
+    if not problem.instance.domains:
+        return None
+    power = DomainPower(problem)
+    before, after = power.draw(Assignment(problem)).tolist(), power.draw(assignment).tolist()
+    return [
+        {
+            "kind": domain.kind,
+            "name": domain.name,
+            "limit_watts": domain.limit_watts,
+            "watts_before": round(watts_before, 3),
+            "watts_after": round(watts_after, 3),
+        }
+        for domain, watts_before, watts_after in zip(power.domains, before, after)
+    ]
 
 
 def describe_comparison(found: t.Iterable[tuple[str, Assignment]]) -> list[Entry]:

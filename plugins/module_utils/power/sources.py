@@ -38,6 +38,7 @@ from ..scheduling.workload import Workload
 from ..solving.limits import Limits
 from .constraints.instance import Instance, Rules
 from .constraints.relation_reader import Surroundings
+from .limits.domains import NO_LIMITS, Limited, with_limits
 from .measured_use import PodUse, measured_shares
 from .waiting_pods import WaitingPods
 
@@ -72,6 +73,7 @@ class Source:
     scope: Scope | None = None
     shares: t.Mapping[Workload, Decimal] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    limited: Limited = NO_LIMITS
 
 
 def read_instance(parameters: Parameters) -> Instance:
@@ -84,6 +86,10 @@ def instance_of(source: Source, parameters: Parameters, limits: Limits | None = 
 
     After the patience of the limits, pods with rules about others are left as unsupported.
     """
+    return with_limits(_unlimited(source, parameters, limits), source.limited)
+
+
+def _unlimited(source: Source, parameters: Parameters, limits: Limits | None) -> Instance:
     assumption = Decimal(str(parameters["pod_usage_assumption"]))
     loads = Loads(parameters["usage_source"], assumption, source.measured)
     volumes = None

@@ -30,6 +30,12 @@ FIELDS: t.Mapping[str, t.Mapping[str, str]] = {
         "time_limit": "timeLimitSeconds",
         "seed": "seed",
     },
+    "limits": {
+        "fleet_watts": "fleetWatts",
+        "rack_watts": "rackWatts",
+        "node_watts": "nodeWatts",
+        "inlet_celsius": "inletCelsius",
+    },
     "merge": {
         "min_success": "minSuccess",
         "max_age": "maxAgeSeconds",

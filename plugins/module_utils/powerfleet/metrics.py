@@ -124,6 +124,23 @@ def _of_plan(outcome: Outcome) -> list[Family]:
         ("watts", "Power draw of the last plan.", _watts(summary)),
         ("saved_watts", "Watts that the last plan saves against another strategy.", saved),
         ("gap_ratio", "Relative gap between the last plan and its lower bound.", gap),
+        *_of_limits(summary.get("limits") or ()),
+    ]
+
+
+def _of_limits(limits: t.Iterable[Object]) -> list[Family]:
+    named = [({"kind": one["kind"], "domain": one["name"]}, one) for one in limits]
+    return [
+        (
+            "limit_watts",
+            "Limit of the power of a rack or of the fleet.",
+            [(labels, float(one["limit_watts"])) for labels, one in named],
+        ),
+        (
+            "limited_watts",
+            "Power draw of a rack or of the fleet with a limit, by the last plan.",
+            [(labels, float(one["watts_after"])) for labels, one in named],
+        ),
     ]
 
 

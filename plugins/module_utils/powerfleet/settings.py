@@ -108,6 +108,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
             "textfile": str(metrics / "predicted.prom"),
             "textfile_labels": labels,
         },
+        "limits": taken_fields(spec["limits"], FIELDS["limits"]),
         "bind": taken_fields(spec["placement"], FIELDS["bind"]),
         "devices": {
             **taken_fields(spec["devices"], FIELDS["devices"]),

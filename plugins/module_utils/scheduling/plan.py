@@ -114,8 +114,8 @@ class Plan:
     """The result of a placement.
 
     ``watts`` are those of the fleet before and after, and their lower bound. ``steps`` None: moves
-    were not asked for. ``allocations``, ``nodes``, ``findings`` and ``comparison`` are as in the
-    document. ``time`` None: the plan is in no document yet.
+    were not asked for. ``allocations``, ``nodes``, ``findings``, ``comparison`` and ``limits`` are
+    as in the document. ``time`` None: the plan is in no document yet.
     """
 
     placements: tuple[Placement, ...]
@@ -133,6 +133,7 @@ class Plan:
     findings: t.Sequence[Object] = ()
     steps: tuple[Step, ...] | None = None
     comparison: t.Sequence[Object] | None = None
+    limits: t.Sequence[Object] | None = None
     time: str | None = None
 
     def as_document(self) -> dict[str, t.Any]:

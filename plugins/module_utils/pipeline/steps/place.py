@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...base.errors import ApiError, InvalidInput
 from ...base.units import format_time
 from ...extender.publication import publication_of
+from ...nodeconfig.readings import Readings
 from ...observe.metering.metering import Metering
 from ...power import placement
+from ...power.limits.domains import Limited
+from ...power.limits.options import PowerLimits
 from ...power.sources import source_of_snapshot
 from ...scheduling.curve import Curves
 from ...scheduling.plan import Plan
@@ -22,7 +26,14 @@ from ..run import Run
 from .cluster import Cluster
 
 
-def place_pods(run: Run, cluster: Cluster, curves: Curves, metered: Metering | None) -> Plan:
+def place_pods(
+    run: Run,
+    cluster: Cluster,
+    curves: Curves,
+    readings: Callable[[], Readings],
+    metered: Metering | None,
+) -> Plan:
+    """The plan; ``readings`` are asked for only where limits need them."""
     with run.log.step("place") as (step, context):
         options = of_module(placement.SPEC, run.options, "place")
         previous = (run.folder.last("plan") or {}).get("placements") or ()
@@ -31,6 +42,7 @@ def place_pods(run: Run, cluster: Cluster, curves: Curves, metered: Metering | N
         source = source_of_snapshot(
             cluster.snapshot, curves, previous, options, cluster.scope, cores
         )
+        source = replace(source, limited=limited(run, readings))
         plan = placement.place_pods(source, options, limits, context)
         step.counts = {
             "placed": len(plan.placements),
@@ -39,8 +51,24 @@ def place_pods(run: Run, cluster: Cluster, curves: Curves, metered: Metering | N
             "steps": len(plan.steps or ()),
         }
         step.errors += plan.findings
+        if plan.limits is not None:
+            run.log.summary["limits"] = [one for one in plan.limits if one["kind"] != "node"]
         run.log.summary.update(watts=plan.watts, gap=plan.gap, **step.counts)
         return replace(plan, time=format_time(context.now()))
+
+
+def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
+    """The limits of the run, with the fresh readings of machines."""
+    limits = PowerLimits.of(run.options["limits"])
+    if not limits:
+        return Limited(limits)
+
+    def fresh(quantity: str) -> dict[str, float]:
+        values = {name: one.fresh(quantity) for name, one in readings().items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+    label = run.options["predict"]["type_label"]
+    return Limited(limits, fresh("power_watts"), fresh("inlet_celsius"), label)
 
 
 def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:

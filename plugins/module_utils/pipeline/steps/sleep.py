@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...base.boundary import Finding, warn_of
 from ...base.fields.lenient import member, objects
@@ -25,6 +25,7 @@ from ...sleep.cluster.step import SleepInputs, run_sleep
 from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
+from .place import limited
 
 _PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
 _FIGURES = (
@@ -73,7 +74,14 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
     placing = of_module(placement.SPEC, run.options, "place")
     readings = known.readings
     return SleepInputs(
-        FleetInputs(cluster.snapshot, known.curves, placing, cluster.scope),
+        FleetInputs(
+            cluster.snapshot,
+            known.curves,
+            placing,
+            cluster.scope,
+            # The decision takes pods off their nodes, whose measured power would still have them.
+            replace(limited(run, lambda: readings), watts={}),
+        ),
         of_module(thermal.SPEC, run.options, "read"),
         of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
         run.owner,

@@ -29,6 +29,7 @@ from ..constraints.preferred_terms import preferred_pod_terms
 from ..constraints.relation_builder import build_relations
 from ..constraints.relations import Relations
 from .costs import NodeCosts
+from .load_limits import narrowed, node_load_limits
 
 _BITS_OF_SUMS = 62
 # Requirements and tolerations of a pod that are read even when the time is over.
@@ -114,7 +115,7 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
     limit = _limits(numpy, request, free, count, allowed)
     limit[list(unread)] = 0
     limit = _related_limits(numpy, instance, groups, relations, limit)
-    return Problem(
+    problem = Problem(
         instance=instance,
         groups=groups,
         resources=tuple(names),
@@ -129,6 +130,8 @@ def build_problem(instance: Instance, is_over: t.Callable[[], bool] = lambda: Fa
         preference=_with_floors(preferences(instance, shapes, preferred), relations, limit),
         unread=frozenset(unread),
     )
+    has_limits = any(domain.kind == "node" for domain in instance.domains)
+    return narrowed(problem, node_load_limits(instance)) if has_limits else problem
 
 
 def hopeless(instance: Instance) -> t.Callable[[Shape], bool]:
@@ -209,7 +212,11 @@ def _allowed(
     """
     known: dict[tuple[Constraints, int], Booleans] = {}
     usable = numpy.array(
-        [node.curve is not None or instance.rules.use_unpriced for node in instance.nodes],
+        [
+            (node.curve is not None or instance.rules.use_unpriced)
+            and node.name not in instance.closed
+            for node in instance.nodes
+        ],
         dtype=bool,
     )
     has_promises = any(node.promised for node in instance.nodes)

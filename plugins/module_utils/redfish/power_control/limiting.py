@@ -47,12 +47,15 @@ _REMEDIES = {
 
 
 @dataclass
-class _Capped:
-    """One machine: its limit before, the desired one, and the limit after."""
+class LimitChange:
+    """One machine: its limit before, the desired one, and the limit after.
+
+    The limit is only read unless it ``is_to_set``, also to None.
+    """
 
     machine: Machine
-    desired: float | None
-    is_to_set: bool
+    desired: float | None = None
+    is_to_set: bool = False
     system: System | None = None
     before: PowerLimit | None = None
     after: PowerLimit | None = None
@@ -93,7 +96,17 @@ def limit_power(
     options = SPEC.complete(parameters)
     if options["state"] == "absent" and options["limit_watts"] is not None:
         raise InvalidInput("limit_watts: state absent removes limits; leave one of the two out")
-    capped = [_capped(one, options) for one in machines_of(options, list(_OWN_OPTIONS))]
+    changes = [_capped(one, options) for one in machines_of(options, list(_OWN_OPTIONS))]
+    return limit_machines(changes, options, context, pace)
+
+
+def limit_machines(
+    capped: t.Sequence[LimitChange],
+    options: Parameters,
+    context: Context = Context(),
+    pace: Pace = Pace(),  # noqa: B008 - frozen
+) -> Result:
+    """Like ``limit_power``, for these machines; ``options`` follow SPEC, without targets."""
     authentication = _look(capped, options, context)
     pending = [one for one in capped if one.error is None and _needs_change(one)]
     if context.check_mode:
@@ -122,7 +135,7 @@ def limit_power(
     )
 
 
-def _capped(machine: Machine, options: Parameters) -> _Capped:
+def _capped(machine: Machine, options: Parameters) -> LimitChange:
     own = machine.target.extra.get("limit_watts")
     watts = options["limit_watts"] if own is None else own
     if watts is not None and not (math.isfinite(watts) and 0 < watts <= MAX_WATTS):
@@ -130,11 +143,11 @@ def _capped(machine: Machine, options: Parameters) -> _Capped:
             f"limit_watts: {watts} is no power limit; give W above 0, at most {MAX_WATTS:g}"
         )
     if options["state"] == "absent":
-        return _Capped(machine, None, is_to_set=True)
-    return _Capped(machine, watts, is_to_set=watts is not None)
+        return LimitChange(machine, None, is_to_set=True)
+    return LimitChange(machine, watts, is_to_set=watts is not None)
 
 
-def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) -> list[Result]:
+def _look(capped: t.Sequence[LimitChange], options: Parameters, context: Context) -> list[Result]:
     """Read all limits, and refuse impossible ones."""
     fake = "a BMC of type Fake has no power limit"
     jobs = [
@@ -169,12 +182,12 @@ def _look(capped: t.Sequence[_Capped], options: Parameters, context: Context) ->
     return polled.authentication
 
 
-def _needs_change(one: _Capped) -> bool:
+def _needs_change(one: LimitChange) -> bool:
     return one.is_to_set and one.before is not None and not one.before.is_at(one.desired)
 
 
 def _reader(
-    one: _Capped,
+    one: LimitChange,
 ) -> t.Callable[[Client, PollTarget], t.Awaitable[tuple[System, PowerLimit]]]:
     async def work(client: Client, _target: PollTarget) -> tuple[System, PowerLimit]:
         tree = Tree(client)
@@ -187,14 +200,14 @@ def _reader(
 
 
 def _change(
-    pending: t.Sequence[_Capped],
-    capped: t.Sequence[_Capped],
+    pending: t.Sequence[LimitChange],
+    capped: t.Sequence[LimitChange],
     options: Parameters,
     context: Context,
     pace: Pace,
 ) -> None:
     jobs: list[Job[None]] = []
-    changed: list[_Capped] = []
+    changed: list[LimitChange] = []
     for one in pending:
         try:
             if one.system is None:
@@ -220,7 +233,7 @@ def _change(
 
 
 def _changer(
-    one: _Capped, timeout: float, pace: Pace
+    one: LimitChange, timeout: float, pace: Pace
 ) -> t.Callable[[Client, PollTarget], t.Awaitable[None]]:
     async def work(client: Client, _target: PollTarget) -> None:
         if one.before is None:

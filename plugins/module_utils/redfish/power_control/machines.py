@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from ...base import documents
 from ...base.context import Context, Parameters
 from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.fields.lenient import member, text
 from ...base.json_types import Object
 from ...base.texts import shown
 from ...fleet.credentials import DEFAULT_KEY, CredentialReference
@@ -88,6 +89,20 @@ def machines_of(options: Parameters, own_options: t.Sequence[str]) -> list[Machi
 def configured_machines(targets: Targets, options: Parameters) -> list[Machine]:
     """The machines whose NodeConfig names a BMC, in node-name order."""
     return [_of_node_config(target, options) for target in poll_targets(targets, "inlet_temp")]
+
+
+def with_uuids_of(machines: t.Sequence[Machine], snapshot: Object) -> list[Machine]:
+    """The machines, each expected to have the systemUUID of its Node in a snapshot."""
+    uuids = {
+        text(member(node, "metadata", "name")): text(
+            member(node, "status", "nodeInfo", "systemUUID")
+        )
+        for node in snapshot["nodes"]
+    }
+    return [
+        replace(one, expected=ExpectedMachine(system_uuid=uuids.get(one.name) or None))
+        for one in machines
+    ]
 
 
 def with_hosts(

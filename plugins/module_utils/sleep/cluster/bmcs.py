@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 
 from ...base.context import Context, Parameters
 from ...base.errors import TargetError, WattwiseError
-from ...base.fields.lenient import member, text
 from ...base.json_types import Object
 from ...fleet.visits import Client
 from ...nodeconfig.poll import Job, PollTarget, poll
 from ...nodeconfig.targets import Targets
-from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_hosts_of
+from ...redfish.power_control.machines import (
+    REDFISH,
+    Machine,
+    configured_machines,
+    with_hosts_of,
+    with_uuids_of,
+)
 from ...redfish.power_control.switching import SPEC, switch_machines
-from ...redfish.power_control.system import ExpectedMachine, System, find_machine, read_system
+from ...redfish.power_control.system import System, find_machine, read_system
 from ...redfish.tree import Tree
 from ...redfish.walk import KnownSensors, Walk
 
@@ -51,26 +56,19 @@ class Bmcs:
     ) -> None:
         """``options`` are those of reading BMCs, with accounts."""
         self._options, self._context = options, context
-        uuids = {
-            text(member(node, "metadata", "name")): text(
-                member(node, "status", "nodeInfo", "systemUUID")
-            )
-            for node in snapshot["nodes"]
-        }
         found = configured_machines(targets, {**options, "targets": None})
         self._machines: dict[str, Machine] = {}
         self._problems: dict[str, str] = {}
         self._systems: dict[str, System] = {}
-        for one in with_hosts_of(found, snapshot, context):
+        for one in with_uuids_of(with_hosts_of(found, snapshot, context), snapshot):
             if one.target.kind != REDFISH:
                 continue
-            uuid = uuids.get(one.name)
-            problem = one.target.problem or ("" if uuid else _UUID_MISSING)
+            is_known = one.expected.system_uuid is not None
+            problem = one.target.problem or ("" if is_known else _UUID_MISSING)
             if problem:
                 self._problems[one.name] = problem
             else:
-                expected = ExpectedMachine(system_uuid=uuid)
-                self._machines[one.name] = replace(one, expected=expected)
+                self._machines[one.name] = one
 
     def __contains__(self, name: str) -> bool:
         return name in self._machines or name in self._problems

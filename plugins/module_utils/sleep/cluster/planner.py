@@ -12,12 +12,15 @@ from ...base.boundary import guarded, subject_of
 from ...base.fields.lenient import member
 from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
+from ...power.limits.domains import NO_LIMITS, Limited
 from ...power.sources import source_of_snapshot
 from ...scheduling.curve import Curves
 from ...scheduling.plan import PlannedMove, Step
+from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase
+from ..power_limits import within_limits
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -31,7 +34,6 @@ if t.TYPE_CHECKING:
     from ...base.context import Parameters
     from .cluster_view import Lists, Records
 
-_RACK_LABELS = ("wattwise.github.io/rack", "topology.kubernetes.io/rack")
 _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 
 
@@ -39,13 +41,14 @@ _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 class FleetInputs:
     """Input of a decision: snapshot and curves of the run, and its part of the cluster.
 
-    ``placing`` are the completed options of a placement.
+    ``placing`` are the completed options of a placement, ``limited`` its limits.
     """
 
     snapshot: Object
     curves: Curves
     placing: Parameters
     scope: Scope | None = None
+    limited: Limited = NO_LIMITS
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class Planner:
         }
         state = read_state(source, placing, self.options.rules, machines, waited)
         decision = decide(state, record.demand(), self.options.rules, self.now)
+        decision = within_limits(state, decision, self.inputs.limited)
         return _named(state, decision, lists)
 
     def _machine(
@@ -144,7 +148,7 @@ class Planner:
             tuple(history.off),
             why,
             str(labels.get(ZONE_LABEL, "")),
-            next((str(labels[one]) for one in _RACK_LABELS if one in labels), ""),
+            rack_of(labels),
         )
 
     def _waited(self, pod: Object) -> float:

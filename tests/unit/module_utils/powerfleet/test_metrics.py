@@ -66,6 +66,15 @@ def test_the_metrics_of_sleep_are_counters_and_phases() -> None:
     assert "_sleep_" not in render(fleet(), outcome(), NOW)
 
 
+def test_limits_are_beside_the_power_of_the_plan() -> None:
+    rack = {"kind": "rack", "name": "r2", "limit_watts": 4000.0, "watts_after": 3950.5}
+    text = render(fleet(), outcome(summary={"limits": [rack]}), NOW)
+    assert lint(text) == ""
+    assert value(text, "limit_watts", kind="rack", domain="r2") == 4000
+    assert value(text, "limited_watts", kind="rack", domain="r2") == 3950.5
+    assert "_limit" not in render(fleet(), outcome(), NOW)
+
+
 def test_a_run_that_failed_keeps_the_time_of_the_last_success() -> None:
     failed = Outcome("start", NOW, 1.0, failure=Failure("rmd", "No."))
     before = NOW - datetime.timedelta(hours=1)

@@ -38,6 +38,7 @@ PARTS = {
     "devices": "devices",
     "rmd": "rmd_workloads",
     "sleep": "sleep",
+    "limits": "placement",
 }
 # Variables whose names in the spec are others.
 RENAMED = {"select": "nodeSelector"}
@@ -66,6 +67,7 @@ LEFT_OUT: dict[str, str] = {
     "observe_metering_textfile": FILES,
     **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
     "placement_credentials": SECRETS,
+    "placement_limits_cap": "the caps in force need a folder that no restart of a pod empties",
     "placement_textfile": FILES,
     "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
     "placement_run_dir": FILES,
@@ -108,8 +110,12 @@ OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
 }
 
 
+# Parts of a role's variables that have a part of the spec of their own.
+OWN_PARTS = {"metering": "observe_metering_", "limits": "placement_limits_"}
+
+
 def prefix(part: str) -> str:
-    return "observe_metering_" if part == "metering" else f"{PARTS[part]}_"
+    return OWN_PARTS.get(part, f"{PARTS[part]}_")
 
 
 def variables(part: str) -> Json:
@@ -119,7 +125,7 @@ def variables(part: str) -> Json:
         for name, default in defaults(PARTS[part]).items()
         if name.startswith(prefix(part))
         and name not in LEFT_OUT
-        and (part == "metering" or not name.startswith("observe_metering_"))
+        and (part in OWN_PARTS or not name.startswith(tuple(OWN_PARTS.values())))
     }
 
 
@@ -163,6 +169,7 @@ def test_every_option_of_the_steps_is_set() -> None:
     options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
+    own["limits"] = {"cap"}
     own["sleep"] = {"eviction_joules", "wait_timeout"}
     for group, known in GROUPS.items():
         if group in ("store", "restore"):

@@ -17,6 +17,8 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.power.constraints.instance import (
     Instance,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.domains import Limited
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.options import PowerLimits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.assignment import Assignment
 from ansible_collections.wattwise.kube.plugins.module_utils.power.model.problem import (
     Problem,
@@ -31,6 +33,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
     Phase,
     Switching,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import within_limits
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.state import (
     Budget,
@@ -117,6 +120,18 @@ def test_a_small_pod_moves_where_the_sleep_repays_it() -> None:
     decision = decided(state)
     assert nodes(decision.switch_off) == [1]
     assert decision.moves == ((0, 1, 0),)
+
+
+def test_a_machine_stays_whose_pods_would_take_another_above_its_power_limit() -> None:
+    state = state_of([[0, 1], [0, 0], [1, 0]])
+    state = replace(state, eviction_joules=numpy.array([30e3, 30e3, 300e3]))
+    decision = decided(state)
+    # The other machine draws 180 W, and the pod adds 10 W.
+    enough = Limited(PowerLimits(node_watts={"*": 191.0}))
+    assert within_limits(state, decision, enough) == decision
+    limited = within_limits(state, decision, Limited(PowerLimits(node_watts={"*": 189.0})))
+    assert not limited.switch_off and not limited.moves
+    assert (nodes(limited.stay)[-1], limited.stay[-1].word) == (1, "power_limit")
 
 
 def test_dear_evictions_leave_a_machine_to_departures() -> None:

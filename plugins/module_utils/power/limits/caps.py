@@ -1,0 +1,111 @@
+# Copyright: Contributors to the wattwise.kube project
+# BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+"""Caps: which machines of a domain above its limit may draw how much.
+
+Machines of the lowest priority give first; those of equal priority share by their power above the
+floor, which is the idle power with a margin, or the least limit that the BMC allows. Caps end once
+their domains are well below their limits: at once for machines that do not reach theirs, else one
+machine of the highest priority a run, so that the power does not jump back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import typing as t
+from dataclasses import dataclass, field
+
+from .domains import Limit
+
+# Share of the limit that caps aim at, since BMCs control within a percent or two.
+TARGET = 0.98
+# Share of the limit below which caps may end.
+RELEASE = 0.9
+# Least power of a capped machine, as a multiple of its idle power.
+IDLE_MARGIN = 1.1
+# A machine below this share of its cap is not held back by it.
+_HELD = 0.95
+
+
+@dataclass(frozen=True)
+class CapMachine:
+    """One machine: its fresh power draw, the least cap, its highest priority, and our cap, in W.
+
+    ``floor_watts`` None: it cannot be capped.
+    """
+
+    name: str
+    watts: float
+    floor_watts: float | None = None
+    priority: int = 0
+    cap_watts: float | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return self.cap_watts is not None and self.watts >= _HELD * self.cap_watts
+
+
+@dataclass(frozen=True)
+class CapPlan:
+    """The cap of each machine that is to have one, the domains above their limits with their power
+    draw, and the watts that no cap covers, by the place in the list of limits."""
+
+    caps: t.Mapping[str, float] = field(default_factory=dict)
+    above: t.Mapping[int, float] = field(default_factory=dict)
+    uncovered: t.Mapping[int, float] = field(default_factory=dict)
+
+
+def plan_caps(limits: t.Sequence[Limit], machines: t.Mapping[str, CapMachine]) -> CapPlan:
+    """The caps of the machines, of which those without a fresh reading are left out."""
+    caps = {name: one.cap_watts for name, one in machines.items() if one.cap_watts is not None}
+    above: dict[int, float] = {}
+    uncovered: dict[int, float] = {}
+    kept: set[str] = set()
+    for index, limit in enumerate(limits):
+        there = [machines[name] for name in limit.nodes if name in machines]
+        drawn = sum(one.watts for one in there)
+        if drawn > limit.watts:
+            above[index] = drawn
+            left = _lower(there, caps, TARGET * limit.watts)
+            if left > 0:
+                uncovered[index] = left
+        if drawn > RELEASE * limit.watts or len(there) < len(limit.nodes):
+            kept.update(limit.nodes)
+    for name in _released(machines, kept):
+        del caps[name]
+    return CapPlan(caps, above, uncovered)
+
+
+def _lower(machines: t.Sequence[CapMachine], caps: dict[str, float], target: float) -> float:
+    """Lower caps until the machines draw the target; the watts that are left above it."""
+    drawn = {one.name: one.watts for one in machines}
+    excess = sum(drawn.values()) - target
+    room = {
+        one.name: max(0.0, one.watts - one.floor_watts)
+        for one in machines
+        if one.floor_watts is not None
+    }
+    giving = sorted((one for one in machines if room.get(one.name)), key=_by_priority)
+    for _priority, group in itertools.groupby(giving, key=_by_priority):
+        names = [one.name for one in group]
+        whole = sum(room[name] for name in names)
+        share = min(1.0, excess / whole) if excess > 0 else 0.0
+        for name in names if share else ():
+            cap = float(math.floor(drawn[name] - share * room[name]))
+            caps[name] = min(cap, caps.get(name, cap))
+        excess -= share * whole
+    return max(0.0, excess)
+
+
+def _by_priority(machine: CapMachine) -> int:
+    return machine.priority
+
+
+def _released(machines: t.Mapping[str, CapMachine], kept: t.Collection[str]) -> set[str]:
+    """Machines outside of these whose caps end now."""
+    ready = [
+        one for name, one in machines.items() if one.cap_watts is not None and name not in kept
+    ]
+    held = sorted((one for one in ready if one.is_held), key=lambda one: (-one.priority, one.name))
+    return {one.name for one in ready if not one.is_held} | {one.name for one in held[:1]}

@@ -1,0 +1,267 @@
+# Copyright: Contributors to the wattwise.kube project
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The step ``limits`` over the lab's BMCs, which throttle their machines to the limits they get."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
+from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
+    reconcile_fleet,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
+    limit_power,
+)
+from lab.embedded import EmbeddedLab, embedded_lab
+from lab.machines import Machine
+from support.power_switching import accounts
+from support.snapshots import write_snapshot
+from support.wao import node_config
+
+Json = dict[str, t.Any]
+VENDORS = ("hpe", "lenovo", "openbmc")
+# No step asks the API server.
+NO_CLUSTER = {
+    "current-context": "none",
+    "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+    "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "none", "user": {}}],
+}
+RACK = {"wattwise.github.io/rack": "r1"}
+
+
+@dataclass
+class Rack:
+    """Three machines of one rack in the lab, and runs that read and limit them."""
+
+    lab: EmbeddedLab
+    folder: Path
+    idle_watts: float = 60.0
+    taints: list[Json] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.machines = [self.lab.machine(vendor) for vendor in VENDORS]
+        self.names = [machine.name for machine in self.machines]
+        self.load(1.0)
+
+    def load(self, share: float) -> None:
+        """Use a share of the cores of each machine."""
+        self.lab.admin("PUT", "/loads", {one.name: share * one.cores for one in self.machines})
+
+    @property
+    def watts(self) -> dict[str, float]:
+        shown = self.lab.admin("GET", "/truth")
+        return {name: float(shown[name]["shown"]["power_watts"]) for name in self.names}
+
+    @property
+    def total(self) -> float:
+        return sum(self.watts.values())
+
+    @property
+    def caps(self) -> dict[str, float]:
+        """The limits that the BMCs have."""
+        power = self.lab.admin("GET", "/power")
+        found = {name: power[name]["cap_watts"] for name in self.names}
+        return {name: watts for name, watts in found.items() if watts is not None}
+
+    def limit_by_hand(self, *machines: Machine, **limit: t.Any) -> None:
+        targets = [
+            {
+                "name": machine.name,
+                "endpoint": self.lab.endpoint(machine),
+                "credential": "reader",
+                "power_credential": "switcher",
+            }
+            for machine in machines
+        ]
+        given = {
+            "targets": targets,
+            "credentials": accounts(machines[0]),
+            "ca_path": str(self.lab.ca_path),
+        }
+        assert limit_power({**given, **limit})["errors"] == []
+
+    def _write_documents(self) -> None:
+        configs = []
+        for machine in self.machines:
+            config = node_config(machine.name, machine.name)
+            config["spec"]["metricsCollector"]["inletTemp"] = {
+                "type": "Redfish",
+                "endpoint": self.lab.endpoint(machine),
+            }
+            configs.append(config)
+        nodes = [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": name,
+                    "labels": {**RACK, "node.kubernetes.io/instance-type": name},
+                },
+                "spec": {"taints": self.taints if name == self.names[0] else []},
+                "status": {"allocatable": {"cpu": "64"}},
+            }
+            for name in self.names
+        ]
+        # The second machine has the pod of the highest priority.
+        pods = [
+            {
+                "metadata": {"name": name, "namespace": "shop"},
+                "spec": {"nodeName": name, "priority": 100 if index == 1 else 0},
+            }
+            for index, name in enumerate(self.names)
+        ]
+        write_snapshot(self.folder, nodes=nodes, node_configs=configs, pods=pods)
+        curve = {"cpu": [0.0, 64.0], "watts": [self.idle_watts, 700.0]}
+        body = {"curves": dict.fromkeys(self.names, curve)}
+        documents.write(str(self.folder / "curves.json"), "curves", body)
+
+    def run(self, limits: Json, **context: t.Any) -> Json:
+        self._write_documents()
+        self.warnings.clear()
+        of_rack = accounts(self.machines[0])
+        read = {
+            "credentials": {"default": of_rack["reader"], "power": of_rack["switcher"]},
+            "default_credential_namespaces": ["wao-system"],
+            "ca_path": str(self.lab.ca_path),
+            "refresh": True,
+        }
+        given = {
+            "steps": ["read", "merge", "limits"],
+            "run_dir": str(self.folder),
+            "kubeconfig": NO_CLUSTER,
+            "read": read,
+            "limits": limits,
+        }
+        return reconcile_fleet(given, Context(warn=self.warnings.append, **context))
+
+    def settle(self, limits: Json, runs: int) -> None:
+        for _run in range(runs):
+            self.run(limits)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedLab]:
+    with embedded_lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture
+def rack(running: EmbeddedLab, tmp_path: Path) -> Iterator[Rack]:
+    found = Rack(running, tmp_path)
+    yield found
+    found.run({"cap": "off"})
+    found.limit_by_hand(*found.machines, state="absent")
+
+
+def limits(watts: float, cap: str = "on") -> Json:
+    return {"rack_watts": {"r1": round(watts, 1)}, "cap": cap}
+
+
+def test_a_rack_above_its_limit_is_capped_until_it_draws_less(rack: Rack) -> None:
+    limit = 0.95 * rack.total
+    result = rack.run(limits(limit))
+    assert result["changed"]
+    assert rack.total <= limit
+    assert rack.names[1] not in rack.caps, "the highest priority gives last"
+    assert set(rack.caps) == {rack.names[0], rack.names[2]}
+    assert {one["name"] for one in result["limits"]["caps"]} == set(rack.caps)
+    (above,) = result["limits"]["above"]
+    assert (above["kind"], above["name"], above["uncovered_watts"]) == ("rack", "r1", 0.0)
+    assert "The rack r1 draws" in rack.warnings[-1] and "caps are set" in rack.warnings[-1]
+
+
+def test_a_second_run_changes_nothing_and_caps_end_with_the_load(rack: Rack) -> None:
+    setting = limits(0.95 * rack.total)
+    rack.run(setting)
+    capped = rack.caps
+    again = rack.run(setting)
+    assert (again["changed"], again["limits"]["changes"], rack.caps) == (False, [], capped)
+    rack.load(0.1)
+    ended = rack.run(setting)
+    assert ended["changed"]
+    assert {one["watts"] for one in ended["limits"]["changes"]} == {None}
+    assert rack.caps == {}
+    assert not rack.run(setting)["changed"]
+
+
+@pytest.mark.parametrize("context", [{}, {"check_mode": True}])
+def test_a_dry_run_and_check_mode_cap_no_machine(rack: Rack, context: Json) -> None:
+    setting = limits(0.95 * rack.total, cap="on" if context else "dry_run")
+    result = rack.run(setting, **context)
+    assert rack.caps == {}
+    assert [one["done"] for one in result["limits"]["changes"]] == [False, False]
+    assert result["limits"]["caps"] == []
+    assert result["changed"] == bool(context)
+
+
+def test_without_a_limit_no_bmc_is_asked_for_caps_and_the_step_is_silent(rack: Rack) -> None:
+    result = rack.run({"cap": "on"})
+    assert "limits" not in result
+    assert [step["name"] for step in result["steps"]] == ["read", "merge", "documents"]
+
+
+def test_a_limit_below_all_floors_says_what_no_cap_covers(rack: Rack) -> None:
+    rack.idle_watts = 250.0
+    result = rack.run(limits(300.0))
+    (above,) = result["limits"]["above"]
+    assert above["uncovered_watts"] > 0
+    assert min(rack.caps.values()) >= 275.0
+    assert "no cap covers" in rack.warnings[-1]
+
+
+def test_a_machine_that_sleeps_gets_no_cap(rack: Rack) -> None:
+    rack.taints = [{"key": "wattwise.github.io/asleep", "effect": "NoSchedule"}]
+    rack.run(limits(0.97 * rack.total))
+    assert rack.names[0] not in rack.caps
+    assert rack.caps
+
+
+def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
+    machine = rack.machines[0]
+    stated = float(round(1.1 * rack.watts[machine.name]))
+    rack.limit_by_hand(machine, limit_watts=stated)
+    setting = limits(0.95 * rack.total)
+    rack.run(setting)
+    assert rack.caps[machine.name] < stated
+    rack.load(0.1)
+    rack.run(setting)
+    assert rack.caps == {machine.name: stated}
+    assert not rack.run(setting)["changed"]
+
+
+def test_a_cap_that_somebody_removed_is_set_again(rack: Rack) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped = rack.caps
+    rack.limit_by_hand(rack.machines[0], state="absent")
+    assert set(rack.caps) < set(capped)
+    assert rack.run(setting)["changed"]
+    assert set(rack.caps) == set(capped)
+
+
+def test_one_bmc_that_refuses_leaves_the_caps_of_the_others(rack: Rack) -> None:
+    refusing = rack.names[0]
+    rack.lab.admin("POST", "/faults", [{"kind": "dead-bmc", "node": refusing}])
+    try:
+        rack.run(limits(0.95 * rack.total))
+        assert refusing not in rack.caps
+    finally:
+        rack.lab.admin("DELETE", "/faults")
+
+
+def test_caps_need_a_folder_that_keeps_them() -> None:
+    with pytest.raises(InvalidInput, match=r"limits\.cap: .* give run_dir"):
+        reconcile_fleet(
+            {"steps": ["snapshot", "predict", "merge", "read", "limits"], "limits": {"cap": "on"}}
+        )
