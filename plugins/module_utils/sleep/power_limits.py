@@ -15,7 +15,7 @@ from .state import Decision, FleetState, PlannedMove, Transition
 _REASON = "Its pods would take a rack or the fleet above its limit."
 
 
-def within_limits(state: FleetState, decision: Decision, limited: Limited) -> Decision:
+def within_power_limits(state: FleetState, decision: Decision, limited: Limited) -> Decision:
     """The decision without the machines whose moves break a limit, and without their moves."""
     problem = state.assignment.problem
     instance = with_limits(problem.instance, limited)

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.context import Context, Result
-from ...base.fields.lenient import member, number, objects, text, whole
+from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
 from ...nodeconfig.readings import Readings
 from ...power.limits.caps import IDLE_MARGIN, CapMachine, CapPlan, plan_caps

@@ -22,7 +22,7 @@ from ...redfish.power_control.machines import (
     with_uuids_of,
 )
 from ...redfish.power_control.switching import SPEC, switch_machines
-from ...redfish.power_control.system import System, find_machine, read_system
+from ...redfish.power_control.system import ExpectedMachine, System, find_machine, read_system
 from ...redfish.tree import Tree
 from ...redfish.walk import KnownSensors, Walk
 

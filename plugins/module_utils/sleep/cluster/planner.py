@@ -20,7 +20,7 @@ from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase
-from ..power_limits import within_limits
+from ..power_limits import within_power_limits
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -115,7 +115,7 @@ class Planner:
         }
         state = read_state(source, placing, self.options.rules, machines, waited)
         decision = decide(state, record.demand(), self.options.rules, self.now)
-        decision = within_limits(state, decision, self.inputs.limited)
+        decision = within_power_limits(state, decision, self.inputs.limited)
         return _named(state, decision, lists)
 
     def _machine(

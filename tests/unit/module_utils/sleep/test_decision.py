@@ -33,7 +33,9 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
     Phase,
     Switching,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import within_limits
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import (
+    within_power_limits,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.state import (
     Budget,
@@ -128,8 +130,8 @@ def test_a_machine_stays_whose_pods_would_take_another_above_its_power_limit() -
     decision = decided(state)
     # The other machine draws 180 W, and the pod adds 10 W.
     enough = Limited(PowerLimits(node_watts={"*": 191.0}))
-    assert within_limits(state, decision, enough) == decision
-    limited = within_limits(state, decision, Limited(PowerLimits(node_watts={"*": 189.0})))
+    assert within_power_limits(state, decision, enough) == decision
+    limited = within_power_limits(state, decision, Limited(PowerLimits(node_watts={"*": 189.0})))
     assert not limited.switch_off and not limited.moves
     assert (nodes(limited.stay)[-1], limited.stay[-1].word) == (1, "power_limit")
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Power
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.cluster_view import (
     Lists,
@@ -86,7 +87,9 @@ def plan(nodes: list[Json], pods: list[Json], peers: Peers = Peers()) -> Plan:  
     by_name = {each["metadata"]["name"]: each for each in nodes}
     lists = Lists(by_name, {"nodes": nodes, "pods": pods, "pod_disruption_budgets": []})
     inputs = FleetInputs(
-        {"nodes": nodes, "pods": pods}, dict.fromkeys(by_name, CURVE), SPEC.complete({})
+        {"nodes": nodes, "pods": pods},
+        Curves.from_document(dict.fromkeys(by_name, CURVE)),
+        SPEC.complete({}),
     )
     given = {"select": "kubernetes.io/hostname", "min_awake_seconds": 0.0, "min_awake": 0}
     options = SleepOptions.of(OPTIONS.complete({**given, "max_share": 1.0, "wear_joules": 0.0}))
