@@ -12,26 +12,20 @@ from ..scheduling.model import MICROCORES_PER_CORE, Node
 
 
 def predicted_power(nodes: t.Iterable[Node], labels: Labels) -> str:
-    """The metrics of the predicted power by node.
-
-    They are in a separate file from the readings, which other steps write at other times. Raises
-    InvalidInput for labels that Prometheus does not accept.
-    """
-    check_labels(labels)
-    text = "Power that the model of a node predicts at its present CPU use."
-    samples = [({"node": node}, watts) for node, watts in sorted(_watts(nodes).items())]
-    return family("wattwise_predicted_power_watts", text, samples, labels)
-
-
-def _watts(nodes: t.Iterable[Node]) -> dict[str, float]:
-    """Watts by node, from its curve at its present CPU use.
+    """The metrics of the predicted power by node, from its curve at its present CPU use.
 
     A node without a curve, without a known use, or with a use beyond the ends of its curve is left
-    out, because its model does not cover the present.
+    out, because its model does not cover the present. The metrics are in a separate file from the
+    readings, which other steps write at other times. Raises InvalidInput for labels that Prometheus
+    does not accept.
     """
+    check_labels(labels)
     uses = ((node, node.use_microcores / MICROCORES_PER_CORE) for node in nodes)
-    return {
+    watts = {
         node.name: node.curve.watts_at(use)
         for node, use in uses
         if node.curve is not None and node.curve.covers(use)
     }
+    samples = [({"node": name}, watts[name]) for name in sorted(watts)]
+    text = "Power that the model of a node predicts at its present CPU use."
+    return family("wattwise_predicted_power_watts", text, samples, labels)

@@ -28,7 +28,7 @@ from ..kube.source import (
     trim_custom,
 )
 from ..nodeconfig.sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS
-from ..nodeconfig.targets import resolve
+from ..nodeconfig.targets import Targets, resolve
 from ..rmd.sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from ..scheduling.pod_fields import PODSPREAD_ANNOTATIONS
 from . import run_owner, volumes
@@ -164,7 +164,7 @@ def take(parameters: Parameters, context: Context = Context(), kube: Kube | None
     rendered: list[MutableObject] = []
     if options["node_configs"]:
         rendered = documents.load(options["node_configs"], "node_configs")["node_configs"]
-    body = read_cluster(kube or Kube.connect(options), options, context, rendered)
+    body, _targets = read_cluster(kube or Kube.connect(options), options, context, rendered)
     counts = {name: len(body[name]) for name in _parts(options)}
     told = {"controllers": images_of(body.get("controllers", [])), "findings": body["findings"]}
     result: Result = {"changed": False, "counts": counts, **told}
@@ -195,11 +195,12 @@ def read_cluster(
     context: Context = Context(),
     rendered: t.Sequence[MutableObject] = (),
     known: Parts = NOTHING,
-) -> MutableObject:
+) -> tuple[MutableObject, Targets | None]:
     """The body of a snapshot with the parts of ``include``; all lists are read concurrently.
 
-    With NodeConfigs it contains their ``targets``. ``rendered`` are NodeConfigs that are about to
-    be applied. Parts that are ``known`` are not read again. Raises ApiError like ``take``.
+    With NodeConfigs it contains their targets, which are the second value. ``rendered`` are
+    NodeConfigs that are about to be applied. Parts that are ``known`` are not read again. Raises
+    ApiError like ``take``.
     """
     names = _parts(options)
     _check_selectors(options["selectors"], names)
@@ -224,11 +225,13 @@ def read_cluster(
     body.update({name: read(name) for name in names if name not in body})
     if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
+    targets = None
     if "node_configs" in body:
-        body["targets"] = resolve(body["nodes"], body["node_configs"]).as_dict()
+        targets = resolve(body["nodes"], body["node_configs"])
+        body["targets"] = targets.as_dict()
     body["cluster"] = {"host": kube.host}
     body["findings"] = _told(findings, context)
-    return body
+    return body, targets
 
 
 def _parts(options: Parameters) -> list[str]:

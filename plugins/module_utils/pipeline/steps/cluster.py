@@ -21,14 +21,18 @@ from ..run import Run
 
 @dataclass(frozen=True)
 class Cluster:
-    """A snapshot, and the run's part of the cluster; ``scope`` None: all of it."""
+    """A snapshot, and the run's part of the cluster; ``scope`` None: all of it.
+
+    ``resolved`` are the targets of the whole cluster; None: those of the document.
+    """
 
     snapshot: Object
     scope: Scope | None = None
+    resolved: Targets | None = None
 
     @functools.cached_property
     def targets(self) -> Targets:
-        targets = of_snapshot(self.snapshot)
+        targets = of_snapshot(self.snapshot) if self.resolved is None else self.resolved
         if self.scope is None:
             return targets
         own = tuple(one for one in targets.nodes if one.name in self.scope.nodes)
@@ -50,12 +54,12 @@ def read_cluster(run: Run, known: Parts) -> Cluster:
         options = of_module(snapshot.SPEC, run.options)
         if run.has("sleep"):
             options["include"] = [*options["include"], "bare_metal_hosts"]
-        body = snapshot.read_cluster(run.kube, options, context, _rendered(run), known)
+        body, targets = snapshot.read_cluster(run.kube, options, context, _rendered(run), known)
         step.errors += body["findings"]
         step.counts = {name: len(items) for name, items in body.items() if isinstance(items, list)}
         with run.log.documents():
             run.folder.begin(body, context.now())
-    return _scoped(run, body)
+    return _scoped(run, body, targets)
 
 
 def cluster_of_document(run: Run) -> Cluster:
@@ -63,8 +67,8 @@ def cluster_of_document(run: Run) -> Cluster:
     return _scoped(run, run.folder.this("snapshot"))
 
 
-def _scoped(run: Run, body: Object) -> Cluster:
-    return Cluster(body, None if run.scope_of is None else run.scope_of(body))
+def _scoped(run: Run, body: Object, targets: Targets | None = None) -> Cluster:
+    return Cluster(body, None if run.scope_of is None else run.scope_of(body), targets)
 
 
 def _rendered(run: Run) -> list[MutableObject]:
