@@ -15,7 +15,10 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
+    WattwiseError,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -283,6 +286,25 @@ def test_a_fleet_has_the_finalizer_only_while_its_machines_may_sleep(
     assert runs(check_mode=True)["changed"] and kube.find(path) is not None
     assert runs()["found"] and kube.find(path) is None
     assert runs()["found"] is False
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_deleted_fleet_stays_while_a_run_cannot_wake_its_machines(
+    kube: Kube, namespace: str, runs: Runs, tmp_path: Path
+) -> None:
+    create(kube, namespace, sleep={"mode": "on"})
+    runs()
+    kube.request("DELETE", path_of(namespace, "fleet"))
+    (tmp_path / "file").touch()
+    blocked = {"run_dir": str(tmp_path / "file")}
+    told = runs(**blocked)
+    stored = kube.get(path_of(namespace, "fleet"))
+    assert conditions(stored)["Ready"] == ("False", "MachinesNotWoken")
+    assert str(tmp_path / "file") in told["failure"]
+    assert stored["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
+    with pytest.raises(WattwiseError, match=str(tmp_path / "file")):
+        runs(on_error="fail", **blocked)
+    assert runs()["found"] and kube.find(path_of(namespace, "fleet")) is None
 
 
 def test_a_lost_folder_gets_its_own_fleets_last_binding_back(
