@@ -36,6 +36,9 @@ options:
         nodes for waiting pods, and V(bind) binds them. V(devices) allocates devices to waiting
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
         V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)).
+      - With O(sleep.mode=with_approval), V(store_sleep) stores the plan of machines to switch off
+        (O(store)), so that a person can approve it. V(restore_sleep) reads a stored plan
+        (O(restore)), and V(sleep) then carries it out, unless the state has moved on.
       - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
         V(restore) replaces all steps before V(bind) by the documents of a stored plan
         (O(restore)).
@@ -44,6 +47,7 @@ options:
     type: list
     elements: str
     choices:
+      - restore_sleep
       - snapshot
       - read
       - merge
@@ -57,6 +61,7 @@ options:
       - devices
       - evict
       - sleep
+      - store_sleep
     default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
@@ -504,7 +509,7 @@ options:
       # end generated
   store:
     description:
-      - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.
+      - Options of the V(store) and V(store_sleep) steps. Either O(store.namespace) or O(store.path) is required.
       - The stored plan contains names and specs of pods, and no secrets.
     type: dict
     default: {}
@@ -523,8 +528,8 @@ options:
         default: 5
       # end generated
   restore:
-    description: Options of step V(restore). O(restore.sha256) is required, with either
-      O(restore.path) or O(restore.namespace) and O(restore.name).
+    description: Options of the V(restore) and V(restore_sleep) steps. O(restore.sha256) is
+      required, with either O(restore.path) or O(restore.namespace) and O(restore.name).
     type: dict
     default: {}
     suboptions:
@@ -621,9 +626,11 @@ options:
       mode:
         description: V(dry_run) says what would be switched and changes no machine. V(on) switches
           machines. V(off) switches nothing off, and wakes every machine that sleeps.
+          V(with_approval) wakes machines as V(on) does, and switches off only those of a plan that
+          a person approved.
         type: str
         default: dry_run
-        choices: ['off', dry_run, 'on']
+        choices: ['off', dry_run, with_approval, 'on']
       select:
         description:
           - Label selector of the nodes whose machines may sleep. Empty by default, which selects
@@ -793,6 +800,27 @@ EXAMPLES = r"""
       sha256: "{{ planned.stored_plan.sha256 }}"
       max_age: 1800
 
+- name: Wake machines that are needed, and plan which ones to switch off
+  wattwise.kube.fleet_reconciliation:
+    steps: [snapshot, read, merge, statuses, predict, place, bind, sleep, store_sleep]
+    run_dir: /var/lib/wattwise/hall-1
+    sleep: &rules
+      mode: with_approval
+      select: example.com/may-sleep=true
+    store:
+      namespace: wattwise
+  register: planned
+
+- name: Switch off the machines of the approved plan, unless the state has moved on
+  wattwise.kube.fleet_reconciliation:
+    steps: [restore_sleep, snapshot, read, merge, statuses, predict, sleep]
+    run_dir: /var/lib/wattwise/hall-1
+    sleep: *rules
+    restore:
+      namespace: wattwise
+      name: "{{ planned.stored_sleep_plan.name }}"
+      sha256: "{{ planned.stored_sleep_plan.sha256 }}"
+
 - name: Observe, and meter pods by Prometheus
   wattwise.kube.fleet_reconciliation:
     steps: [snapshot, read, merge, statuses, meter]
@@ -893,6 +921,19 @@ stored_plan:
     name: wattwise-plan-20260102-030405-9f86d081
     namespace: wattwise
     pods: 12
+    sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    time: "2026-01-02T03:04:05Z"
+stored_sleep_plan:
+  description: Where the plan of machines was stored, as RV(stored_plan), with its numbers of
+    machines and moves.
+  returned: when step V(store_sleep) ran
+  type: dict
+  sample:
+    bytes: 1834
+    machines: 3
+    moves: 2
+    name: wattwise-sleep-20260102-030405-9f86d081
+    namespace: wattwise
     sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     time: "2026-01-02T03:04:05Z"
 devices:

@@ -465,7 +465,7 @@ SCHEMAS: dict[str, Schema] = {
     "sleep": _schema(
         "sleep",
         {
-            "mode": {"enum": ["off", "dry_run", "on"]},
+            "mode": {"enum": ["off", "dry_run", "with_approval", "on"]},
             "machines": _list(
                 _record(
                     {
@@ -507,6 +507,26 @@ SCHEMAS: dict[str, Schema] = {
                     }
                 )
             ),
+        },
+        {},
+    ),
+    # Machines to switch off after an approval; see sleep/cluster/sleep_plan.py.
+    "sleep_plan": _schema(
+        "sleep_plan",
+        {
+            "machines": _list(
+                _record(
+                    {
+                        "name": _TEXT,
+                        "uid": _TEXT,
+                        "reason": _TEXT,
+                        "saved_watts": _AMOUNT,
+                        "power_watts": _NUMBER_OR_NULL,
+                        "pods": _list(_record({"uid": _TEXT, "pod": _TEXT})),
+                        "moves": _list(_MOVE),
+                    }
+                )
+            )
         },
         {},
     ),

@@ -33,6 +33,7 @@ DocumentKind = t.Literal[
     "plan",
     "bindings",
     "sleep",
+    "sleep_plan",
     "report",
     "summary",
     "advice",

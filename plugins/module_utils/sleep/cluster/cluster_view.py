@@ -143,18 +143,25 @@ class Records:
 
 
 def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
-    """Pods by node that must leave before the machine is switched off.
+    """Pods by node that must leave before the machine is switched off."""
+    return {node: [str(one) for one in its.values()] for node, its in leaving_pods(pods).items()}
+
+
+def leaving_pods(pods: t.Iterable[Object]) -> dict[str, dict[str, Subject]]:
+    """Pods by node and uid that must leave before the machine is switched off.
 
     Daemons and static pods end with their machine, and come back with it. An unreadable pod stays.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, Subject]] = {}
     for pod in pods:
         node = text(member(pod, "spec", "nodeName"))
         if node and member(pod, "status", "phase") not in ("Succeeded", "Failed"):
             owners = objects(member(pod, "metadata", "ownerReferences"))
             kinds = {one.get("kind") for one in owners if one.get("controller")}
             if not kinds & {"DaemonSet", "Node"}:
-                found.setdefault(node, []).append(str(subject_of(pod, "Pod")))
+                subject = subject_of(pod, "Pod")
+                uid = text(member(pod, "metadata", "uid")) or str(subject)
+                found.setdefault(node, {})[uid] = subject
     return found
 
 

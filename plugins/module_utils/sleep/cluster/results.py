@@ -56,6 +56,7 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "cycles": sum(one.cycles for one in histories),
         "wakes_in_time": sum(one.wakes_in_time for one in histories),
         "wakes_late": sum(one.wakes_late for one in histories),
+        "plan": None if run.proposal is None else run.proposal.as_document(),
         "dry_run_days": [{"day": day, **one} for day, one in run.record.dry_days.items()],
         "diff": difference(
             "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)

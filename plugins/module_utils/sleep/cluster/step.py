@@ -22,7 +22,7 @@ from ...kube.events import Event, tell_again
 from ...kube.lease import alone
 from ...nodeconfig.targets import of_snapshot
 from ..machine import Phase
-from . import cluster_view, guards, results
+from . import approval, cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
 from .demand_record import read_record_of, write_record
@@ -31,6 +31,7 @@ from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released
 from .record import NodeRecord
+from .sleep_plan import SleepPlan
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
@@ -46,8 +47,9 @@ class SleepInputs:
     """Input of a run. ``fresh`` are the machines whose readings are of this run.
 
     ``readings_age`` are seconds, None without readings. ``idle_watts`` and ``standby_watts`` were
-    measured, by machine. ``owner`` names the run in records. ``bmc`` are the options of reading
-    BMCs, ``evict`` those of moving pods.
+    measured, by machine; ``power_watts`` were read. ``approved`` is the plan that the mode
+    ``with_approval`` carries out, None if it only makes one. ``owner`` names the run in records.
+    ``bmc`` are the options of reading BMCs, ``evict`` those of moving pods.
     """
 
     fleet: FleetInputs
@@ -58,6 +60,8 @@ class SleepInputs:
     readings_age: float | None = None
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
     standby_watts: t.Mapping[str, float] = field(default_factory=dict)
+    power_watts: t.Mapping[str, float] = field(default_factory=dict)
+    approved: SleepPlan | None = None
 
 
 def run_sleep(
@@ -113,6 +117,7 @@ class SleepRun:
         self.obstacle = ""
         self.has_moved = False
         self.peers = guards.Peers()
+        self.proposal: SleepPlan | None = None
 
     @property
     def now(self) -> float:
@@ -128,8 +133,12 @@ class SleepRun:
     def result(self) -> Result:
         plan = self._plan()
         self._follow_records(plan)
+        if self.options.mode == "with_approval":
+            if self.inputs.approved is None:
+                self.proposal = approval.proposal(self, plan)
+            plan = approval.only_approved(self, plan)
         if self.is_dry:
-            changes = list(self._changes(plan))
+            changes = list(self.changes(plan))
             results.note_dry_run(self, plan, changes)
         else:
             changes = self.transitions
@@ -152,8 +161,14 @@ class SleepRun:
         if self.options.mode == "off":
             return waking_all(self.records)
         self.peers = cluster_view.read_peers(self.kube)
+        approved = self.inputs.approved
         planner = Planner(
-            self.inputs.fleet, self.options, self.peers, self.bmcs.__contains__, self.began
+            self.inputs.fleet,
+            self.options,
+            self.peers,
+            self.bmcs.__contains__,
+            self.began,
+            None if approved is None else approved.names | approval.draining(self),
         )
         off = {
             name
@@ -177,7 +192,7 @@ class SleepRun:
 
     # --- carrying out ---
 
-    def _views(self, plan: Plan) -> t.Iterator[NodeView]:
+    def views(self, plan: Plan) -> t.Iterator[NodeView]:
         pods = cluster_view.pods_to_leave(self.lists.pods)
         zones = guards.unready_by_zone(self.lists.nodes.values())
         for name, node in sorted(self.own.items()):
@@ -196,8 +211,8 @@ class SleepRun:
             )
             yield self.records.view(node, power, pods.get(name, ()), blocked)
 
-    def _changes(self, plan: Plan) -> t.Iterator[Change]:
-        for view in self._views(plan):
+    def changes(self, plan: Plan) -> t.Iterator[Change]:
+        for view in self.views(plan):
             intent = plan.intents.get(view.name, Intent())
             if view.name in self.finished:
                 intent = Intent()
@@ -212,7 +227,7 @@ class SleepRun:
         deadline = time.monotonic() + self.options.wait_timeout
         rounds = 0
         while True:
-            due = [one for one in self._changes(plan) if executor.is_new(one)]
+            due = [one for one in self.changes(plan) if executor.is_new(one)]
             rounds += bool(due)
             if due and rounds <= _MAX_ROUNDS:
                 self._round(plan, due, executor)
