@@ -23,12 +23,18 @@ if t.TYPE_CHECKING:
 _WORD = "approval"
 
 
-def draining(run: SleepRun) -> frozenset[str]:
+def may_sleep(run: SleepRun) -> frozenset[str] | None:
+    """The machines that an approved plan lets the decision switch off; None leaves it to the rules."""
+    approved = run.inputs.approved
+    return None if approved is None else approved.names | _draining(run)
+
+
+def _draining(run: SleepRun) -> frozenset[str]:
     records = run.records.records
     return frozenset(name for name in records if records[name].phase is Phase.DRAINING)
 
 
-def proposal(run: SleepRun, plan: Plan) -> SleepPlan:
+def _proposal(run: SleepRun, plan: Plan) -> SleepPlan:
     """The machines that the run would switch off now, for an approval."""
     pods = leaving_pods(run.lists.pods)
     names = [
@@ -53,11 +59,16 @@ def proposal(run: SleepRun, plan: Plan) -> SleepPlan:
 
 
 def only_approved(run: SleepRun, plan: Plan) -> Plan:
-    """The plan that switches off nothing without an approval; sets the obstacle of a refusal."""
+    """The plan that switches off nothing without an approval.
+
+    Sets what the run proposes for an approval, or else the obstacle if the approved plan is refused.
+    """
     approved = run.inputs.approved
-    if approved is not None:
+    if approved is None:
+        run.proposal = _proposal(run, plan)
+    else:
         run.obstacle = run.obstacle or refusal(approved, _now(run, plan, approved))
-    may = draining(run) | (frozenset() if approved is None else approved.names)
+    may = may_sleep(run) or _draining(run)
     waits = {name: plan.intents[name] for name in plan.off if name not in may}
     told = {name: (_WORD, f"It waits for an approval. {one.reason}") for name, one in waits.items()}
     return replace(

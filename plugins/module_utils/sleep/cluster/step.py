@@ -134,8 +134,6 @@ class SleepRun:
         plan = self._plan()
         self._follow_records(plan)
         if self.options.mode == "with_approval":
-            if self.inputs.approved is None:
-                self.proposal = approval.proposal(self, plan)
             plan = approval.only_approved(self, plan)
         if self.is_dry:
             changes = list(self.changes(plan))
@@ -161,21 +159,12 @@ class SleepRun:
         if self.options.mode == "off":
             return waking_all(self.records)
         self.peers = cluster_view.read_peers(self.kube)
-        approved = self.inputs.approved
-        planner = Planner(
-            self.inputs.fleet,
-            self.options,
-            self.peers,
-            self.bmcs.__contains__,
-            self.began,
-            None if approved is None else approved.names | approval.draining(self),
-        )
         off = {
             name
             for name in unready - self.records.records.keys() - self.records.unreadable
             if self.powers.get(name, Power()).state == "Off"
         }
-        plan = planner.plan(self.lists, self.records, off, self.record)
+        plan = _planner(self).plan(self.lists, self.records, off, self.record)
         released = [
             name
             for name, one in self.records.records.items()
@@ -287,6 +276,17 @@ class SleepRun:
         idle = self.inputs.idle_watts.get(name, plan.idle_watts.get(name, 0.0))
         standby = self.inputs.standby_watts.get(name, self.options.switching.standby_watts)
         return max(0.0, idle - standby)
+
+
+def _planner(run: SleepRun) -> Planner:
+    return Planner(
+        run.inputs.fleet,
+        run.options,
+        run.peers,
+        run.bmcs.__contains__,
+        run.began,
+        approval.may_sleep(run),
+    )
 
 
 def _obstacle(run: SleepRun) -> str:
