@@ -975,7 +975,9 @@ evict:
 sleep:
   description:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence
-      C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves.
+      C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves;
+      C(is_measured) is true if its idle power draw was measured, and false if it is that of its
+      power curve.
     - C(transitions) are the changes of phase that were made; in a dry run those that would be made
       first. C(obstacle) says why nothing is switched off now. C(reserve) is kept free on awake
       machines, in millicores of cpu and else in whole units.
@@ -1012,6 +1014,7 @@ sleep:
         word: "off"
         reason: The others carry its 3 pods and the reserve; its sleep saves 110 W.
         watts: 110.0
+        is_measured: true
     transitions:
       - name: node-2
         phase: draining

@@ -98,6 +98,10 @@ def test_playbooks_tell_then_switch_and_wake(site: Site) -> None:
     # Only machines that the rule selects.
     assert asleep <= {machine.name for machine in site.machines}
     assert done["saved_watts"] > 0
+    timeline, nodes = done["timeline"], len(site.kube.list("/api/v1/nodes"))
+    last = {name: timeline[name][-1] for name in ("awake", "asleep", "waking", "quarantined")}
+    assert (last["asleep"], sum(last.values())) == (done["asleep"], nodes)
+    assert 0 <= timeline["needed"][-1] <= nodes
     site.play("wake")
     assert site.asleep() == set()
     path = f"/api/v1/nodes/{min(asleep)}"

@@ -475,6 +475,7 @@ SCHEMAS: dict[str, Schema] = {
                         "reason": _TEXT,
                         "power_state": _TEXT_OR_NULL,
                         "watts": _AMOUNT,
+                        "is_measured": _BOOLEAN,
                     }
                 )
             ),
@@ -497,6 +498,16 @@ SCHEMAS: dict[str, Schema] = {
             "saved_watts": _AMOUNT,
             "saved_joules": _AMOUNT,
             **dict.fromkeys(("cycles", "wakes_in_time", "wakes_late"), _COUNT),
+            # Columns of equal length; numbers are of machines of the cluster.
+            "timeline": _record(
+                {
+                    "since": _TIME,
+                    "hours": _NUMBERS,
+                    **dict.fromkeys(
+                        ("awake", "asleep", "waking", "quarantined", "needed"), _list(_COUNT)
+                    ),
+                }
+            ),
             "dry_run_days": _list(
                 _record(
                     {

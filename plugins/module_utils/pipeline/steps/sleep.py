@@ -61,7 +61,7 @@ def sleep_machines(
         step.counts = {name: result[name] for name in _PHASES}
         step.errors += result["findings"]
         warn_of([Finding.from_dict(one) for one in result["findings"]], context)
-        plan = result.pop("plan")
+        plan, timeline = result.pop("plan"), result.pop("timeline")
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
@@ -69,7 +69,7 @@ def sleep_machines(
             "switched": len(result["transitions"]),
         }
         run.log.diff += result["diff"]
-        run.write("sleep", told)
+        run.write("sleep", {**told, "timeline": timeline})
         if plan is not None:
             run.write("sleep_plan", plan)
     return told

@@ -115,7 +115,7 @@ class Records:
                 found.findings.append(read)
                 found.unreadable.add(name)
                 read = None
-            told = _tainted_phase(node)
+            told = tainted_phase(node)
             if read is None and told is not None:
                 read = NodeRecord(Phase.ASLEEP, now - _LONG_AGO_SECONDS, "", True, True)
                 found.unreadable.discard(name)
@@ -165,7 +165,7 @@ def leaving_pods(pods: t.Iterable[Object]) -> dict[str, dict[str, Subject]]:
     return found
 
 
-def _tainted_phase(node: Object) -> str | None:
+def tainted_phase(node: Object) -> str | None:
     """The value of our taint; None without it."""
     taints = objects(member(node, "spec", "taints"))
     return next((str(one.get("value")) for one in taints if one.get("key") == TAINT), None)

@@ -25,6 +25,7 @@ from ...base.units import parse_time
 from ...kube.client import Kube
 from ...scheduling.pod_reader import held_requests, is_daemon, is_finished
 from ..demand import Demand
+from .timeline import Counts, with_counts
 
 NAME = "wattwise-sleep"
 _KEY = "record.gz"
@@ -91,6 +92,7 @@ class SleepRecord:
     present: dict[str, int] = field(default_factory=dict)
     machines: dict[str, MachineHistory] = field(default_factory=dict)
     dry_days: dict[str, dict[str, float]] = field(default_factory=dict)
+    timeline: list[Counts] = field(default_factory=list)
     is_changed: bool = False
     is_stored: bool = False
 
@@ -179,6 +181,11 @@ class SleepRecord:
         self.dry_days = dict(sorted(self.dry_days.items())[-_MAX_DAYS:])
         self.is_changed = True
 
+    def note_counts(self, counts: Counts) -> None:
+        """Note the machines of the cluster and its demand, if they changed."""
+        before, self.timeline = self.timeline, with_counts(self.timeline, counts)
+        self.is_changed |= self.timeline != before
+
     def is_due(self, now: float) -> bool:
         """Whether the record must be written."""
         return self.is_changed or not self.is_stored or now - self.at >= _HEARTBEAT_SECONDS
@@ -194,6 +201,7 @@ class SleepRecord:
             "present": self.present,
             "machines": {name: vars(one) for name, one in self.machines.items()},
             "dry_days": self.dry_days,
+            "timeline": [[*vars(one).values()] for one in self.timeline],
         }
 
 
@@ -255,6 +263,7 @@ def record_of_body(body: Object) -> SleepRecord:
         present={str(key): int(one) for key, one in body["present"].items() if 0 <= one < count},
         machines={str(name): MachineHistory(**one) for name, one in body["machines"].items()},
         dry_days={str(day): dict(one) for day, one in body["dry_days"].items()},
+        timeline=[Counts(float(at), *map(int, counts)) for at, *counts in body["timeline"]],
         is_stored=True,
     )
 

@@ -32,6 +32,7 @@ from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released
 from .record import NodeRecord
 from .sleep_plan import SleepPlan
+from .timeline import counts_of
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
@@ -141,6 +142,7 @@ class SleepRun:
         else:
             changes = self.transitions
             self._carry_out(plan)
+        self.record.note_counts(counts_of(self.lists.nodes.values(), self.lists.pods, self.now))
         if not self.context.check_mode:
             write_record(self.kube, self.namespace, self.record, self.now)
         return results.result_of(self, plan, changes)
