@@ -37,6 +37,9 @@ options:
         pods, and V(evict) moves running pods by the steps of the plan (O(place.rebalance)).
         V(sleep) switches machines off that are not needed, and on again (O(sleep.mode)). V(limits)
         caps machines that draw more than a limit (O(limits.cap)).
+      - With O(sleep.mode=with_approval), V(store_sleep) stores the plan of machines to switch off
+        (O(store)), so that a person can approve it. V(restore_sleep) reads a stored plan
+        (O(restore)), and V(sleep) then carries it out, unless the state has moved on.
       - V(store) stores the plan with its documents (O(store)), so that a person can approve it.
         V(restore) replaces all steps before V(bind) by the documents of a stored plan
         (O(restore)).
@@ -45,6 +48,7 @@ options:
     type: list
     elements: str
     choices:
+      - restore_sleep
       - snapshot
       - read
       - merge
@@ -59,6 +63,7 @@ options:
       - evict
       - sleep
       - limits
+      - store_sleep
     default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
@@ -560,7 +565,7 @@ options:
       # end generated
   store:
     description:
-      - Options of the V(store) step. Either O(store.namespace) or O(store.path) is required.
+      - Options of the V(store) and V(store_sleep) steps. Either O(store.namespace) or O(store.path) is required.
       - The stored plan contains names and specs of pods, and no secrets.
     type: dict
     default: {}
@@ -579,8 +584,8 @@ options:
         default: 5
       # end generated
   restore:
-    description: Options of step V(restore). O(restore.sha256) is required, with either
-      O(restore.path) or O(restore.namespace) and O(restore.name).
+    description: Options of the V(restore) and V(restore_sleep) steps. O(restore.sha256) is
+      required, with either O(restore.path) or O(restore.namespace) and O(restore.name).
     type: dict
     default: {}
     suboptions:
@@ -677,9 +682,11 @@ options:
       mode:
         description: V(dry_run) says what would be switched and changes no machine. V(on) switches
           machines. V(off) switches nothing off, and wakes every machine that sleeps.
+          V(with_approval) wakes machines as V(on) does, and switches off only those of a plan that
+          a person approved.
         type: str
         default: dry_run
-        choices: ['off', dry_run, 'on']
+        choices: ['off', dry_run, with_approval, 'on']
       select:
         description:
           - Label selector of the nodes whose machines may sleep. Empty by default, which selects
@@ -849,6 +856,27 @@ EXAMPLES = r"""
       sha256: "{{ planned.stored_plan.sha256 }}"
       max_age: 1800
 
+- name: Wake machines that are needed, and plan which ones to switch off
+  wattwise.kube.fleet_reconciliation:
+    steps: [snapshot, read, merge, statuses, predict, place, bind, sleep, store_sleep]
+    run_dir: /var/lib/wattwise/hall-1
+    sleep: &rules
+      mode: with_approval
+      select: example.com/may-sleep=true
+    store:
+      namespace: wattwise
+  register: planned
+
+- name: Switch off the machines of the approved plan, unless the state has moved on
+  wattwise.kube.fleet_reconciliation:
+    steps: [restore_sleep, snapshot, read, merge, statuses, predict, sleep]
+    run_dir: /var/lib/wattwise/hall-1
+    sleep: *rules
+    restore:
+      namespace: wattwise
+      name: "{{ planned.stored_sleep_plan.name }}"
+      sha256: "{{ planned.stored_sleep_plan.sha256 }}"
+
 - name: Observe, and meter pods by Prometheus
   wattwise.kube.fleet_reconciliation:
     steps: [snapshot, read, merge, statuses, meter]
@@ -951,6 +979,19 @@ stored_plan:
     pods: 12
     sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
     time: "2026-01-02T03:04:05Z"
+stored_sleep_plan:
+  description: Where the plan of machines was stored, as RV(stored_plan), with its numbers of
+    machines and moves.
+  returned: when step V(store_sleep) ran
+  type: dict
+  sample:
+    bytes: 1834
+    machines: 3
+    moves: 2
+    name: wattwise-sleep-20260102-030405-9f86d081
+    namespace: wattwise
+    sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+    time: "2026-01-02T03:04:05Z"
 devices:
   description: Result of step V(devices), with outcome, changes, pods, errors and conflict as
     M(wattwise.kube.device_reconciliation) returns them.
@@ -1012,7 +1053,9 @@ limits:
 sleep:
   description:
     - C(machines) has each machine of the run with its C(phase), and a C(word) and a sentence
-      C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves.
+      C(reason) why it stays, sleeps or would be switched. C(watts) is what its sleep saves;
+      C(is_measured) is true if its idle power draw was measured, and false if it is that of its
+      power curve.
     - C(transitions) are the changes of phase that were made; in a dry run those that would be made
       first. C(obstacle) says why nothing is switched off now. C(reserve) is kept free on awake
       machines, in millicores of cpu and else in whole units.
@@ -1049,6 +1092,7 @@ sleep:
         word: "off"
         reason: The others carry its 3 pods and the reserve; its sleep saves 110 W.
         watts: 110.0
+        is_measured: true
     transitions:
       - name: node-2
         phase: draining

@@ -12,8 +12,17 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from support.lab import kubeconfig, lab, lab_state, namespace, restart_apiserver, whole_lab
 from support.operator_ports import require_operator_ports
+from support.sleeping_lab import sleeping
 
-__all__ = ["kubeconfig", "lab", "lab_state", "namespace", "restart_apiserver", "whole_lab"]
+__all__ = [
+    "kubeconfig",
+    "lab",
+    "lab_state",
+    "namespace",
+    "restart_apiserver",
+    "sleeping",
+    "whole_lab",
+]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -53,18 +53,18 @@ def test_without_demand_the_error_names_both_options(tmp_path: Path) -> None:
 
 
 def test_the_lab_needs_few_of_its_machines(whole_lab: RunningLab, tmp_path: Path) -> None:
-    """Its nodes, and power curves of its predictor, under demand for one machine."""
-    place = run_playbook(
-        "wattwise.kube.place",
-        tmp_path,
-        "-i",
-        str(whole_lab.state.inventory),
-        "-e",
-        f"wattwise_run_dir={tmp_path}",
-    )
-    assert place.returncode == 0, place.output
+    """Its nodes, and power curves of its predictor, under demand for one machine.
+
+    The folder is empty, as in a job container, so that the playbook observes first.
+    """
     demand = trace(tmp_path, (0, 2, 2000, 1024), (1, 2, 1000, 512))
-    done = advise(tmp_path, CLUSTER, "-e", f"advise_trace={demand}")
+    done = run_playbook(
+        "wattwise.kube.advise",
+        tmp_path,
+        *("-i", str(whole_lab.state.inventory)),
+        *("-e", f"wattwise_run_dir={tmp_path}", "-e", f"advise_trace={demand}"),
+        as_json=True,
+    )
     assert done.returncode == 0, done.output
     found = json.loads((tmp_path / CLUSTER / "advice.json").read_text())
     machines = [each["name"] for each in found["machines"]]

@@ -30,6 +30,7 @@ SMALL: Json = {
     "awx_inventory_sources": [],
     "awx_schedules": [],
     "awx_job_templates": [{"playbook": "place"}],
+    "awx_sleep_workflow_nodes": [],
     "awx_credentials": [
         {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}}
     ],

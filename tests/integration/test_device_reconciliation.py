@@ -114,7 +114,11 @@ def test_a_stored_plan_gives_devices_to_its_pods_and_to_no_others(
     plan["watts"] = dict.fromkeys(("before", "after", "lower_bound"), 0.0)
     options = cluster.options()
     stored = stored_plan.store(
-        lambda: cluster.kube, {"path": str(tmp_path / "plan.gz")}, {"plan": plan}, check_mode=False
+        lambda: cluster.kube,
+        {"path": str(tmp_path / "plan.gz")},
+        stored_plan.PLACEMENT,
+        {"plan": plan},
+        check_mode=False,
     )
     result = reconcile_fleet(
         {

@@ -296,7 +296,7 @@ def test_a_deleted_fleet_stays_while_a_run_cannot_wake_its_machines(
     runs()
     kube.request("DELETE", path_of(namespace, "fleet"))
     (tmp_path / "file").touch()
-    blocked = {"run_dir": str(tmp_path / "file")}
+    blocked: Json = {"run_dir": str(tmp_path / "file")}
     told = runs(**blocked)
     stored = kube.get(path_of(namespace, "fleet"))
     assert conditions(stored)["Ready"] == ("False", "MachinesNotWoken")

@@ -54,41 +54,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
-from lab.machines import build_machines
 from lab.process import wait_until
-from support.lab import RunningLab
 from support.power_switching import accounts
 from support.sleeping_lab import LABEL, SleepingLab
 
 Json = dict[str, t.Any]
 DEFINITIONS = Path(__file__).resolve().parents[2] / "roles" / "crds" / "files"
 RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
-
-
-@pytest.fixture
-def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[SleepingLab]:
-    """Three machines of one rack that may sleep; all awake afterwards."""
-    settings = whole_lab.settings
-    machines = build_machines(settings.nodes, settings.racks, settings.seed)
-    good = [each for each in machines if each.certificate == "lab-ca"]
-    chosen = [each for each in good if each.rack == good[0].rack][:3]
-    found = SleepingLab(kube, whole_lab, chosen, namespace)
-    for name in found.names:
-        found.patch_node(name, {"metadata": {"labels": {LABEL: namespace}}})
-    yield found
-    found.admin("DELETE", "/faults")
-    for name in found.names:
-        annotations = {ANNOTATION: None, HOLD: None}
-        labels = {LABEL: None, EXCLUDED: None, "policy-test": None}
-        body = {
-            "metadata": {"annotations": annotations, "labels": labels},
-            "spec": {"unschedulable": None, "taints": None},
-        }
-        found.patch_node(name, body)
-    found.admin("DELETE", "/power")
-    wait_until(lambda: all(map(found.is_ready, found.names)), 60.0, "all Nodes to be ready")
-    if kube.find(RECORD):
-        kube.request("DELETE", RECORD)
 
 
 def versions(sleeping: SleepingLab) -> dict[str, str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import typing as t
 from collections.abc import Iterator
@@ -13,16 +14,23 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import ANNOTATION
+from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
+    MERGE_CONTENT_TYPE,
+    Kube,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    ANNOTATION,
+    HOLD,
+)
 from lab.inventory import CLUSTER
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from support.lab import RunningLab
-from support.playbook import run_playbook
+from support.playbook import PlaybookRun, run_playbook
 from support.power_switching import accounts
 
 Json = dict[str, t.Any]
+MODE = "with_approval"
 
 
 class Site:
@@ -36,6 +44,10 @@ class Site:
         self.machines: list[Machine] = [each for each in machines if each.rack == self.rack]
 
     def play(self, name: str, **variables: t.Any) -> None:
+        run = self.try_to_play(name, **variables)
+        assert run.returncode == 0, run.output
+
+    def try_to_play(self, name: str, **variables: t.Any) -> PlaybookRun:
         given = {
             "wattwise_run_dir": str(self.folder),
             "observe_credentials": {"power": accounts(self.machines[0])["switcher"]},
@@ -47,8 +59,7 @@ class Site:
         path = self.folder / "variables.json"
         path.write_text(json.dumps(given), encoding="utf-8")
         inventory = ("-i", str(self.lab.state.inventory))
-        run = run_playbook(f"wattwise.kube.{name}", self.folder, *inventory, "-e", f"@{path}")
-        assert run.returncode == 0, run.output
+        return run_playbook(f"wattwise.kube.{name}", self.folder, *inventory, "-e", f"@{path}")
 
     def document(self) -> Json:
         return documents.load(str(self.folder / CLUSTER / "sleep.json"), "sleep")
@@ -87,7 +98,42 @@ def test_playbooks_tell_then_switch_and_wake(site: Site) -> None:
     # Only machines that the rule selects.
     assert asleep <= {machine.name for machine in site.machines}
     assert done["saved_watts"] > 0
+    timeline, nodes = done["timeline"], len(site.kube.list("/api/v1/nodes"))
+    last = {name: timeline[name][-1] for name in ("awake", "asleep", "waking", "quarantined")}
+    assert (last["asleep"], sum(last.values())) == (done["asleep"], nodes)
+    assert 0 <= timeline["needed"][-1] <= nodes
     site.play("wake")
     assert site.asleep() == set()
     path = f"/api/v1/nodes/{min(asleep)}"
     wait_until(lambda: "taints" not in site.kube.get(path)["spec"], 30.0, "a Node without taints")
+
+
+def test_playbooks_switch_off_only_the_approved_plan(site: Site) -> None:
+    """The plan is a file, whose SHA-256 the second playbook needs, as from the first job of AWX."""
+    path = str(site.folder / "plan.gz")
+    planning = {"sleep_store_plan": True, "placement_store_path": path, "sleep_mode": MODE}
+    site.play("sleep", **planning)
+    waits = {one["name"] for one in site.document()["machines"] if one["word"] == "approval"}
+    assert waits
+    assert site.asleep() == set()
+    planned = documents.load(str(site.folder / CLUSTER / "sleep_plan.json"), "sleep_plan")
+    assert {one["name"] for one in planned["machines"]} == waits
+    refused = site.try_to_play("switch_off")
+    assert "sleep_stored_plan names no plan" in refused.output
+    content = Path(path).read_bytes()
+    stored = {"path": path, "sha256": hashlib.sha256(content).hexdigest()}
+    foreign = site.try_to_play("switch_off", sleep_stored_plan={**stored, "sha256": "0" * 64})
+    assert "is not the one that was approved" in foreign.output
+    old = site.try_to_play("switch_off", sleep_stored_plan=stored, sleep_stored_plan_max_age=0.1)
+    assert "plan again, and approve the new plan" in old.output
+    held = {"metadata": {"annotations": {HOLD: "true"}}}
+    node = f"/api/v1/nodes/{min(waits)}"
+    site.kube.request("PATCH", node, held, MERGE_CONTENT_TYPE)
+    moved = site.try_to_play("switch_off", sleep_stored_plan=stored)
+    site.kube.request(
+        "PATCH", node, {"metadata": {"annotations": {HOLD: None}}}, MERGE_CONTENT_TYPE
+    )
+    assert "The state has moved on since the plan was made" in moved.output
+    assert site.asleep() == set()
+    site.play("switch_off", sleep_stored_plan=stored)
+    assert site.asleep() == waits

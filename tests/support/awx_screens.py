@@ -101,6 +101,8 @@ def fields() -> Iterator[str]:
     for kind, (screen, titles) in _FIELDS.items():
         for key, title in titles.items():
             values = {_value(item.get(key)) for item in lists[kind]}
+            if key == "name" and kind == "controller_workflows":
+                values = {", ".join(sorted(values))}
             assert len(values) == 1, (kind, key, values)
             yield f"| {screen} | {title} | {values.pop()} |"
 
@@ -148,8 +150,9 @@ def screens() -> Iterator[str]:
             f"`{question['variable']}`" for question in item["survey_spec"].get("spec", [])
         )
         yield f"| {item['name']} | {item['playbook']} | {asked} | {survey or 'none'} |"
-    for node in lists["controller_workflows"][0]["simplified_workflow_nodes"]:
-        yield _node(node)
+    for workflow in lists["controller_workflows"]:
+        for node in workflow["simplified_workflow_nodes"]:
+            yield _node(node)
     for item in lists["controller_schedules"]:
         enabled = "on" if item["enabled"] else "off"
         template = item["unified_job_template"]

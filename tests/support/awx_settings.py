@@ -23,6 +23,7 @@ WORKFLOW_ALONE: Json = {
     "job_templates": [{"playbook": name} for name in ("observe", "place", "bind")],
     "inventory_sources": [],
     "schedules": [],
+    "sleep_workflow_nodes": [],
 }
 _ROLE = Path(__file__).resolve().parents[2] / "roles" / "awx"
 
@@ -32,7 +33,7 @@ def default_settings(**given: t.Any) -> Json:
     text = (_ROLE / "defaults" / "main.yml").read_text()
     defaults = yaml.safe_load(text)
     found = {name: defaults[f"awx_{name}"] for name in SPEC.options if f"awx_{name}" in defaults}
-    for node in found["workflow_nodes"]:
+    for node in [*found["workflow_nodes"], *found["sleep_workflow_nodes"]]:
         if "approval" in node:
             node["approval"].update(name="Bind?", timeout=defaults["awx_approval_timeout"])
     return {**found, **given}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from support.report_shares import device_objects, rmd_document
+from support.report_sleep import sleep_document
 
 Json = dict[str, t.Any]
 
@@ -34,7 +35,7 @@ class Case:
     Nodes of the first types get all pods. ``lacking`` nodes have no reading and no curve.
     ``suffix`` is part of their names and of the pods'. The first ``daemons`` nodes have cache ways,
     the first ``devices`` nodes devices, and pods of the first ``metered`` nodes have watts of their
-    own. The plan proposes moves in ``steps`` steps.
+    own. The plan proposes moves in ``steps`` steps. The first ``sleeping`` nodes are asleep.
     """
 
     nodes: int = 20
@@ -50,6 +51,7 @@ class Case:
     devices: int = 0
     metered: int = 0
     steps: int | None = None
+    sleeping: int = 0
     suffix: str = ""
 
 
@@ -92,6 +94,10 @@ def write(folder: Path, case: Case = STANDARD) -> Path:
     if case.metered:
         names = [_name(node) for node in nodes[: case.metered]]
         _write(folder, "metering", metering_document(names, case.suffix), READ_AGAIN)
+    if case.sleeping:
+        names = [_name(node) for node in nodes]
+        body = sleep_document(names, case.sleeping, case.suffix)
+        _write(folder, "sleep", body, READ_AGAIN)
     return folder
 
 

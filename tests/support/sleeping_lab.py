@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import typing as t
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
@@ -19,19 +22,27 @@ from ansible_collections.wattwise.kube.plugins.module_utils.power import placeme
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish import thermal
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.scope import Scope
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.node_changes import (
+    EXCLUDED,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.options import (
     OPTIONS,
     SleepOptions,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planner import FleetInputs
-from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import ANNOTATION
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    ANNOTATION,
+    HOLD,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record_store import NAME
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.step import (
     SleepInputs,
     run_sleep,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.snapshot import snapshot
 from lab import faults
-from lab.machines import Machine
+from lab.machines import Machine, build_machines
+from lab.process import wait_until
 from support.lab import RunningLab
 from support.power_switching import accounts
 from support.snapshots import with_targets
@@ -39,6 +50,7 @@ from support.wao import node_config
 
 Json = dict[str, t.Any]
 LABEL = "test.example.org/sleeps"
+_RECORD = f"/api/v1/namespaces/kube-system/configmaps/{NAME}"
 CURVE = {"cpu": [0.0, 16.0, 64.0], "watts": [100.0, 150.0, 250.0]}
 LEASE = {"lease_namespace": "kube-system", "lease_timeout": 3.0}
 
@@ -155,7 +167,9 @@ class SleepingLab:
 
     def run(self, mode: str = "on", check_mode: bool = False, **more: t.Any) -> Json:
         of_inputs = {
-            name: more.pop(name) for name in ("fresh", "readings_age", "idle_watts") if name in more
+            name: more.pop(name)
+            for name in ("fresh", "readings_age", "idle_watts", "power_watts", "approved")
+            if name in more
         }
         context = Context(check_mode=check_mode, warn=self.warnings.append)
         options = self.options(mode, **more)
@@ -186,3 +200,29 @@ class SleepingLab:
                 "target": target,
             }
             self.kube.request("POST", f"{path}/{name}/binding", binding)
+
+
+@pytest.fixture
+def sleeping(kube: Kube, whole_lab: RunningLab, namespace: str) -> Iterator[SleepingLab]:
+    """Three machines of one rack that may sleep; all awake afterwards."""
+    settings = whole_lab.settings
+    machines = build_machines(settings.nodes, settings.racks, settings.seed)
+    good = [each for each in machines if each.certificate == "lab-ca"]
+    chosen = [each for each in good if each.rack == good[0].rack][:3]
+    found = SleepingLab(kube, whole_lab, chosen, namespace)
+    for name in found.names:
+        found.patch_node(name, {"metadata": {"labels": {LABEL: namespace}}})
+    yield found
+    found.admin("DELETE", "/faults")
+    for name in found.names:
+        annotations = {ANNOTATION: None, HOLD: None}
+        labels = {LABEL: None, EXCLUDED: None, "policy-test": None}
+        body = {
+            "metadata": {"annotations": annotations, "labels": labels},
+            "spec": {"unschedulable": None, "taints": None},
+        }
+        found.patch_node(name, body)
+    found.admin("DELETE", "/power")
+    wait_until(lambda: all(map(found.is_ready, found.names)), 60.0, "all Nodes to be ready")
+    if kube.find(_RECORD):
+        kube.request("DELETE", _RECORD)

@@ -44,7 +44,5 @@ def test_no_field_that_the_role_sets_is_without_a_place_on_the_page() -> None:
 def test_each_playbook_but_the_role_s_own_has_a_job_template() -> None:
     templates = {item["playbook"] for item in default_configuration()["controller_templates"]}
     playbooks = {f"playbooks/{path.name}" for path in (ROOT / "playbooks").glob("*.yml")}
-    # One asks a question on the terminal, and one takes a mapping or a file of the controller. The
-    # two of sleep wait for an approval of its plan, which AWX cannot ask for yet.
-    by_hand = {f"playbooks/{name}.yml" for name in ("try", "advise", "sleep", "wake")}
-    assert templates == playbooks - {"playbooks/awx.yml", *by_hand}
+    # This one asks a question on the terminal.
+    assert templates == playbooks - {"playbooks/awx.yml", "playbooks/try.yml"}

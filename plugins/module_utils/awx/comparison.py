@@ -243,7 +243,7 @@ class _Comparison:
         )
 
     def to_revoke(self) -> MutableObject:
-        """Direct approvers of our workflow that are no longer named."""
+        """Direct approvers of our workflows that are no longer named."""
         wanted = next(iter(self._wanted["controller_roles"]), {})
         found = {}
         for actors, key in (("users", "username"), ("teams", "name")):

@@ -36,6 +36,7 @@ SPEC = ArgumentSpec(
         "credentials": {"type": "list", "elements": "dict", "default": []},
         "job_templates": {"type": "list", "elements": "dict", "default": []},
         "workflow_nodes": {"type": "list", "elements": "dict", "default": []},
+        "sleep_workflow_nodes": {"type": "list", "elements": "dict", "default": []},
         "approver_users": {"type": "list", "elements": "str", "default": []},
         "approver_teams": {"type": "list", "elements": "str", "default": []},
         "schedules": {"type": "list", "elements": "dict", "default": []},

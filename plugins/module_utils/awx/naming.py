@@ -24,10 +24,9 @@ class Naming:
     organization: str
     prefix: str
 
-    @property
-    def workflow(self) -> str:
-        """Name of the workflow."""
-        return f"{self.prefix} place with approval"
+    def workflow(self, key: str) -> str:
+        """Name of a workflow of workflow.WORKFLOWS."""
+        return f"{self.prefix} {key.replace('_', ' ')}"
 
     def template(self, playbook: str) -> str:
         """Name of the job template of a playbook."""

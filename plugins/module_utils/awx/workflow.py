@@ -1,10 +1,11 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The workflow with an approval, and the starts of its and of other templates' jobs."""
+"""The workflows with an approval, and the starts of their and of other templates' jobs."""
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Sequence
 
 from ..base.errors import InvalidInput
@@ -13,7 +14,14 @@ from ..base.texts import shown_text
 from .naming import Naming, listed, quoted
 from .schedules import problem_of_recurrence
 
-WORKFLOW = "place_with_approval"
+# Workflow, as schedules name it → the setting with its nodes, and its description.
+WORKFLOWS: t.Mapping[str, tuple[str, str]] = {
+    "place_with_approval": ("workflow_nodes", "Binds a plan after a person approved it."),
+    "sleep_with_approval": (
+        "sleep_workflow_nodes",
+        "Switches machines off after a person approved it.",
+    ),
+}
 EVENTS = ("started", "success", "error", "approvals")
 LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 # Their jobs publish a summary, which the workflow's own notification lacks.
@@ -21,14 +29,14 @@ _NOTIFYING_PLAYBOOKS = ("bind", "place", "site")
 
 
 class WorkflowObjects:
-    """Builds the workflow, its approvers, schedules, and the notifications of templates."""
+    """Builds the workflows, their approvers, schedules, and the notifications of templates."""
 
     def __init__(self, settings: Object, naming: Naming) -> None:
         self._of = settings
         self._naming = naming
 
     def events_of(self, playbook: str | None) -> MutableObject:
-        """The notifications of a job template, or of the workflow, by event."""
+        """The notifications of a job template, or of a workflow, by event."""
         events = EVENTS if playbook is None else EVENTS[:3]
         return {
             f"notification_templates_{event}": [
@@ -41,21 +49,26 @@ class WorkflowObjects:
         }
 
     def workflows(self) -> list[MutableObject]:
-        """The workflow; none without nodes."""
-        if not self._of["workflow_nodes"]:
-            return []
+        """The workflows that have nodes."""
+        return [
+            self._workflow(key, setting, description)
+            for key, (setting, description) in WORKFLOWS.items()
+            if self._of[setting]
+        ]
+
+    def _workflow(self, key: str, setting: str, description: str) -> MutableObject:
         item = {
-            "name": self._naming.workflow,
+            "name": self._naming.workflow(key),
             "organization": self._naming.organization,
             "inventory": self._naming.prefix,
             "ask_limit_on_launch": True,
             **self.events_of(None),
-            "simplified_workflow_nodes": self._nodes(),
+            "simplified_workflow_nodes": self._nodes(setting),
         }
-        return [self._naming.described(item, "Binds a plan after a person approved it.")]
+        return self._naming.described(item, description)
 
-    def _nodes(self) -> list[MutableObject]:
-        given = self._of["workflow_nodes"]
+    def _nodes(self, setting: str) -> list[MutableObject]:
+        given = self._of[setting]
         identifiers = [node["identifier"] for node in given]
         templates = {
             item["playbook"]: item.get("name") or self._naming.template(item["playbook"])
@@ -66,7 +79,7 @@ class WorkflowObjects:
             linked = [name for link in LINKS for name in node.get(link) or []]
             if unknown := [name for name in linked if name not in identifiers]:
                 raise InvalidInput(
-                    f"awx_workflow_nodes: node {quoted(node['identifier'])} leads to "
+                    f"awx_{setting}: node {quoted(node['identifier'])} leads to "
                     f"{listed(unknown)}, but the nodes are {listed(identifiers)}"
                 )
             item: MutableObject = {"identifier": node["identifier"]}
@@ -79,7 +92,7 @@ class WorkflowObjects:
                 item["job_tags"] = node.get("job_tags") or ""
             else:
                 raise InvalidInput(
-                    f"awx_workflow_nodes: node {quoted(node['identifier'])} needs approval, or one "
+                    f"awx_{setting}: node {quoted(node['identifier'])} needs approval, or one "
                     f"of the playbooks {listed(templates)} of awx_job_templates"
                 )
             nodes.append({**item, **{link: list(node.get(link) or []) for link in LINKS}})
@@ -87,21 +100,22 @@ class WorkflowObjects:
 
     def schedule(self, given: MutableObject, names: Sequence[str]) -> MutableObject:
         """One schedule; ``names`` has all templates and workflows. Raises InvalidInput."""
-        is_workflow = given["playbook"] == WORKFLOW
+        playbook = given["playbook"]
+        is_workflow = playbook in WORKFLOWS
         template = (
-            self._naming.workflow if is_workflow else self._naming.template(given["playbook"])
+            self._naming.workflow(playbook) if is_workflow else self._naming.template(playbook)
         )
         of_playbook = [
             item.get("name") or template
             for item in self._of["job_templates"]
-            if item["playbook"] == given["playbook"]
+            if item["playbook"] == playbook
         ]
         template = of_playbook[0] if of_playbook else template
         if template not in names:
             raise InvalidInput(
                 f"awx_schedules: schedule {quoted(given['name'])} starts "
-                f"{quoted(given['playbook'])}, which is neither a playbook of awx_job_templates "
-                f"nor {WORKFLOW}"
+                f"{quoted(playbook)}, which is neither a playbook of awx_job_templates nor one of "
+                f"the workflows {listed(WORKFLOWS)}"
             )
         if problem := problem_of_recurrence(given["rrule"]):
             raise InvalidInput(
@@ -122,6 +136,5 @@ class WorkflowObjects:
         """Approvers, in addition to administrators of the organization."""
         given = {"users": self._of["approver_users"], "teams": self._of["approver_teams"]}
         actors = {kind: list(names) for kind, names in given.items() if names}
-        if not actors or not self._of["workflow_nodes"]:
-            return []
-        return [{"role": "approval", "workflows": [self._naming.workflow], **actors}]
+        names = [item["name"] for item in self.workflows()]
+        return [{"role": "approval", "workflows": names, **actors}] if actors and names else []

@@ -498,7 +498,7 @@ SCHEMAS: dict[str, Schema] = {
     "sleep": _schema(
         "sleep",
         {
-            "mode": {"enum": ["off", "dry_run", "on"]},
+            "mode": {"enum": ["off", "dry_run", "with_approval", "on"]},
             "machines": _list(
                 _record(
                     {
@@ -508,6 +508,7 @@ SCHEMAS: dict[str, Schema] = {
                         "reason": _TEXT,
                         "power_state": _TEXT_OR_NULL,
                         "watts": _AMOUNT,
+                        "is_measured": _BOOLEAN,
                     }
                 )
             ),
@@ -530,6 +531,16 @@ SCHEMAS: dict[str, Schema] = {
             "saved_watts": _AMOUNT,
             "saved_joules": _AMOUNT,
             **dict.fromkeys(("cycles", "wakes_in_time", "wakes_late"), _COUNT),
+            # Columns of equal length; numbers are of machines of the cluster.
+            "timeline": _record(
+                {
+                    "since": _TIME,
+                    "hours": _NUMBERS,
+                    **dict.fromkeys(
+                        ("awake", "asleep", "waking", "quarantined", "needed"), _list(_COUNT)
+                    ),
+                }
+            ),
             "dry_run_days": _list(
                 _record(
                     {
@@ -540,6 +551,26 @@ SCHEMAS: dict[str, Schema] = {
                     }
                 )
             ),
+        },
+        {},
+    ),
+    # Machines to switch off after an approval; see sleep/cluster/sleep_plan.py.
+    "sleep_plan": _schema(
+        "sleep_plan",
+        {
+            "machines": _list(
+                _record(
+                    {
+                        "name": _TEXT,
+                        "uid": _TEXT,
+                        "reason": _TEXT,
+                        "saved_watts": _AMOUNT,
+                        "power_watts": _NUMBER_OR_NULL,
+                        "pods": _list(_record({"uid": _TEXT, "pod": _TEXT})),
+                        "moves": _list(_MOVE),
+                    }
+                )
+            )
         },
         {},
     ),

@@ -34,6 +34,7 @@ DocumentKind = t.Literal[
     "bindings",
     "limits",
     "sleep",
+    "sleep_plan",
     "report",
     "summary",
     "advice",

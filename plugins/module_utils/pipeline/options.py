@@ -26,8 +26,9 @@ from . import stored_plan
 
 # In the order of execution.
 STEPS = (
-    *("snapshot", "read", "merge", "statuses", "meter"),
-    *("predict", "place", "store", "restore", "bind", "devices", "evict", "sleep", "limits"),
+    *("restore_sleep", "snapshot", "read", "merge", "statuses", "meter"),
+    *("predict", "place", "store", "restore", "bind", "devices", "evict"),
+    *("sleep", "store_sleep", "limits"),
 )
 BY_DEFAULT = ("snapshot", "read", "merge", "statuses", "predict", "place", "bind")
 
@@ -168,18 +169,36 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
 
 def _check_stored_plan(options: Parameters) -> None:
     steps = options["steps"]
-    if "store" in steps and not options["run_dir"]:
-        raise InvalidInput("steps: store needs the documents of the run; give run_dir")
+    for step in ("store", "store_sleep"):
+        if step in steps and not options["run_dir"]:
+            raise InvalidInput(f"steps: {step} needs the documents of the run; give run_dir")
     planning = [step for step in _PLANNING if step in steps]
+    _check_sleep_plan(options)
     if "restore" in steps and planning:
         raise InvalidInput(
             f"steps: restore replaces {planning[0]}, because the stored plan comes with all "
             f"documents of its run; leave {planning[0]} out"
         )
     stored_plan.check_options(
-        options["store"] if "store" in steps else None,
-        options["restore"] if "restore" in steps else None,
+        options["store"] if {"store", "store_sleep"}.intersection(steps) else None,
+        options["restore"] if {"restore", "restore_sleep"}.intersection(steps) else None,
     )
+
+
+def _check_sleep_plan(options: Parameters) -> None:
+    """The steps that store or restore a plan of machines go with one mode of step ``sleep``."""
+    steps = options["steps"]
+    for step, other in (
+        ("store_sleep", "restore_sleep"),
+        ("restore_sleep", "restore"),
+        ("store_sleep", "store"),
+    ):
+        if step not in steps:
+            continue
+        if other in steps:
+            raise InvalidInput(f"steps: {step} and {other} are of two plans; leave one out")
+        if "sleep" not in steps or options["sleep"]["mode"] != "with_approval":
+            raise InvalidInput(f"steps: {step} needs step sleep with sleep.mode with_approval")
 
 
 def of_module(

@@ -19,6 +19,7 @@ from ..observe.metering.metering import Metering
 from ..observe.observation import LastObservation, Observation, Polls
 from ..scheduling.curve import Curves
 from ..scheduling.plan import Plan
+from ..sleep.cluster.sleep_plan import SleepPlan
 from . import last_binding
 from .run import Run
 from .steps.bind import Unbound, bind_pods, evict_pods, give_devices
@@ -30,7 +31,7 @@ from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
 from .steps.sleep import Known, sleep_machines
-from .steps.store import restore_plan, store_plan
+from .steps.store import restore_plan, restore_sleep_plan, store_plan, store_sleep_plan
 
 
 def reconcile_fleet(parameters: Parameters, context: Context = Context()) -> Result:
@@ -52,7 +53,7 @@ class FleetRun:
     """The steps of one run, with the inputs of each.
 
     A cached property is the output of a step; the document of an earlier task replaces a step that
-    does not run in this process. The four others are None until their step has run here.
+    does not run in this process. The five others are None until their step has run here.
     """
 
     def __init__(self, run: Run, known: Parts = NOTHING) -> None:
@@ -63,11 +64,13 @@ class FleetRun:
         self.metered: Metering | None = None
         self.plan: Plan | None = None
         self.unbound: Unbound | None = None
+        self.approved: SleepPlan | None = None
 
     def make(self) -> None:
         """Execute the steps in their order. Raises WattwiseError if one fails."""
         run = self.run
         steps: t.Mapping[str, t.Callable[[], None]] = {
+            "restore_sleep": self._restore_sleep,
             "snapshot": self._read_cluster,
             "read": self._read_machines,
             "merge": self._merge,
@@ -80,6 +83,7 @@ class FleetRun:
             "devices": self._give_devices,
             "evict": self._evict,
             "sleep": self._sleep,
+            "store_sleep": functools.partial(store_sleep_plan, run),
             "limits": self._limit,
         }
         run.folder.open(run.options["run_process"], run.context.now())
@@ -184,11 +188,14 @@ class FleetRun:
     def _evict(self) -> None:
         evict_pods(self.run, self._planned())
 
+    def _restore_sleep(self) -> None:
+        self.approved = restore_sleep_plan(self.run)
+
     def _sleep(self) -> None:
         # Machines are brought back without any reading.
         is_off = self.run.options["sleep"]["mode"] == "off"
         known = Known() if is_off else Known(self.curves, self.readings, self.samples)
-        sleep_machines(self.run, self.cluster, known)
+        sleep_machines(self.run, self.cluster, known, self.approved)
 
     def _limit(self) -> None:
         cap_machines(self.run, self.cluster, lambda: self.readings, lambda: self.curves)

@@ -1,9 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A plan with its documents in one place, so that a later run can bind what a person approved.
+"""A plan with its documents in one place, so that a later run carries out what a person approved.
 
-Name and SHA-256 identify the stored plan. Its bytes are in a file, or in several immutable
+There are plans of pods to bind and plans of machines to switch off. Name and SHA-256 identify a
+stored plan. Its bytes are in a file, or in several immutable
 ConfigMaps of at most 1 MiB each.
 """
 
@@ -40,13 +41,33 @@ RESTORE_OPTIONS: t.Mapping[str, t.Any] = {
     "max_age": {"type": "float", "default": 3600.0},
 }
 
+
+@dataclass(frozen=True)
+class PlanKind:
+    """A kind of stored plan: its document, those stored beside it, and the beginning of its name.
+
+    ``again`` tells a person how to make a new one.
+    """
+
+    document: documents.DocumentKind
+    others: tuple[documents.DocumentKind, ...]
+    prefix: str
+    again: str
+
+    @property
+    def documents(self) -> tuple[documents.DocumentKind, ...]:
+        return (*self.others, self.document)
+
+
 # Binding needs the plan, and the report needs the rest.
-KINDS: tuple[documents.DocumentKind, ...] = (
-    *("snapshot", "readings", "models", "metering", "curves", "plan"),
+PLACEMENT = PlanKind(
+    "plan", ("snapshot", "readings", "models", "metering", "curves"), "wattwise-plan", "place again"
 )
+SLEEP = PlanKind("sleep_plan", (), "wattwise-sleep", "plan again")
+
 LABEL = "wattwise.github.io/stored-plan"
 _PARTS = "wattwise.github.io/parts"
-_PART = re.compile(r"(?P<plan>wattwise-plan-[0-9]{8}-[0-9]{6}-[0-9a-f]{8})-[0-9]{1,2}")
+_PART = re.compile(r"(?P<plan>[a-z-]+-[0-9]{8}-[0-9]{6}-[0-9a-f]{8})-[0-9]{1,2}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PART_BYTES = 900 * 1024
 _MAX_PARTS = 64
@@ -58,12 +79,14 @@ Bodies = t.Mapping[documents.DocumentKind, t.Mapping[str, t.Any]]
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """Identity of a stored plan, by which a later run finds and verifies it."""
+    """Identity of a stored plan, by which a later run finds and verifies it.
+
+    ``counts`` are of pods or machines, and of moves.
+    """
 
     sha256: str
     time: str
-    pods: int
-    moves: int
+    counts: t.Mapping[str, int]
     bytes: int
     name: str | None = None
     namespace: str | None = None
@@ -71,7 +94,8 @@ class StoredPlan:
 
     def as_dict(self) -> dict[str, t.Any]:
         """As the module returns it."""
-        return {key: value for key, value in vars(self).items() if value is not None}
+        given = {key: value for key, value in vars(self).items() if value is not None}
+        return {**given.pop("counts"), **given}
 
 
 def check_options(store: Parameters | None, restore: Parameters | None) -> None:
@@ -98,22 +122,26 @@ def check_options(store: Parameters | None, restore: Parameters | None) -> None:
 
 
 def store(
-    kube: t.Callable[[], Kube], options: Parameters, bodies: Bodies, *, check_mode: bool
+    kube: t.Callable[[], Kube],
+    options: Parameters,
+    kind: PlanKind,
+    bodies: Bodies,
+    *,
+    check_mode: bool,
 ) -> StoredPlan:
-    """Store the documents, and delete the oldest plans beyond ``keep``.
+    """Store the documents, and delete the oldest plans of this kind beyond ``keep``.
 
     Raises ApiError and InvalidInput.
     """
-    plan = bodies["plan"]
+    plan = bodies[kind.document]
     content = compressed.pack({str(kind): body for kind, body in bodies.items()})
     digest = hashlib.sha256(content).hexdigest()
     moment = parse_time(plan["time"], "time of the plan")
-    name = f"wattwise-plan-{moment.strftime('%Y%m%d-%H%M%S')}-{digest[:8]}"
+    name = f"{kind.prefix}-{moment.strftime('%Y%m%d-%H%M%S')}-{digest[:8]}"
     stored = StoredPlan(
         sha256=digest,
         time=plan["time"],
-        pods=len(plan["placements"]),
-        moves=len(plan.get("steps") or ()),
+        counts=_counts(plan),
         bytes=len(content),
         **(
             {"path": str(Path(options["path"]).absolute())}
@@ -127,12 +155,19 @@ def store(
         _write_file(Path(stored.path), content)
     else:
         _write_config_maps(kube(), stored, content)
-        _delete_oldest(kube(), options["namespace"], options["keep"], name)
+        _delete_oldest(kube(), options["namespace"], options["keep"], kind, name)
     return stored
 
 
+def _counts(plan: t.Mapping[str, t.Any]) -> dict[str, int]:
+    if "machines" in plan:
+        machines = plan["machines"]
+        return {"machines": len(machines), "moves": sum(len(one["moves"]) for one in machines)}
+    return {"pods": len(plan["placements"]), "moves": len(plan.get("steps") or ())}
+
+
 def restore(
-    kube: t.Callable[[], Kube], options: Parameters, now: datetime.datetime
+    kube: t.Callable[[], Kube], options: Parameters, kind: PlanKind, now: datetime.datetime
 ) -> dict[documents.DocumentKind, dict[str, t.Any]]:
     """The documents of a stored plan.
 
@@ -142,29 +177,31 @@ def restore(
     path, name = options["path"], options["name"]
     where = f"The stored plan {path or name}"
     content = (
-        _read_file(Path(path)) if path else _read_config_maps(kube(), options["namespace"], name)
+        _read_file(Path(path))
+        if path
+        else _read_config_maps(kube(), options["namespace"], name, kind.again)
     )
     if not hmac.compare_digest(hashlib.sha256(content).hexdigest(), options["sha256"]):
         raise InvalidInput(
             f"{where} is not the one that was approved: its SHA-256 differs from restore.sha256; "
-            "place again, and approve the new plan"
+            f"{kind.again}, and approve the new plan"
         )
     try:
         bodies = compressed.unpack(content)
     except ValueError as error:
-        raise InvalidInput(f"{where} cannot be read ({error}); place again") from error
+        raise InvalidInput(f"{where} cannot be read ({error}); {kind.again}") from error
     found: dict[documents.DocumentKind, dict[str, t.Any]] = {}
-    for kind in KINDS:
-        if kind in bodies:
-            documents.check(bodies[kind], kind, f"{where}, document {kind},")
-            found[kind] = bodies[kind]
-    if "plan" not in found:
-        raise InvalidInput(f"{where} holds no plan; place again")
-    _check_age(found["plan"]["time"], options["max_age"], now, where)
+    for document in kind.documents:
+        if document in bodies:
+            documents.check(bodies[document], document, f"{where}, document {document},")
+            found[document] = bodies[document]
+    if kind.document not in found:
+        raise InvalidInput(f"{where} holds no {kind.document.replace('_', ' ')}; {kind.again}")
+    _check_age(found[kind.document]["time"], options["max_age"], now, where, kind.again)
     return found
 
 
-def _check_age(time: str, max_age: float, now: datetime.datetime, where: str) -> None:
+def _check_age(time: str, max_age: float, now: datetime.datetime, where: str, again: str) -> None:
     age = (now - parse_time(time, "time of the plan")).total_seconds()
     if age < -_CLOCK_SECONDS:
         raise InvalidInput(
@@ -173,7 +210,7 @@ def _check_age(time: str, max_age: float, now: datetime.datetime, where: str) ->
     if age > max_age:
         raise InvalidInput(
             f"{where} is {format_duration(round(age))} old, and restore.max_age allows "
-            f"{format_duration(max_age)}; place again, and approve the new plan"
+            f"{format_duration(max_age)}; {again}, and approve the new plan"
         )
 
 
@@ -240,39 +277,37 @@ def _write_config_maps(kube: Kube, stored: StoredPlan, content: bytes) -> None:
                 raise
 
 
-def _read_config_maps(kube: Kube, namespace: str, name: str) -> bytes:
-    first = _part(kube, namespace, name, 0)
+def _read_config_maps(kube: Kube, namespace: str, name: str, again: str) -> bytes:
+    first = _part(kube, namespace, name, 0, again)
     counted = (first["metadata"].get("annotations") or {}).get(_PARTS, "")
     count = int(counted) if re.fullmatch(r"[0-9]{1,3}", counted) else 0
     if not 1 <= count <= _MAX_PARTS:
         raise InvalidInput(
-            f"The stored plan {name} says that it has {shown(counted)} parts; place again"
+            f"The stored plan {name} says that it has {shown(counted)} parts; {again}"
         )
-    others = [_part(kube, namespace, name, number) for number in range(1, count)]
+    others = [_part(kube, namespace, name, number, again) for number in range(1, count)]
     try:
         parts = [
             base64.b64decode((part.get("binaryData") or {}).get("part") or "", validate=True)
             for part in (first, *others)
         ]
     except binascii.Error as error:
-        raise InvalidInput(
-            f"The stored plan {name} cannot be read ({error}); place again"
-        ) from error
+        raise InvalidInput(f"The stored plan {name} cannot be read ({error}); {again}") from error
     return b"".join(parts)
 
 
-def _part(kube: Kube, namespace: str, name: str, number: int) -> dict[str, t.Any]:
+def _part(kube: Kube, namespace: str, name: str, number: int, again: str) -> dict[str, t.Any]:
     found = kube.find(f"{_collection(namespace)}/{_part_name(name, number)}")
     if found is None:
         raise InvalidInput(
             f"There is no ConfigMap {_part_name(name, number)} in namespace {namespace}, which the "
-            "stored plan needs; place again, or store.keep more plans"
+            f"stored plan needs; {again}, or store.keep more plans"
         )
     return found
 
 
-def _delete_oldest(kube: Kube, namespace: str, keep: int, new: str) -> None:
-    """Delete all parts of the plans beyond the newest, never those of the new one.
+def _delete_oldest(kube: Kube, namespace: str, keep: int, kind: PlanKind, new: str) -> None:
+    """Delete all parts of the plans of a kind beyond the newest, never those of the new one.
 
     Names of plans begin with the time. Any writer of ConfigMaps can set labels, so only objects
     with the name of a part count.
@@ -281,10 +316,10 @@ def _delete_oldest(kube: Kube, namespace: str, keep: int, new: str) -> None:
     parts: dict[str, list[str]] = {}
     for one in kube.metadata_only().list(collection, {"labelSelector": LABEL}):
         part = _PART.fullmatch(one["metadata"]["name"])
-        if part is not None:
+        if part is not None and part["plan"].startswith(kind.prefix):
             parts.setdefault(part["plan"], []).append(part[0])
-    others = sorted(parts.keys() - {new}, reverse=True)
-    for name in others[keep - 1 :]:
+    former = sorted(parts.keys() - {new}, reverse=True)
+    for name in former[keep - 1 :]:
         for part_name in parts[name]:
             try:
                 kube.request("DELETE", f"{collection}/{part_name}")

@@ -11,9 +11,8 @@ from .markup import Child, Markup, element, join
 from .numbers import counted, moment, number, percent, quantity
 from .page import head
 from .section import Column, Detail, meter, note, table
+from .timeline import Line, timeline
 
-# In user units of the picture.
-_WIDTH, _HEIGHT = 760, 190
 _DETAIL = Detail(500)
 _BARS = (
     ("today", "Today", "default scheduler, all awake", "base"),
@@ -131,51 +130,19 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
     line = document["timeline"]
     if len(line["hours"]) < 2:
         return element("p", "The demand is too short for a picture.", class_="lead")
-    machines, hours = len(document["machines"]), line["hours"][-1]
-    peak = max(*line["cores"], 1e-9)
-    grid = "".join(f"M0 {_HEIGHT * step / 4:.1f}H{_WIDTH}" for step in range(5))
-    picture = element(
-        "svg",
-        element("path", d=grid, class_="axis"),
-        element("path", d=_path(line["hours"], line["cores"], hours, peak), class_="mark"),
-        element("path", d=_steps(line["hours"], line["awake"], hours, machines), class_="way"),
-        viewBox=f"0 -2 {_WIDTH} {_HEIGHT + 4}",
-        role="img",
-        aria_label="Awake machines and requested cores over time",
+    machines = len(document["machines"])
+    lines = (
+        Line("requested cores", line["cores"], max(*line["cores"], 1e-9), is_staircase=False),
+        Line("awake machines", line["awake"], machines, bold=True),
     )
-    days = hours / 24
-    parts = next((count for count in range(8, 1, -1) if round(days) % count == 0), 4)
-    ends = element(
-        "div",
-        [element("span", f"{number(days * step / parts, 1)} d") for step in range(parts + 1)],
-        class_="figures",
-    )
-    legend = element(
-        "ul",
-        element("li", element("i", class_="key is"), f"awake machines, 0 to {number(machines)}"),
-        element("li", element("i", class_="key dash"), f"requested cores, 0 to {number(peak)}"),
-        class_="legend",
-    )
+    alternative = "Awake machines and requested cores over time"
     most, least = max(line["awake"]), min(line["awake"][1:])
     words = (
         f"With sleep, {number(least)} to {number(most)} machines would be awake. The replay begins "
         "with all of them awake."
     )
-    return join([element("p", words, class_="lead"), legend, element("figure", picture, ends)])
-
-
-def _path(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> Markup:
-    points = (f"{_WIDTH * x / most_x:.1f} {_HEIGHT * (1 - y / most_y):.1f}" for x, y in zip(xs, ys))
-    return Markup("M" + "L".join(points))  # numbers, and longer than a text may be
-
-
-def _steps(xs: t.Sequence[float], ys: t.Sequence[float], most_x: float, most_y: float) -> Markup:
-    """A staircase: each value holds until the next time."""
-    parts: list[str] = []
-    for x, y in zip(xs, ys):
-        across, up = _WIDTH * x / most_x, _HEIGHT * (1 - y / most_y)
-        parts.append(f"H{across:.1f}V{up:.1f}" if parts else f"M{across:.1f} {up:.1f}")
-    return Markup("".join(parts))
+    picture = timeline(line["hours"], lines, alternative)
+    return join([element("p", words, class_="lead"), *picture])
 
 
 def _retirement(document: t.Mapping[str, t.Any]) -> Markup:

@@ -63,6 +63,11 @@ def watts(value: float | None, decimals: int = 0, sign: bool = False) -> str:
     return quantity(value, "W", decimals, sign)
 
 
+def money(value: float | None, currency: str) -> str:
+    """An amount of money; the currency may be unknown."""
+    return quantity(value, currency, 2) if currency else number(value, 2)
+
+
 def celsius(value: float | None) -> str:
     return quantity(value, "°C", 1)
 

@@ -130,6 +130,7 @@ stroke-linejoin:round}
 .axis{stroke:var(--line);stroke-width:1}.way{stroke:var(--ours);stroke-width:3}
 .was{fill:var(--page);stroke:var(--ink)}.is{fill:var(--ours);stroke:var(--page)}
 .same{fill:var(--dim);stroke:none}.mark{stroke:var(--ink);stroke-width:1.75}
+.timeline{height:11rem}.timeline path{vector-effect:non-scaling-stroke}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22rem),1fr));
 gap:1.5rem 2rem}.card{min-width:0}.card h3{margin:0 0 .5rem}.card figure+figure{margin-top:.75rem}
 .cards+details{margin-top:1.25rem}

@@ -62,6 +62,11 @@ class PlannedMove:
     def path(self) -> str:
         return _pod_path(self.namespace, self.pod)
 
+    @classmethod
+    def from_document(cls, body: Object) -> PlannedMove:
+        names = body["namespace"], body["pod"], body["from_node"], body["to_node"]
+        return cls(*names, body["gain_watts"], body.get("uid"))
+
     def as_document(self) -> dict[str, t.Any]:
         return {
             "namespace": self.namespace,
@@ -89,14 +94,7 @@ class Step:
 
     @classmethod
     def from_document(cls, number: int, body: Object) -> Step:
-        moves = tuple(
-            PlannedMove(
-                *(move["namespace"], move["pod"], move["from_node"], move["to_node"]),
-                move["gain_watts"],
-                move.get("uid"),
-            )
-            for move in body["moves"]
-        )
+        moves = tuple(map(PlannedMove.from_document, body["moves"]))
         costs = body["gain_watts"], body["cost_if_stopped_watts"]
         return cls(number, moves, *costs, tuple(body["asleep"]))
 

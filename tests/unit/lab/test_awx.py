@@ -28,11 +28,13 @@ from support.awx import (
     configuration_of,
     run_module,
 )
-from support.awx_settings import WORKFLOW_ALONE, default_configuration
+from support.awx_settings import WORKFLOW_ALONE, default_configuration, default_settings
 
 Json = dict[str, t.Any]
 
 WORKFLOW = "wattwise.kube place with approval"
+SLEEP_WORKFLOW = "wattwise.kube sleep with approval"
+HANDED = {"name": "plan-1", "sha256": "ab"}
 CREDENTIALS = [
     {"name": "BMCs", "type": "bmc_fleet", "inputs": {"username": "u", "password": "hunter2"}},
     {"name": "hall 1", "type": "cluster", "inputs": {"kubeconfig": "kind: Config"}},
@@ -44,7 +46,7 @@ def administrator(awx: Awx) -> Server:
 
 
 class Recorded:
-    """Runs jobs: records them, and hands over a plan as the ``placement`` role does."""
+    """Runs jobs: records them, and hands over a plan as the roles do that store one."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
@@ -53,8 +55,9 @@ class Recorded:
     def __call__(self, job: Job) -> Outcome:
         with self.lock:
             self.jobs.append(job)
-        stored = {"wattwise_stored_plans": {"hall-1": {"name": "plan-1", "sha256": "ab"}}}
-        return Outcome(artifacts=stored if job.playbook.endswith("place.yml") else {})
+        handed = {"place.yml": "wattwise_stored_plans", "sleep.yml": "wattwise_stored_sleep_plans"}
+        name = handed.get(job.playbook.split("/")[-1])
+        return Outcome(artifacts={name: {"hall-1": HANDED}} if name else {})
 
     def playbooks(self) -> list[str]:
         return [job.playbook.split("/")[-1] for job in self.jobs]
@@ -97,7 +100,7 @@ def test_all_objects_are_made_once_and_found_again() -> None:
         plan = plan_for(lists, server, check_mode=True)
         assert plan["create"] == plan["foreign"] == plan["warnings"] == []
         assert not any(plan["remove"].values())
-        assert len(plan["apply"]["nodes"]) == 5
+        assert len(plan["apply"]["nodes"]) == 8
 
 
 def test_a_workflow_that_turns_around_gets_its_new_links_and_keeps_its_templates() -> None:
@@ -123,8 +126,8 @@ def test_a_workflow_that_turns_around_gets_its_new_links_and_keeps_its_templates
         assert apply_in_process({**turned, **parts(plan)}, server) == []
 
 
-def launched(awx: Awx, server: Server, answers: Json) -> int:
-    number, _item = awx.find("workflow_job_templates", WORKFLOW)
+def launched(awx: Awx, server: Server, answers: Json, workflow: str = WORKFLOW) -> int:
+    number, _item = awx.find("workflow_job_templates", workflow)
     job = server.post(f"workflow_job_templates/{number}/launch/", {"extra_vars": answers})
     return t.cast("int", job["id"])
 
@@ -166,7 +169,46 @@ def test_nothing_is_bound_before_somebody_who_may_approves() -> None:
         assert recorded.playbooks() == ["observe.yml", "place.yml", "bind.yml", "place.yml"]
         assert recorded.jobs[3].tags == "observe,report"
         plans = recorded.jobs[2].extra_vars["wattwise_stored_plans"]
-        assert plans == {"hall-1": {"name": "plan-1", "sha256": "ab"}}
+        assert plans == {"hall-1": HANDED}
+
+
+def test_no_machine_is_switched_off_before_somebody_who_may_approves() -> None:
+    """The sleep workflow of the role's defaults: the planning job wakes, but switches nothing off."""
+    recorded = Recorded()
+    templates = [{"playbook": name} for name in ("sleep", "switch_off")]
+    lists = default_configuration(
+        job_templates=templates,
+        inventory_sources=[],
+        schedules=[],
+        workflow_nodes=[],
+        approver_users=["ada"],
+    )
+    assert lists["controller_roles"][0]["workflows"] == [SLEEP_WORKFLOW]
+    with running_awx(PLAYBOOKS, recorded, accounts={"ada": "a", "eve": "e"}) as awx:
+        server = administrator(awx)
+        apply_in_process(lists, server)
+        run_module("role", lists["controller_roles"][0], server)
+        number = launched(awx, server, {}, SLEEP_WORKFLOW)
+        nodes = f"workflow_jobs/{number}/workflow_nodes/"
+        wait_until(
+            lambda: bool(server.get(nodes, job__name="Bind?")["results"]), 20.0, "the approval"
+        )
+        assert recorded.playbooks() == ["sleep.yml"]
+        answers = recorded.jobs[0].extra_vars
+        assert (answers["sleep_mode"], answers["sleep_store_plan"]) == ("with_approval", "true")
+        [waiting] = server.get(nodes, job__name="Bind?")["results"]
+        decision = waiting["related"]["job"].removeprefix("/api/v2/") + "approve/"
+        with pytest.raises(Refused, match="permission"):
+            server.post(decision, {}, token=awx.token_of("eve"))
+        server.post(decision, {}, token=awx.token_of("ada"))
+        assert ended(awx, number)["status"] == "successful"
+        assert recorded.playbooks() == ["sleep.yml", "switch_off.yml"]
+        assert recorded.jobs[1].extra_vars["wattwise_stored_sleep_plans"] == {"hall-1": HANDED}
+        # Nobody can give the job another plan.
+        template, _item = awx.find("job_templates", "wattwise.kube.switch_off")
+        given = {"wattwise_stored_sleep_plans": {"hall-1": {"sha256": "cd"}}}
+        started = server.post(f"job_templates/{template}/launch/", {"extra_vars": given})
+        assert started["ignored_fields"] == {"extra_vars": given}
 
 
 def with_short_approval(**given: t.Any) -> Configuration:
@@ -239,7 +281,9 @@ def test_a_source_of_the_inventory_that_fails_on_launch_ends_the_workflow_before
 ) -> None:
     """Source nodes is updated only on request, so a job does not wait for it."""
     recorded = Recorded()
-    lists = with_short_approval(job_templates=WORKFLOW_ALONE["job_templates"], schedules=[])
+    lists = with_short_approval(
+        **{**WORKFLOW_ALONE, "inventory_sources": default_settings()["inventory_sources"]}
+    )
     with running_awx(PLAYBOOKS, recorded, failing_sources=frozenset({source})) as awx:
         server = administrator(awx)
         apply_in_process(lists, server)
@@ -257,9 +301,9 @@ def test_a_source_of_the_inventory_that_fails_on_launch_ends_the_workflow_before
 @pytest.fixture(scope="module")
 def surveyed() -> t.Iterator[Server]:
     """An AWX with the job template of place, a real one if AWX_HOST names it."""
-    only = {"job_templates": [{"playbook": "place"}], "workflow_nodes": [], "schedules": []}
+    only = {**WORKFLOW_ALONE, "job_templates": [{"playbook": "place"}], "workflow_nodes": []}
     with an_awx() as server:
-        apply_in_process(configuration_of(server, **only, inventory_sources=[]), server)
+        apply_in_process(configuration_of(server, **only), server)
         yield server
 
 
@@ -296,7 +340,11 @@ def test_tests_leave_an_awx_that_a_person_names_as_it_was(as_real: Awx) -> None:
     before = {kind: list(items) for kind, items in as_real.store.objects.items()}
     asked = len(as_real.requests)
     with an_awx() as server:
-        only = {"job_templates": [{"playbook": "observe"}], "workflow_nodes": []}
+        only = {
+            "job_templates": [{"playbook": "observe"}, {"playbook": "sleep"}],
+            "workflow_nodes": [],
+            "sleep_workflow_nodes": [],
+        }
         lists = configuration_of(server, credentials=CREDENTIALS, **only)
         assert lists["controller_projects"][0]["scm_url"] == "https://git.example.com/ours.git"
         apply_in_process(lists, server)

@@ -193,7 +193,8 @@ def test_a_role_checks_variables_of_other_roles_that_it_reads(role: str) -> None
     # The play reads these for all roles.
     read -= {"wattwise_run_dir", "wattwise_kubeconfig", "wattwise_context"}
     # The `awx` role passes these to jobs.
-    read -= {"placement_bind", "placement_store_plan"} if role == "awx" else set()
+    passed = {"placement_bind", "placement_store_plan", "sleep_mode", "sleep_store_plan"}
+    read -= passed if role == "awx" else set()
     assert read <= {**variables_of([role]), **OF_HOSTS.get(role, {})}.keys()
 
 
@@ -233,6 +234,7 @@ ENTRIES_WITH_THE_VARIABLES_OF = {
     ("placement", "bind"): ("placement",),
     ("devices", "after_placement"): ("devices",),
     ("sleep", "main"): ("observe", "placement", "sleep"),
+    ("sleep", "switch_off"): ("observe", "placement", "sleep"),
     ("sleep", "wake"): ("observe", "sleep"),
 }
 

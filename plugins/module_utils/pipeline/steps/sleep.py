@@ -21,6 +21,7 @@ from ...scheduling.model import ASLEEP_TAINT
 from ...sleep.cluster.options import SleepOptions
 from ...sleep.cluster.planner import FleetInputs
 from ...sleep.cluster.record import ANNOTATION
+from ...sleep.cluster.sleep_plan import SleepPlan
 from ...sleep.cluster.step import SleepInputs, run_sleep
 from ..options import of_module
 from ..run import Run
@@ -43,21 +44,26 @@ class Known:
     samples: Samples = field(default_factory=Samples)
 
 
-def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
+def sleep_machines(
+    run: Run, cluster: Cluster, known: Known, approved: SleepPlan | None = None
+) -> Object | None:
     """The result of the step; None if no machine may sleep and none sleeps.
 
-    Raises what ``run_sleep`` raises.
+    ``approved`` is the plan that a person approved, if any. Raises what ``run_sleep`` raises.
     """
     options = SleepOptions.of(run.options["sleep"])
-    if not _concerns_any(cluster, options):
+    if approved is None and not _concerns_any(cluster, options):
+        if run.has("store_sleep"):
+            run.write("sleep_plan", SleepPlan().as_document())
         return None
     with run.log.step("sleep") as (step, context):
-        inputs = _inputs(run, cluster, known)
+        inputs = replace(_inputs(run, cluster, known), approved=approved)
         result = run_sleep(run.kube, inputs, options, run.options, context)
         step.changed = result["changed"]
         step.counts = {name: result[name] for name in _PHASES}
         step.errors += result["findings"]
         warn_of([Finding.from_dict(one) for one in result["findings"]], context)
+        plan, timeline = result.pop("plan"), result.pop("timeline")
         told = {name: value for name, value in result.items() if name not in ("changed", "diff")}
         run.log.results["sleep"] = told
         run.log.summary["sleep"] = {
@@ -65,7 +71,9 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
             "switched": len(result["transitions"]),
         }
         run.log.diff += result["diff"]
-        run.write("sleep", told)
+        run.write("sleep", {**told, "timeline": timeline})
+        if plan is not None:
+            run.write("sleep_plan", plan)
     return told
 
 
@@ -88,6 +96,11 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
         frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
         _age(readings, run.context.now()),
         _idle_watts(known.samples),
+        power_watts={
+            name: watts
+            for name, one in readings.items()
+            if (watts := one.fresh("power_watts")) is not None
+        },
     )
 
 

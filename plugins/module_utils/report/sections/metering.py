@@ -17,7 +17,7 @@ from ...base.errors import InvalidInput
 from ...base.units import parse_time
 from ..fleet import Fleet, natural
 from ..markup import Child, Markup, element, join
-from ..numbers import counted, moment, number, quantity, watts
+from ..numbers import counted, moment, money, number, quantity, watts
 from ..section import Column, Data, Detail, Section, meter, note, numeric, table
 from ..sources import Document
 
@@ -210,7 +210,7 @@ def _table(
         memory, pods = watts(entry["dram_watts"], 1), number(entry["pods"])
         row: list[Child] = [name(entry), watts_bar, memory, pods]
         row += [quantity(entry["kwh"], "kWh", 3 if is_counted else 1)] if has_energy else []
-        row += [_cost(entry["cost"], data["currency"])] if has_price else []
+        row += [money(entry["cost"], data["currency"])] if has_price else []
         rows.append(row)
     return table(caption, columns, rows)
 
@@ -224,10 +224,6 @@ def _workload(entry: Entry) -> Child:
         return f"{entry['namespace']}, pods that have ended"
     kind = f" ({entry['workload_kind']})" if entry["workload_kind"] else ""
     return f"{entry['namespace']}/{entry['workload']}{kind}"
-
-
-def _cost(cost: float | None, currency: str) -> str:
-    return quantity(cost, currency, 2) if currency else number(cost, 2)
 
 
 def _node_table(nodes: t.Sequence[Entry], detail: Detail) -> Markup:

@@ -147,7 +147,7 @@ class Records:
                 found.findings.append(read)
                 found.unreadable.add(name)
                 read = None
-            told = _tainted_phase(node)
+            told = tainted_phase(node)
             if told is not None and (read is None or read.phase.value != told):
                 if name not in found.unreadable:
                     found.findings.append(_of_lost_record(name))
@@ -209,18 +209,25 @@ def read_pods_to_leave(kube: Kube, names: t.Sequence[str]) -> list[list[str] | F
 
 
 def pods_to_leave(pods: t.Iterable[Object]) -> dict[str, list[str]]:
-    """Pods by node that must leave before the machine is switched off.
+    """Pods by node that must leave before the machine is switched off."""
+    return {node: [str(one) for one in its.values()] for node, its in leaving_pods(pods).items()}
+
+
+def leaving_pods(pods: t.Iterable[Object]) -> dict[str, dict[str, Subject]]:
+    """Pods by node and uid that must leave before the machine is switched off.
 
     Daemons and static pods end with their machine, and come back with it. An unreadable pod stays.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, Subject]] = {}
     for pod in pods:
         node = text(member(pod, "spec", "nodeName"))
         if node and member(pod, "status", "phase") not in ("Succeeded", "Failed"):
             owners = objects(member(pod, "metadata", "ownerReferences"))
             kinds = {one.get("kind") for one in owners if one.get("controller")}
             if not kinds & {"DaemonSet", "Node"}:
-                found.setdefault(node, []).append(str(subject_of(pod, "Pod")))
+                subject = subject_of(pod, "Pod")
+                uid = text(member(pod, "metadata", "uid")) or str(subject)
+                found.setdefault(node, {})[uid] = subject
     return found
 
 
@@ -231,7 +238,7 @@ def _of_lost_record(name: str) -> Finding:
     return Finding(Subject("Node", name), f"metadata.annotations[{ANNOTATION}]", problem)
 
 
-def _tainted_phase(node: Object) -> str | None:
+def tainted_phase(node: Object) -> str | None:
     """The value of our taint; None without it."""
     taints = objects(member(node, "spec", "taints"))
     return next((str(one.get("value")) for one in taints if one.get("key") == TAINT), None)

@@ -22,6 +22,7 @@ from ...base.json_types import Object
 from ...base.units import parse_time
 from ...scheduling.pod_reader import held_requests, is_daemon, is_finished
 from ..demand import Demand
+from .timeline import Counts, with_counts
 
 _DAY = 86400.0
 _HEARTBEAT_SECONDS = 3600.0
@@ -107,6 +108,7 @@ class SleepRecord:
     present: dict[str, int] = field(default_factory=dict)
     machines: dict[str, MachineHistory] = field(default_factory=dict)
     dry_days: dict[str, dict[str, float]] = field(default_factory=dict)
+    timeline: list[Counts] = field(default_factory=list)
     is_changed: bool = False
     is_stored: bool = False
     changed_machines: set[str] = field(default_factory=set)
@@ -233,6 +235,11 @@ class SleepRecord:
         self.dry_days = dict(sorted(self.dry_days.items())[-_MAX_DAYS:])
         self.is_changed = True
 
+    def note_counts(self, counts: Counts) -> None:
+        """Note the machines of the fleet and its demand, if they changed."""
+        before, self.timeline = self.timeline, with_counts(self.timeline, counts)
+        self.is_changed |= self.timeline != before
+
     def is_due(self, now: float) -> bool:
         """Whether the record must be written."""
         return self.is_changed or not self.is_stored or now - self.at >= _HEARTBEAT_SECONDS
@@ -248,6 +255,7 @@ class SleepRecord:
             "present": self.present,
             "machines": {name: vars(one) for name, one in self.machines.items()},
             "dry_days": self.dry_days,
+            "timeline": [[*vars(one).values()] for one in self.timeline],
         }
 
 
@@ -279,6 +287,10 @@ def record_of_body(body: Object, now: float) -> SleepRecord:
             str(day): {key: _number(one[key]) for key in ("most_asleep", "watts", "saved_joules")}
             for day, one in body["dry_days"].items()
         },
+        timeline=[
+            Counts(_number(at), *(int(_number(one)) for one in counts))
+            for at, *counts in body["timeline"]
+        ],
         is_stored=True,
     )
 

@@ -17,7 +17,8 @@ from ..machine import Switching
 from ..rules import SleepRules
 from .lifecycle import Patience
 
-Mode = t.Literal["off", "dry_run", "on"]
+Mode = t.Literal["off", "dry_run", "with_approval", "on"]
+MODES: tuple[Mode, ...] = ("off", "dry_run", "with_approval", "on")
 
 _TYPES: t.Mapping[type, str] = {int: "int", float: "float", str: "str"}
 
@@ -38,7 +39,7 @@ def _spec_of(values: t.Any, *left_out: str) -> dict[str, t.Any]:
 
 OPTIONS = ArgumentSpec(
     {
-        "mode": {"type": "str", "choices": ["off", "dry_run", "on"], "default": "dry_run"},
+        "mode": {"type": "str", "choices": [*MODES], "default": "dry_run"},
         **_spec_of(SleepRules()),
         **_spec_of(Switching()),
         **_spec_of(Patience()),

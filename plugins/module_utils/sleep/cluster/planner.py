@@ -77,13 +77,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Asks the decision about the fleet as it is now."""
+    """Asks the decision about the fleet as it is now.
+
+    Only ``may_sleep`` may be switched off; None leaves the choice to the rules.
+    """
 
     inputs: FleetInputs
     options: SleepOptions
     peers: Peers
     has_bmc: t.Callable[[str], bool]
     now: float
+    may_sleep: frozenset[str] | None = None
 
     def plan(
         self, lists: Lists, records: Records, are_off: t.Collection[str], record: SleepRecord
@@ -131,6 +135,8 @@ class Planner:
         why = protection(node, self.peers, self.has_bmc(name))
         if not why and self.now < history.left_alone_until:
             why = "It failed a switch, and is left alone for a day."
+        if not why and self._is_left_out(name, phase):
+            why = "The approved plan leaves it awake."
         is_emptied = phase is Phase.DRAINING
         # A kubelet cannot make its machine a rest that is longer than the rules say.
         since = history.woken if phase is Phase.AWAKE or is_emptied else self.now
@@ -150,6 +156,11 @@ class Planner:
             str(labels.get(ZONE_LABEL, "")),
             rack_of(labels),
         )
+
+    def _is_left_out(self, name: str, phase: Phase) -> bool:
+        """Whether the approved plan leaves it awake; a machine that sleeps may always be woken."""
+        is_awake = phase in (Phase.AWAKE, Phase.DRAINING)
+        return is_awake and self.may_sleep is not None and name not in self.may_sleep
 
     def _waited(self, pod: Object) -> float:
         created = member(pod, "metadata", "creationTimestamp")

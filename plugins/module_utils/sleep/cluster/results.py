@@ -13,6 +13,7 @@ from ..machine import Phase
 from .bmcs import Power
 from .lifecycle import Change, Intent
 from .planner import Plan
+from .timeline import as_columns
 
 if t.TYPE_CHECKING:
     from .step import SleepRun
@@ -56,6 +57,8 @@ def result_of(run: SleepRun, plan: Plan, changes: t.Sequence[Change]) -> Result:
         "cycles": sum(one.cycles for one in histories),
         "wakes_in_time": sum(one.wakes_in_time for one in histories),
         "wakes_late": sum(one.wakes_late for one in histories),
+        "plan": None if run.proposal is None else run.proposal.as_document(),
+        "timeline": as_columns(run.record.timeline),
         "dry_run_days": [{"day": day, **one} for day, one in run.record.dry_days.items()],
         "diff": difference(
             "sleep", ((one.name, "", f"{one.phase.value}: {one.reason}") for one in written)
@@ -83,6 +86,7 @@ def _machine(run: SleepRun, plan: Plan, name: str) -> dict[str, t.Any]:
         "reason": reason,
         "power_state": run.powers.get(name, Power()).state,
         "watts": round(run.histories.saved_watts(name), 1),
+        "is_measured": name in run.inputs.idle_watts,
     }
 
 

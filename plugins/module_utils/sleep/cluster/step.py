@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters, Result
 from ...base.fields.lenient import member
-from ...base.json_types import MutableObject
+from ...base.json_types import MutableObject, Object
 from ...kube.client import Guard, Kube
 from ...kube.lease import alone
 from ...kube.resource.events import Reporter
 from ...nodeconfig.targets import of_snapshot
 from ..machine import Phase
-from . import cluster_view, guards, results
+from . import approval, cluster_view, guards, results
 from .bmcs import Bmcs, Power
 from .cluster_view import Records
 from .execution import Executor
@@ -30,6 +30,8 @@ from .lifecycle import Change, Intent, NodeView, next_change
 from .options import SleepOptions
 from .planner import FleetInputs, Plan, Planner, waking_all, with_released, within_limits
 from .record_store import RecordStore
+from .sleep_plan import SleepPlan
+from .timeline import counts_of
 
 LEASE_NAME = "wattwise-sleep"
 _REPORTER = "wattwise-sleep"
@@ -42,9 +44,10 @@ _PAUSE_SECONDS = 2.0
 class SleepInputs:
     """Input of a run. ``fresh`` are the machines whose readings are of this run.
 
-    ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine.
-    ``owner`` names the run in records. ``bmc`` are the options of reading BMCs, ``evict`` those of
-    moving pods.
+    ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine,
+    and ``power_watts`` were read. ``approved`` is the plan that the mode ``with_approval`` carries
+    out, None if it only makes one. ``owner`` names the run in records. ``bmc`` are the options of
+    reading BMCs, ``evict`` those of moving pods.
     """
 
     fleet: FleetInputs
@@ -54,6 +57,8 @@ class SleepInputs:
     fresh: frozenset[str] = frozenset()
     readings_age: float | None = None
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
+    power_watts: t.Mapping[str, float] = field(default_factory=dict)
+    approved: SleepPlan | None = None
 
 
 def run_sleep(
@@ -106,9 +111,7 @@ class SleepRun:
         self.store = RecordStore(kube, namespace, inputs.owner)
         self.record, findings = self.store.read(self.began)
         self.findings = [*findings, *self.records.findings]
-        scope = inputs.fleet.scope
-        own_pods = [pod for pod in self.lists.pods if scope is None or scope.has_pod(pod)]
-        self.record.observe(own_pods, self.began)
+        self.record.observe(self.own_pods, self.began)
         self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
@@ -117,6 +120,7 @@ class SleepRun:
         self.has_moved = False
         self.peers = guards.Peers()
         self.with_volumes: set[str] = set()
+        self.proposal: SleepPlan | None = None
 
     @property
     def now(self) -> float:
@@ -129,6 +133,12 @@ class SleepRun:
         nodes = self.lists.nodes
         return {name: one for name, one in nodes.items() if scope is None or name in scope.nodes}
 
+    @property
+    def own_pods(self) -> list[Object]:
+        """The pods of the run's part of the cluster."""
+        scope = self.inputs.fleet.scope
+        return [pod for pod in self.lists.pods if scope is None or scope.has_pod(pod)]
+
     def result(self) -> Result:
         plan = self._plan()
         idle = {**plan.idle_watts, **self.inputs.idle_watts}
@@ -138,12 +148,15 @@ class SleepRun:
         self.histories.follow(self.own, records, self.began)
         if self.options.mode != "off":
             self.histories.measure_standby(self.bmcs, records, self.powers, self.began)
+        if self.options.mode == "with_approval":
+            plan = approval.only_approved(self, plan)
         if self.is_dry:
-            changes = self._changes(plan, self.own)
+            changes = self.changes(plan, self.own)
             results.note_dry_run(self, changes)
         else:
             changes = self.transitions
             self._carry_out(plan)
+        self.record.note_counts(counts_of(self.own.values(), self.own_pods, self.now))
         if not self.context.check_mode:
             self.store.write(self.record, self.now, self.context)
         return results.result_of(self, plan, changes)
@@ -163,15 +176,12 @@ class SleepRun:
             return waking_all(self.records)
         self.peers = cluster_view.read_peers(self.kube)
         self.with_volumes = cluster_view.sleepers_with_volumes(self.kube, own, self.records.records)
-        planner = Planner(
-            self.inputs.fleet, self.options, self.peers, self.bmcs.__contains__, self.began
-        )
         off = {
             name
             for name in unready - self.records.records.keys() - self.records.unreadable
             if self.powers.get(name, Power()).state == "Off"
         }
-        plan = planner.plan(self.lists, self.records, off, self.record)
+        plan = _planner(self).plan(self.lists, self.records, off, self.record)
         released = [
             name
             for name, one in self.records.records.items()
@@ -188,7 +198,7 @@ class SleepRun:
 
     # --- carrying out ---
 
-    def _views(self, plan: Plan, names: t.Iterable[str]) -> t.Iterator[NodeView]:
+    def views(self, plan: Plan, names: t.Iterable[str]) -> t.Iterator[NodeView]:
         pods = cluster_view.pods_to_leave(self.lists.pods)
         zones = guards.unready_by_zone(self.lists.nodes.values())
         for name in sorted({*plan.intents, *self.records.records}.intersection(names)):
@@ -210,10 +220,10 @@ class SleepRun:
             }
             yield self.records.view(node, power, pods.get(name, ()), blocked, **more)
 
-    def _changes(self, plan: Plan, names: t.Iterable[str]) -> list[Change]:
+    def changes(self, plan: Plan, names: t.Iterable[str]) -> list[Change]:
         """The changes of these machines that are due and were not tried in this run."""
         found = []
-        for view in self._views(plan, names):
+        for view in self.views(plan, names):
             intent = plan.intents.get(view.name, Intent())
             if view.name in self.finished:
                 intent = Intent()
@@ -227,7 +237,7 @@ class SleepRun:
         deadline = time.monotonic() + self.options.wait_timeout
         self.has_moved = self.executor.make_room(plan.making_room)
         for _number in range(_MAX_ROUNDS):
-            due = self._changes(plan, self.own)
+            due = self.changes(plan, self.own)
             if not due:
                 break
             self._round(plan, due)
@@ -243,7 +253,7 @@ class SleepRun:
             time.sleep(max(_PAUSE_SECONDS, spent))
             began = time.monotonic()
             self._follow(moving)
-            due = self._changes(plan, self.lists.nodes.keys() & set(moving))
+            due = self.changes(plan, self.lists.nodes.keys() & set(moving))
             if due:
                 self._round(plan, due)
                 self._follow(moving)
@@ -272,6 +282,17 @@ class SleepRun:
         """Read records from the lists, and the power states of these machines."""
         self.records = Records.of(self.own, self.now)
         self._look(names)
+
+
+def _planner(run: SleepRun) -> Planner:
+    return Planner(
+        run.inputs.fleet,
+        run.options,
+        run.peers,
+        run.bmcs.__contains__,
+        run.began,
+        approval.may_sleep(run),
+    )
 
 
 def _obstacle(run: SleepRun) -> str:

@@ -322,7 +322,7 @@ def metered_run(tmp_path: Path, source: Json, context: Context = Context()) -> J
     fleet = Fleet()
     fleet.cluster.add({**pod("web", nodeName="n1"), "status": {"phase": "Running"}}, pod("a"))
     # The machine is a fake with a known inlet temperature and unknown watts.
-    steps = [*STEPS[: STEPS.index("predict")]]
+    steps = [*STEPS[STEPS.index("snapshot") : STEPS.index("predict")]]
     return run(fleet, context, run_dir=str(tmp_path), steps=steps, meter=source)
 
 
@@ -384,7 +384,7 @@ def test_a_waiting_pod_uses_as_much_as_the_metered_ones_of_its_workload(
         one["metadata"]["ownerReferences"] = [owner]
         fleet.cluster.add(one)
     with prometheus(MeteredNode("n1", (Load("uid-pg-0", "shop", "pg-0", 0.3),))) as server:
-        steps = [*STEPS[: STEPS.index("store")]]
+        steps = [*STEPS[STEPS.index("snapshot") : STEPS.index("store")]]
         meter = {"source": source, "url": server.url}
         run(fleet, run_dir=str(tmp_path), steps=steps, meter=meter)
     plan = json.loads((tmp_path / "plan.json").read_text())

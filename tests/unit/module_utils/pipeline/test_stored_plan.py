@@ -29,6 +29,7 @@ from support.binding_api import Json, pod
 from support.scripted_api import Asked, Reply, status_reply
 from support.small_fleet import Fleet, listed
 
+SLEEPING = ["snapshot", "read", "merge", "predict", "sleep"]
 PLANNING = ["snapshot", "read", "merge", "predict", "place", "store"]
 MAPS_OF_PLANS: dict[str, t.Any] = {"namespace": "plans"}
 MAPS = "/api/v1/namespaces/plans/configmaps"
@@ -257,6 +258,23 @@ def test_check_mode_stores_nothing(fleet: PlannedFleet, tmp_path: Path) -> None:
         (
             {"steps": ["restore"], "restore": {"namespace": "plans", "sha256": "a" * 64}},
             "not the name of a stored plan",
+        ),
+        ({"steps": [*SLEEPING, "store_sleep"]}, "store_sleep needs the documents of the run"),
+        (
+            {"steps": [*SLEEPING, "store_sleep"], "run_dir": "/x"},
+            "store_sleep needs step sleep with sleep.mode with_approval",
+        ),
+        (
+            {"steps": ["restore_sleep", *PLANNING[:4]], "sleep": {"mode": "with_approval"}},
+            "restore_sleep needs step sleep",
+        ),
+        (
+            {"steps": ["restore_sleep", *SLEEPING, "store_sleep"], "run_dir": "/x"},
+            "store_sleep and restore_sleep are of two plans",
+        ),
+        (
+            {"steps": ["restore_sleep", *SLEEPING], "sleep": {"mode": "with_approval"}},
+            "either namespace",
         ),
     ],
 )

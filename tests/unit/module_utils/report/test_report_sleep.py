@@ -17,6 +17,12 @@ Json = dict[str, t.Any]
 
 CASE = Case(nodes=4, pods=8)
 TIME = "2026-01-01T00:00:00Z"
+COLUMNS = ("awake", "asleep", "waking", "quarantined", "needed")
+NO_TIMELINE: Json = {
+    "since": "1970-01-01T00:00:00Z",
+    "hours": [],
+    **{name: [] for name in COLUMNS},
+}
 
 
 def machine(name: str, phase: str, word: str, reason: str, watts: float = 110.0) -> Json:
@@ -27,10 +33,11 @@ def machine(name: str, phase: str, word: str, reason: str, watts: float = 110.0)
         "reason": reason,
         "power_state": "Off" if phase == "asleep" else "On",
         "watts": watts,
+        "is_measured": word != "quarantined",
     }
 
 
-def report(folder: Path, **changed: t.Any) -> Json:
+def report(folder: Path, options: Json | None = None, **changed: t.Any) -> Json:
     path = str(write(folder, CASE))
     body: Json = {
         "time": TIME,
@@ -59,11 +66,12 @@ def report(folder: Path, **changed: t.Any) -> Json:
         "cycles": 1,
         "wakes_in_time": 5,
         "wakes_late": 2,
+        "timeline": NO_TIMELINE,
         "dry_run_days": [],
         **changed,
     }
     documents.write(f"{path}/sleep.json", "sleep", body)
-    return build_from(path)
+    return build_from(path, **(options or {}))
 
 
 def test_each_machine_has_a_word_and_a_sentence(tmp_path: Path) -> None:
@@ -77,10 +85,41 @@ def test_each_machine_has_a_word_and_a_sentence(tmp_path: Path) -> None:
         "1 machine asleep, 2 awake; sleep saves",
         "Its BMC says that it is off.",
         "Its Node was not ready after 3 boots.",
-        "1 switch to off and wakes 5 in time and 2 late so far.",
+        "<b>1</b> switch to off",
+        "<b>5</b> woken in time",
+        '<li class="bad"><b>2</b> woken late</li>',
+        "The idle draw was measured for 3 of 4 machines,",
     ):
         assert sentence in text
     assert "<b>room" not in text and "dry run" not in text
+    assert "Awake machines over time" not in text
+
+
+def test_energy_has_its_cost_where_a_price_is_given(tmp_path: Path) -> None:
+    assert "saved 2.50\u202fkWh so far" in page(report(tmp_path / "without"))
+    priced = report(tmp_path / "with", {"price_per_kwh": 0.3, "currency": "EUR"})
+    assert "2.50\u202fkWh, worth 0.75\u202fEUR, so far" in page(priced)
+
+
+def test_awake_machines_are_drawn_over_the_demand_until_the_run(tmp_path: Path) -> None:
+    timeline = {
+        "since": "2025-12-30T00:00:00Z",
+        "hours": [0.0, 12.0, 24.0],
+        "awake": [8, 3, 5],
+        "asleep": [0, 4, 3],
+        "waking": [0, 1, 0],
+        "quarantined": [0, 0, 0],
+        "needed": [2, 1, 4],
+    }
+    found = report(tmp_path, timeline=timeline)
+    drawn = found["sections"]["sleeping"]["timeline"]
+    assert (drawn["hours"], drawn["awake"]) == ([0.0, 12.0, 24.0, 48.0], [8, 3, 5, 5])
+    text = page(found)
+    assert "Since 2025-12-30 00:00:00 UTC, 3 to 8 machines of the cluster were awake." in text
+    assert "needed at least 1 to 4" in text
+    # Both lines on one scale of all eight machines.
+    assert 'd="M0.0 0.0H190.0V118.8H380.0V71.2H760.0V71.2"' in text
+    assert 'd="M0.0 142.5H190.0V166.2H380.0V95.0H760.0V95.0"' in text
 
 
 def test_a_dry_run_tells_what_it_would_have_switched_day_by_day(tmp_path: Path) -> None:
