@@ -120,30 +120,32 @@ class _Deciding:
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.
 
-        They may cost as much as the boot that they spare, and one eviction of such a pod.
+        They may cost as much as the boot that they spare, and one eviction of such a pod. With any
+        move all pods that have room are seated, the largest first, so that no room counts twice.
         """
         fleet = self.fleet
-        if not fleet.state.waiting.any():
+        if not Room(fleet.amounts.free, fleet.open).pack_all(self.waiting):
             return []
         prices = price_of_wake(fleet)[fleet.wakeable]
         most = float(prices.min()) if len(prices) else math.inf
-        room = Room(fleet.amounts.free, fleet.open)
+        emptying = Emptying(fleet.state)
         moves: list[PlannedMove] = []
         waiting: list[Shape] = []
         for shape in self.waiting:
-            rest = room.pack(shape)
+            group = t.cast("int", shape.group)
+            price = most + float(fleet.state.eviction_joules[group])
             seated = 0
-            while seated < rest.count and shape.group is not None:
-                price = most + float(fleet.state.eviction_joules[shape.group])
-                made = self.emptying.make_room(shape.group, fleet.open, price)
+            while seated < shape.count:
+                made = emptying.make_room(group, fleet.open, price)
                 if made is None:
                     break
-                self.emptying.accept(made)
+                emptying.accept(made)
                 moves += made.moves
                 seated += 1
-                room = Room(free_after(fleet, self.emptying), fleet.open)
             waiting.append(replace(shape, count=shape.count - seated))
-        self.waiting = [shape for shape in waiting if shape.count]
+        if moves:
+            self.emptying = emptying
+            self.waiting = [shape for shape in waiting if shape.count]
         return moves
 
     def _task(self, is_enough: bool) -> Task:

@@ -171,6 +171,23 @@ def test_moves_make_room_for_a_waiting_pod_where_room_is_scattered() -> None:
     assert len(decision.moves) == 1 and not nodes(decision.switch_off)
 
 
+@pytest.mark.parametrize(
+    ("counts", "waiting"),
+    [
+        # Both wait for the room on n0: a pod of n1 moves to n2, and n1 takes the other one.
+        ([[0, 1, 1, 0], [4, 0, 3, 0], [0, 1, 1, 0]], (0, 0, 2)),
+        ([[0, 1, 1, 0], [4, 3, 3, 0], [0, 1, 1, 0]], (0, 1, 1)),
+    ],
+)
+def test_room_of_one_waiting_pod_is_none_for_another(
+    counts: list[list[int]], waiting: tuple[int, int, int]
+) -> None:
+    state = state_of(counts, waiting, [Phase.AWAKE] * 3 + [Phase.ASLEEP])
+    decision = decided(state, replace(EAGER, wear_joules=1e6))
+    assert decision.moves == ((0, 1, 2),)
+    assert not decision.wake and not decision.switch_off
+
+
 @pytest.mark.parametrize(("idle_watts", "woken"), [(500.0, [1]), (110.0, [])])
 def test_a_better_machine_wakes_only_if_that_repays_its_price(
     idle_watts: float, woken: list[int]
@@ -246,6 +263,23 @@ def test_a_fleet_without_machines_has_no_decision() -> None:
     table = numpy.zeros((0, 0), dtype=numpy.int64)
     state = FleetState((), Assignment(problem), table, empty, empty.astype(float), numpy.zeros(0))
     assert decided(state) == Decision()
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_pods_and_machines_without_resources_have_a_decision(waiting: int) -> None:
+    nodes_without = tuple(replace(node, free={}) for node in problem_of(2, (0, 0, 0)).instance.nodes)
+    every = tuple(Pod("shop", str(index), Shape((), 0)) for index in range(2))
+    problem = build_problem(Instance(nodes_without, every))
+    counts = numpy.array([[1, 0]])
+    state = FleetState(
+        tuple(Machine(node.name, SWITCHING) for node in nodes_without),
+        Assignment(problem, counts),
+        counts,
+        numpy.array([waiting]),
+        numpy.zeros(1),
+        numpy.zeros(1),
+    )
+    assert nodes(decided(state).switch_off) == [0]
 
 
 PHASES = st.sampled_from(list(Phase))
