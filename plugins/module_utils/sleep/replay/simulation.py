@@ -249,7 +249,10 @@ class Simulation:
         if self.waiting:
             self._place_waiting()
         if self.waiting:
+            before = self.evictions
             self.policy.unplaced(self)
+            if self.evictions > before:  # moves have made room, which is there at once
+                self._place_waiting()
 
     def _depart(self, pod: int) -> None:
         if pod in self._running.node_of:
