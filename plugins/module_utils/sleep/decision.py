@@ -88,7 +88,7 @@ class _Deciding:
         lacking += room.pack_all(self.reserve[1:])
         task = self._task(not unplaced and not lacking)
         target = target_set(task)
-        lean = self._lean_set(task, target)
+        lean = self._lean_set(task, target, numpy.zeros_like(target))
         wake = wakes(fleet, unplaced, lacking, target)
         if not wake and not unplaced and not lacking and not fleet.coming.any():
             wake += self._exchange(task)
@@ -99,6 +99,9 @@ class _Deciding:
         if not unplaced and not lacking and not moves:
             switching.beyond(lean)
             moves = switching.moves
+            if switching.kept.any():
+                lean = self._lean_set(task, target, switching.kept)
+                switching.emptied_beyond(lean)
         off = switching.off
         gone = {transition.node for transition in (*off, *wake)}
         avoid = [
@@ -198,17 +201,16 @@ class _Deciding:
             for node in better.nonzero()[0].tolist()
         ]
 
-    def _lean_set(self, task: Task, target: Booleans) -> Booleans:
-        """The machines of the target set that new pods should use.
+    def _lean_set(self, task: Task, target: Booleans, kept: Booleans) -> Booleans:
+        """The machines of the target set that new pods should use, and those that are ``kept``.
 
         Evictions have no price here: departures empty the other machines for nothing.
         """
-        locked_out = task.locked_out | ~target
         return target_set(
             replace(
                 task,
-                locked_out=locked_out,
-                locked_in=task.locked_in & target,
+                locked_out=(task.locked_out | ~target) & ~kept,
+                locked_in=(task.locked_in & target) | kept,
                 # One joule a pod: of equal machines, the one with fewer pods is emptied.
                 price_out=price_of_sleep(self.fleet) + self.fleet.state.assignment.pods,
             )

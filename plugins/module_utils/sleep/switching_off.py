@@ -9,6 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.libraries import numpy
 from .economics import break_even_seconds, price_of_sleep
 from .emptying import Emptied, Emptying
 from .protection import Floors, Reason, obstacle
@@ -18,6 +19,9 @@ from .state import PlannedMove, Transition
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
     from .fleet import Fleet
+
+_RESERVE: Reason = ("reserve", "Without it the reserve has no room.")
+_DEPARTURES: Reason = ("departures", "It is not needed once its pods have ended.")
 
 
 def free_after(fleet: Fleet, emptying: Emptying) -> Floats:
@@ -42,16 +46,36 @@ class SwitchingOff:
     moves: list[PlannedMove] = field(default_factory=list)
     stay: dict[int, Reason] = field(default_factory=dict)
 
-    def beyond(self, target: Booleans) -> None:
-        """Switch off awake machines outside of the target set, the cheapest to empty first."""
+    def __post_init__(self) -> None:
         fleet = self.fleet
         self._most = max(1, math.floor(fleet.rules.max_share * len(fleet.machines)))
         self._cycle = price_of_sleep(fleet)
         self._open = fleet.open.copy()
+        #: Machines that the reserve needs in whole pods, as amounts alone would do without them.
+        self.kept: Booleans = numpy.zeros_like(fleet.open)
+
+    def beyond(self, target: Booleans) -> None:
+        """Switch off awake machines outside of the target set, the cheapest to empty first."""
+        fleet = self.fleet
         leaving = (fleet.open & ~target).nonzero()[0].tolist()
         leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
         for node in leaving:
             reason = self._obstacle(node) or self._try(node, target)
+            if reason is not None:
+                self.stay[node] = reason
+                self.kept[node] = reason == _RESERVE
+
+    def emptied_beyond(self, target: Booleans) -> None:
+        """Switch off further awake machines outside of the target set if they are empty.
+
+        The target set of ``beyond`` did without the room of the kept machines. With it others are
+        not needed, and departures empty these for nothing.
+        """
+        for node in (self._open & ~target).nonzero()[0].tolist():
+            if node in self.stay:
+                continue
+            has_pods = bool(self.emptying.assignment.pods[node])
+            reason = _DEPARTURES if has_pods else self._obstacle(node) or self._try(node, target)
             if reason is not None:
                 self.stay[node] = reason
 
@@ -78,7 +102,7 @@ class SwitchingOff:
         price = emptied.joules + float(self._cycle[node])
         if room.pack_all(self.shapes):
             emptying.refuse(emptied)
-            return "reserve", "Without it the reserve has no room."
+            return _RESERVE
         if saved * fleet.rules.horizon_seconds < price:
             emptying.refuse(emptied)
             return "price", "Its sleep would not repay its evictions and the cycle."

@@ -208,6 +208,21 @@ def test_the_reserve_wakes_machines_and_one_larger_than_the_fleet_wakes_all() ->
     assert "larger than the fleet" in decision.notes[0]
 
 
+def test_a_machine_that_the_reserve_keeps_takes_the_work_of_another() -> None:
+    # 44 cores fit on two machines, but the largest pod of 24 cores only on the empty one.
+    state = state_of([[1, 1, 0], [2, 2, 0], [0, 0, 0]])
+    state = replace(state, eviction_joules=numpy.full(3, 1e9))
+    demand = Demand(NOW - 8 * DAY)
+    for index in range(1, 100):
+        demand.arrived(NOW - DAY + index * 600.0, {"cpu": 24_000})
+        demand.departed(NOW - DAY + index * 600.0 + 60.0, {"cpu": 24_000})
+    decision = decide(state, demand, EAGER, NOW)
+    assert not decision.moves and not decision.switch_off and not decision.wake
+    words = {each.node: each.word for each in decision.avoid}
+    assert words.pop(2) == "slot"
+    assert list(words.values()) == ["departures"]
+
+
 def test_the_reserve_gets_machines_beside_those_that_waiting_pods_wake() -> None:
     full = state_of(
         [[0, 0, 0], [0, 0, 0], [2, 0, 0]],
