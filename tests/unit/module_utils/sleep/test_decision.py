@@ -282,7 +282,9 @@ def test_a_fleet_without_machines_has_no_decision() -> None:
 
 @pytest.mark.parametrize("waiting", [0, 1])
 def test_pods_and_machines_without_resources_have_a_decision(waiting: int) -> None:
-    nodes_without = tuple(replace(node, free={}) for node in problem_of(2, (0, 0, 0)).instance.nodes)
+    nodes_without = tuple(
+        replace(node, free={}) for node in problem_of(2, (0, 0, 0)).instance.nodes
+    )
     every = tuple(Pod("shop", str(index), Shape((), 0)) for index in range(2))
     problem = build_problem(Instance(nodes_without, every))
     counts = numpy.array([[1, 0]])
