@@ -31,7 +31,7 @@ from .room import Room, Shape
 from .state import Decision, FleetState, PlannedMove, Transition
 from .switching_off import SwitchingOff, free_after
 from .target_set import FRAGMENTATION, Task, segments_of, target_set
-from .waking import waiting_shapes, wakes, wakes_for_floors
+from .waking import machines_to_wake, waiting_shapes, wakes, wakes_for_floors
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
@@ -100,25 +100,32 @@ class _Deciding:
             switching.beyond(lean)
             moves = switching.moves
             if switching.kept.any():
+                wake += [] if wake else self._exchange_for_reserve(switching)
                 lean = self._lean_set(task, target, switching.kept)
                 switching.emptied_beyond(lean)
         off = switching.off
         gone = {transition.node for transition in (*off, *wake)}
-        avoid = [
-            Transition(node, *self.stay[node])
-            for node in (fleet.open & ~lean & ~fleet.protected).nonzero()[0].tolist()
-            if node not in gone and node in self.stay
-        ]
-        avoid += [
-            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
-            for node in (fleet.open & slot & ~fleet.protected).nonzero()[0].tolist()
-            if node not in gone and node not in {each.node for each in avoid}
-        ]
+        avoid = self._avoided(lean, slot, gone)
         left = {transition.node for transition in avoid} | gone
         stay = [self._staying(node) for node in range(len(fleet.machines)) if node not in left]
         return Decision(
             tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
         )
+
+    def _avoided(self, lean: Booleans, slot: Booleans, gone: set[int]) -> list[Transition]:
+        """Machines outside of the lean set, and those that hold the largest reserved pod."""
+        may_empty = self.fleet.open & ~self.fleet.protected
+        superfluous = [
+            Transition(node, *self.stay[node])
+            for node in (may_empty & ~lean).nonzero()[0].tolist()
+            if node not in gone and node in self.stay
+        ]
+        gone = gone.union(transition.node for transition in superfluous)
+        return superfluous + [
+            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
+            for node in (may_empty & slot).nonzero()[0].tolist()
+            if node not in gone
+        ]
 
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.
@@ -200,6 +207,25 @@ class _Deciding:
             Transition(node, "exchange", "It does the same work for much less energy.")
             for node in better.nonzero()[0].tolist()
         ]
+
+    def _exchange_for_reserve(self, switching: SwitchingOff) -> list[Transition]:
+        """Wakes of machines that hold the reserve for much less than the worst that it keeps awake.
+
+        The target set counts amounts, so it does not know which machine holds the largest pod.
+        """
+        fleet = self.fleet
+        if fleet.coming.any():
+            return []
+        worst = max(switching.blocked.values(), key=lambda blocked: blocked.saved_watts)
+        room = Room(fleet.amounts.capacity, fleet.wakeable)
+        nodes = machines_to_wake(fleet, room, worst.lacking, numpy.zeros_like(fleet.open))
+        added = float((fleet.idle_watts - fleet.standby_watts)[nodes].sum())
+        saved = (worst.saved_watts - added) * self.rules.horizon_seconds
+        price = worst.joules + float(price_of_wake(fleet)[nodes].sum())
+        if saved <= _EXCHANGE * price or room.only(nodes).pack_all(worst.lacking):
+            return []
+        reason = "It holds the reserve for much less energy than a machine that is awake."
+        return [Transition(node, "exchange", reason) for node in nodes]
 
     def _lean_set(self, task: Task, target: Booleans, kept: Booleans) -> Booleans:
         """The machines of the target set that new pods should use, and those that are ``kept``.

@@ -31,6 +31,14 @@ def free_after(fleet: Fleet, emptying: Emptying) -> Floats:
     return free
 
 
+class Blocked(t.NamedTuple):
+    """Shapes without room if a machine sleeps, the watts that its sleep saves, and its price."""
+
+    lacking: list[Shape]
+    saved_watts: float
+    joules: float
+
+
 @dataclass
 class SwitchingOff:
     """``shapes`` are waiting pods and the reserve, which must fit on the machines that stay.
@@ -53,6 +61,8 @@ class SwitchingOff:
         self._open = fleet.open.copy()
         #: Machines that the reserve needs in whole pods, as amounts alone would do without them.
         self.kept: Booleans = numpy.zeros_like(fleet.open)
+        #: Of each of these: what has no room without it, and the worth of its sleep.
+        self.blocked: dict[int, Blocked] = {}
 
     def beyond(self, target: Booleans) -> None:
         """Switch off awake machines outside of the target set, the cheapest to empty first."""
@@ -100,8 +110,10 @@ class SwitchingOff:
         room = Room(free_after(fleet, emptying), others)
         saved = drawn - float(fleet.standby_watts[node]) - emptied.added_watts
         price = emptied.joules + float(self._cycle[node])
-        if room.pack_all(self.shapes):
+        lacking = room.pack_all(self.shapes)
+        if lacking:
             emptying.refuse(emptied)
+            self.blocked[node] = Blocked(lacking, saved, price)
             return _RESERVE
         if saved * fleet.rules.horizon_seconds < price:
             emptying.refuse(emptied)

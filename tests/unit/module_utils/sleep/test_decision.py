@@ -208,15 +208,37 @@ def test_the_reserve_wakes_machines_and_one_larger_than_the_fleet_wakes_all() ->
     assert "larger than the fleet" in decision.notes[0]
 
 
+def recurring_pod_of(cores: int) -> Demand:
+    """A demand of more than a week with such a pod every ten minutes."""
+    demand = Demand(NOW - 8 * DAY)
+    for index in range(1, 100):
+        demand.arrived(NOW - DAY + index * 600.0, {"cpu": 1000.0 * cores})
+        demand.departed(NOW - DAY + index * 600.0 + 60.0, {"cpu": 1000.0 * cores})
+    return demand
+
+
+@pytest.mark.parametrize(("idle_watts", "woken"), [(500.0, [3]), (110.0, [])])
+def test_a_better_machine_wakes_for_the_largest_pod_if_that_repays_its_price(
+    idle_watts: float, woken: list[int]
+) -> None:
+    state = state_of(
+        [[1, 1, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]], phases=[Phase.AWAKE] * 3 + [Phase.ASLEEP]
+    )
+    instance = state.assignment.problem.instance
+    worse = replace(instance.nodes[2], curve=Curve((0.0, 32.0), (idle_watts, idle_watts + 200)))
+    nodes_with_it = (*instance.nodes[:2], worse, instance.nodes[3])
+    problem = build_problem(replace(instance, nodes=nodes_with_it))
+    state = replace(state, assignment=Assignment(problem, state.assignment.counts))
+    decision = decide(state, recurring_pod_of(24), EAGER, NOW)
+    assert nodes(decision.wake) == woken and not decision.switch_off
+    assert all(each.word == "exchange" for each in decision.wake)
+
+
 def test_a_machine_that_the_reserve_keeps_takes_the_work_of_another() -> None:
     # 44 cores fit on two machines, but the largest pod of 24 cores only on the empty one.
     state = state_of([[1, 1, 0], [2, 2, 0], [0, 0, 0]])
     state = replace(state, eviction_joules=numpy.full(3, 1e9))
-    demand = Demand(NOW - 8 * DAY)
-    for index in range(1, 100):
-        demand.arrived(NOW - DAY + index * 600.0, {"cpu": 24_000})
-        demand.departed(NOW - DAY + index * 600.0 + 60.0, {"cpu": 24_000})
-    decision = decide(state, demand, EAGER, NOW)
+    decision = decide(state, recurring_pod_of(24), EAGER, NOW)
     assert not decision.moves and not decision.switch_off and not decision.wake
     words = {each.node: each.word for each in decision.avoid}
     assert words.pop(2) == "slot"
