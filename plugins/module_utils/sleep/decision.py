@@ -31,7 +31,7 @@ from .room import Room, Shape
 from .state import Decision, FleetState, PlannedMove, Transition
 from .switching_off import SwitchingOff, free_after
 from .target_set import FRAGMENTATION, Task, segments_of, target_set
-from .waking import waiting_shapes, wakes, wakes_for_floors
+from .waking import machines_to_wake, waiting_shapes, wakes, wakes_for_floors
 
 if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
@@ -89,7 +89,7 @@ class _Deciding:
         lacking += room.pack_all(self.reserve[1:])
         task = self._task(not unplaced and not lacking)
         target = target_set(task)
-        lean = self._lean_set(task, target)
+        lean = self._lean_set(task, target, numpy.zeros_like(target))
         wake = wakes(fleet, unplaced, lacking, target)
         if not wake and not unplaced and not lacking and not fleet.coming.any():
             wake += self._exchange(task)
@@ -100,18 +100,13 @@ class _Deciding:
         if not unplaced and not lacking and not moves:
             switching.beyond(lean)
             moves = switching.moves
+            if switching.kept.any():
+                wake += [] if wake else self._exchange_for_reserve(switching)
+                lean = self._lean_set(task, target, switching.kept)
+                switching.emptied_beyond(lean)
         off = switching.off
         gone = {transition.node for transition in (*off, *wake)}
-        avoid = [
-            Transition(node, *self.stay[node])
-            for node in (fleet.open & ~lean & ~fleet.protected).nonzero()[0].tolist()
-            if node not in gone and node in self.stay
-        ]
-        avoid += [
-            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
-            for node in (fleet.open & slot & ~fleet.protected).nonzero()[0].tolist()
-            if node not in gone and node not in {each.node for each in avoid}
-        ]
+        avoid = self._avoided(lean, slot, gone)
         left = {transition.node for transition in avoid} | gone
         stay = [self._staying(node) for node in range(len(fleet.machines)) if node not in left]
         return Decision(
@@ -124,33 +119,50 @@ class _Deciding:
         total = sum((shape.total for shape in self.reserve), numpy.zeros(len(names)))
         return {name: float(amount) for name, amount in zip(names, total) if amount > 0}
 
+    def _avoided(self, lean: Booleans, slot: Booleans, gone: set[int]) -> list[Transition]:
+        """Machines outside of the lean set, and those that hold the largest reserved pod."""
+        may_empty = self.fleet.open & ~self.fleet.protected
+        superfluous = [
+            Transition(node, *self.stay[node])
+            for node in (may_empty & ~lean).nonzero()[0].tolist()
+            if node not in gone and node in self.stay
+        ]
+        gone = gone.union(transition.node for transition in superfluous)
+        return superfluous + [
+            Transition(node, "slot", "Its room is kept whole for the largest recurring pod.")
+            for node in (may_empty & slot).nonzero()[0].tolist()
+            if node not in gone
+        ]
+
     def _room_for_waiting(self) -> list[PlannedMove]:
         """Moves that seat waiting pods where room is scattered.
 
-        They may cost as much as the boot that they spare, and one eviction of such a pod.
+        They may cost as much as the boot that they spare, and one eviction of such a pod. With any
+        move all pods that have room are seated, the largest first, so that no room counts twice.
         """
         fleet = self.fleet
-        if not fleet.state.waiting.any():
+        if not Room(fleet.amounts.free, fleet.open).pack_all(self.waiting):
             return []
         prices = price_of_wake(fleet)[fleet.wakeable]
         most = float(prices.min()) if len(prices) else math.inf
-        room = Room(fleet.amounts.free, fleet.open)
+        emptying = Emptying(fleet.state)
         moves: list[PlannedMove] = []
         waiting: list[Shape] = []
         for shape in self.waiting:
-            rest = room.pack(shape)
+            group = t.cast("int", shape.group)
+            price = most + float(fleet.state.eviction_joules[group])
             seated = 0
-            while seated < rest.count and shape.group is not None:
-                price = most + float(fleet.state.eviction_joules[shape.group])
-                made = self.emptying.make_room(shape.group, fleet.open, price)
+            while seated < shape.count:
+                made = emptying.make_room(group, fleet.open, price)
                 if made is None:
                     break
-                self.emptying.accept(made)
+                emptying.accept(made)
                 moves += made.moves
                 seated += 1
-                room = Room(free_after(fleet, self.emptying), fleet.open)
             waiting.append(replace(shape, count=shape.count - seated))
-        self.waiting = [shape for shape in waiting if shape.count]
+        if moves:
+            self.emptying = emptying
+            self.waiting = [shape for shape in waiting if shape.count]
         return moves
 
     def _task(self, is_enough: bool) -> Task:
@@ -203,17 +215,35 @@ class _Deciding:
             for node in better.nonzero()[0].tolist()
         ]
 
-    def _lean_set(self, task: Task, target: Booleans) -> Booleans:
-        """The machines of the target set that new pods should use.
+    def _exchange_for_reserve(self, switching: SwitchingOff) -> list[Transition]:
+        """Wakes of machines that hold the reserve for much less than the worst that it keeps awake.
+
+        The target set counts amounts, so it does not know which machine holds the largest pod.
+        """
+        fleet = self.fleet
+        if fleet.coming.any():
+            return []
+        worst = max(switching.blocked.values(), key=lambda blocked: blocked.saved_watts)
+        room = Room(fleet.amounts.capacity, fleet.wakeable)
+        nodes = machines_to_wake(fleet, room, worst.lacking, numpy.zeros_like(fleet.open))
+        added = float((fleet.idle_watts - fleet.standby_watts)[nodes].sum())
+        saved = (worst.saved_watts - added) * self.rules.horizon_seconds
+        price = worst.joules + float(price_of_wake(fleet)[nodes].sum())
+        if saved <= _EXCHANGE * price or room.only(nodes).pack_all(worst.lacking):
+            return []
+        reason = "It holds the reserve for much less energy than a machine that is awake."
+        return [Transition(node, "exchange", reason) for node in nodes]
+
+    def _lean_set(self, task: Task, target: Booleans, kept: Booleans) -> Booleans:
+        """The machines of the target set that new pods should use, and those that are ``kept``.
 
         Evictions have no price here: departures empty the other machines for nothing.
         """
-        locked_out = task.locked_out | ~target
         return target_set(
             replace(
                 task,
-                locked_out=locked_out,
-                locked_in=task.locked_in & target,
+                locked_out=(task.locked_out | ~target) & ~kept,
+                locked_in=(task.locked_in & target) | kept,
                 # One joule a pod: of equal machines, the one with fewer pods is emptied.
                 price_out=price_of_sleep(self.fleet) + self.fleet.state.assignment.pods,
             )

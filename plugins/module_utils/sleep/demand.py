@@ -92,6 +92,10 @@ class Demand:
         self._memo: dict[tuple[float, Quantiles], list[Growth]] = {}
         self._memo_hour = -math.inf
 
+    def __len__(self) -> int:
+        """Number of the events that are kept, at most those of twice the memory."""
+        return len(self._arrivals) + len(self._departures)
+
     def arrived(self, at: float, requests: Requests) -> None:
         """Record a pod's arrival; one from before the record began is ignored."""
         self._insert(self._arrivals, at, requests)
@@ -121,6 +125,9 @@ class Demand:
             records.append(record)
         else:
             bisect.insort(records, record)
+        newest = records[-1][0]
+        if records[0][0] < newest - 2 * _MEMORY:  # rarely, as a list moves all that it keeps
+            del records[: bisect.bisect_left(records, (newest - _MEMORY,))]
         self._changed(at)
 
     def _changed(self, at: float) -> None:

@@ -77,6 +77,12 @@ class Emptying:
 
         Each move frees what is missing, with the smallest pod that suffices if there is one.
         """
+        fitting = nodes.nonzero()[0]
+        fitting = fitting[self.assignment.fits(group, fitting)]
+        if len(fitting):
+            costs = self.assignment.added_cost(group, fitting)
+            self.assignment.place(group, int(fitting[costs.argmin()]))
+            return Emptied()
         best: tuple[float, int] | None = None
         allowed = nodes & (self.assignment.problem.limit[group] > 0)
         for node in allowed.nonzero()[0].tolist():

@@ -51,6 +51,14 @@ class Room:
         other.free, other._scale = self.free.copy(), self._scale
         return other
 
+    def only(self, nodes: t.Sequence[int]) -> Room:
+        """The room of these nodes alone, packed apart."""
+        other = self.copy()
+        others = numpy.full(len(self.free), True)
+        others[nodes] = False
+        other.free[others] = -1.0
+        return other
+
     def capacity(self, shape: Shape) -> Integers:
         """Number of pods of the shape that each node could take alone."""
         asked = shape.requests > 0

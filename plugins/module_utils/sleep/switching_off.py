@@ -9,6 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
+from ..base.libraries import numpy
 from .economics import break_even_seconds, price_of_sleep
 from .emptying import Emptied, Emptying
 from .protection import Floors, Reason, obstacle
@@ -19,12 +20,23 @@ if t.TYPE_CHECKING:
     from ..solving.arrays import Booleans, Floats
     from .fleet import Fleet
 
+_RESERVE: Reason = ("reserve", "Without it the reserve has no room.")
+_DEPARTURES: Reason = ("departures", "It is not needed once its pods have ended.")
+
 
 def free_after(fleet: Fleet, emptying: Emptying) -> Floats:
     """Free amounts after the moves, beside the waiting pods that these seat."""
     free = fleet.amounts.free.copy()
     free[:, : emptying.assignment.free.shape[1]] = emptying.assignment.free
     return free
+
+
+class Blocked(t.NamedTuple):
+    """Shapes without room if a machine sleeps, the watts that its sleep saves, and its price."""
+
+    lacking: list[Shape]
+    saved_watts: float
+    joules: float
 
 
 @dataclass
@@ -42,16 +54,38 @@ class SwitchingOff:
     moves: list[PlannedMove] = field(default_factory=list)
     stay: dict[int, Reason] = field(default_factory=dict)
 
-    def beyond(self, target: Booleans) -> None:
-        """Switch off awake machines outside of the target set, the cheapest to empty first."""
+    def __post_init__(self) -> None:
         fleet = self.fleet
         self._most = max(1, math.floor(fleet.rules.max_share * len(fleet.machines)))
         self._cycle = price_of_sleep(fleet)
         self._open = fleet.open.copy()
+        #: Machines that the reserve needs in whole pods, as amounts alone would do without them.
+        self.kept: Booleans = numpy.zeros_like(fleet.open)
+        #: Of each of these: what has no room without it, and the worth of its sleep.
+        self.blocked: dict[int, Blocked] = {}
+
+    def beyond(self, target: Booleans) -> None:
+        """Switch off awake machines outside of the target set, the cheapest to empty first."""
+        fleet = self.fleet
         leaving = (fleet.open & ~target).nonzero()[0].tolist()
         leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
         for node in leaving:
             reason = self._obstacle(node) or self._try(node, target)
+            if reason is not None:
+                self.stay[node] = reason
+                self.kept[node] = reason == _RESERVE
+
+    def emptied_beyond(self, target: Booleans) -> None:
+        """Switch off further awake machines outside of the target set if they are empty.
+
+        The target set of ``beyond`` did without the room of the kept machines. With it others are
+        not needed, and departures empty these for nothing.
+        """
+        for node in (self._open & ~target).nonzero()[0].tolist():
+            if node in self.stay:
+                continue
+            has_pods = bool(self.emptying.assignment.pods[node])
+            reason = _DEPARTURES if has_pods else self._obstacle(node) or self._try(node, target)
             if reason is not None:
                 self.stay[node] = reason
 
@@ -76,9 +110,11 @@ class SwitchingOff:
         room = Room(free_after(fleet, emptying), others)
         saved = drawn - float(fleet.standby_watts[node]) - emptied.added_watts
         price = emptied.joules + float(self._cycle[node])
-        if room.pack_all(self.shapes):
+        lacking = room.pack_all(self.shapes)
+        if lacking:
             emptying.refuse(emptied)
-            return "reserve", "Without it the reserve has no room."
+            self.blocked[node] = Blocked(lacking, saved, price)
+            return _RESERVE
         if saved * fleet.rules.horizon_seconds < price:
             emptying.refuse(emptied)
             return "price", "Its sleep would not repay its evictions and the cycle."

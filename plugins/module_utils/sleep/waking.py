@@ -71,11 +71,7 @@ def _helped(fleet: Fleet, room: Room, shapes: list[Shape]) -> Floats:
 
 def _packed(room: Room, shapes: list[Shape], nodes: list[int]) -> list[Shape]:
     """The shapes without room on these nodes."""
-    only = numpy.full(len(room.free), False)
-    only[nodes] = True
-    trial = room.copy()
-    trial.free[~only] = -1.0
-    return trial.pack_all(shapes)
+    return room.only(nodes).pack_all(shapes)
 
 
 def _needed(room: Room, shapes: list[Shape], chosen: list[int]) -> list[int]:

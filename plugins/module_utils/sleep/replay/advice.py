@@ -23,7 +23,7 @@ from .decided import DecidedPolicy
 from .outcome import Outcome
 from .policies import FewestWatts, Spread
 from .scenario import Scenario, build_scenario
-from .simulation import Policy, Simulation
+from .simulation import Simulation
 from .trace import Trace
 
 _YEAR_SECONDS = 365.25 * 86400
@@ -111,20 +111,27 @@ class _Advising:
         self._scenario = self._built(fleet)
         if self._scenario.oversized == len(trace.pods):
             raise InvalidInput("No pod of the demand fits on any machine of the snapshot")
-        self._awake = self._replayed(fleet, FewestWatts())
+        self._awake = Simulation(self._scenario, FewestWatts()).run()
         self._peak = _peak_requests(self._scenario)
 
     def advice(self) -> Advice:
         retired, remaining = self._retirement()
-        smaller = self._fleet.without({each.name for each in retired})
-        rules = self._options.rules
+        smaller = self._built(self._fleet.without({each.name for each in retired}))
+        today, asleep, remaining_asleep = (
+            Simulation(scenario, policy).run()
+            for scenario, policy in (
+                (self._scenario, Spread()),
+                (self._scenario, DecidedPolicy(self._options.rules)),
+                (smaller, DecidedPolicy(self._options.rules)),
+            )
+        )
         return Advice(
             self._scenario,
-            self._replayed(self._fleet, Spread()),
+            today,
             self._awake,
-            self._replayed(self._fleet, DecidedPolicy(rules)),
+            asleep,
             remaining,
-            self._replayed(smaller, DecidedPolicy(rules)),
+            remaining_asleep,
             tuple(retired),
             tuple(self._one_more_of_each()),
         )
@@ -133,8 +140,8 @@ class _Advising:
         use = self._options.use_of_requests
         return build_scenario(fleet.nodes, fleet.machines, self._trace, use)
 
-    def _replayed(self, fleet: Fleet, policy: Policy) -> Outcome:
-        return Simulation(self._built(fleet), policy).run()
+    def _replayed(self, fleet: Fleet) -> Outcome:
+        return Simulation(self._built(fleet), FewestWatts()).run()
 
     def _retirement(self) -> tuple[list[Retired], Outcome]:
         """The machines to retire in order, and the replay without them."""
@@ -172,7 +179,7 @@ class _Advising:
         room = numpy.maximum(self._scenario.problem.free[kept], 0).sum(axis=0)
         if (room < (1 + self._options.spare) * self._peak).any():
             return None
-        outcome = self._replayed(fleet, FewestWatts())
+        outcome = self._replayed(fleet)
         more_wait = int((outcome.waited > 0).sum()) > int((self._awake.waited > 0).sum())
         return None if more_wait or outcome.unplaced > self._awake.unplaced else outcome
 
@@ -193,22 +200,26 @@ class _Advising:
             by_type.setdefault(self._fleet.types[node.name], []).append(node.name)
         before = self._awake
         for name, members in sorted(by_type.items()):
-            after = self._replayed(self._fleet.with_one_more(members[0]), FewestWatts())
+            after = self._replayed(self._fleet.with_one_more(members[0]))
             joules = after.total_joules - before.total_joules
             waiting = int((after.waited > 0).sum()) - int((before.waited > 0).sum())
             yield OneMore(name, len(members), kwh_a_year(joules, before.seconds), waiting)
 
 
 def _peak_requests(scenario: Scenario) -> t.Any:
-    """The most that is requested at once, of each resource, by pods that fit somewhere."""
+    """The most that is requested at once, of each resource, by pods that fit somewhere.
+
+    Departures come before arrivals of the same moment; a pod without duration departs after them.
+    """
     problem = scenario.problem
     changes = []
     for pod, group in zip(scenario.trace.pods, scenario.group_of):
         if group is not None:
-            changes += [(pod.arrival, 1, group), (pod.departure, 0, group)]
+            is_brief = pod.departure <= pod.arrival
+            changes += [(pod.arrival, 1, group), (pod.departure, 2 if is_brief else 0, group)]
     level = numpy.zeros(len(problem.resources), dtype=numpy.int64)
     peak = level.copy()
-    for _time, is_arrival, group in sorted(changes):
-        level = level + (1 if is_arrival else -1) * problem.request[group]
+    for _time, change, group in sorted(changes):
+        level = level + (1 if change == 1 else -1) * problem.request[group]
         peak = numpy.maximum(peak, level)
     return peak

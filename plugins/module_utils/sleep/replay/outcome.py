@@ -22,10 +22,7 @@ class Timeline:
 
     times: list[float] = field(default_factory=list)
     awake: list[int] = field(default_factory=list)
-    waking: list[int] = field(default_factory=list)
     cores: list[float] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    watts: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,10 @@ class Simulation:
         if self.waiting:
             self._place_waiting()
         if self.waiting:
+            before = self.evictions
             self.policy.unplaced(self)
+            if self.evictions > before:  # moves have made room, which is there at once
+                self._place_waiting()
 
     def _depart(self, pod: int) -> None:
         if pod in self._running.node_of:
@@ -346,12 +349,9 @@ class _Ledger:
         simulation, line = self._simulation, self._timeline
         line.times.append(simulation.now)
         line.awake.append(int(simulation.awake.sum()))
-        line.waking.append(len(simulation.in_phase(Phase.WAKING)))
         placed = simulation.assignment.counts.sum(axis=1)
         requested = simulation.problem.request[:, self._cpu] if self._cpu >= 0 else 0 * placed
         line.cores.append(float(placed @ requested) / _MILLICORES)
-        line.waiting.append(len(simulation.waiting))
-        line.watts.append(float(self._draw.sum()))
 
     def outcome(self) -> Outcome:
         simulation = self._simulation

@@ -16,6 +16,10 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents as library
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.report.advice import write
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay import advice as replays
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.scenario import (
+    build_scenario,
+)
 from support.advised_fleets import documents, node, pod, trace
 
 Json = dict[str, t.Any]
@@ -52,6 +56,26 @@ def test_a_machine_that_the_peak_needs_stays(tmp_path: Path) -> None:
     pods = (0, 24, 20000, 1024), (12, 13, 15000, 1024)
     advice = advised(tmp_path, trace=trace(tmp_path, *pods))
     assert names(advice) == ["d", "b"]
+
+
+def test_a_pod_that_ends_as_it_arrives_counts_at_the_peak(tmp_path: Path) -> None:
+    demand = trace(tmp_path, (0, 24, 20000, 1024), (12, 12, 11000, 1024))
+    assert names(advised(tmp_path, trace=demand, spare=0.0)) == ["d", "b", "c"]
+    assert names(advised(tmp_path, trace=demand, spare=0.1)) == ["d", "b"]
+
+
+def test_each_fleet_becomes_a_scenario_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = []
+
+    def counted(nodes: t.Any, *more: t.Any) -> t.Any:
+        built.append(tuple(each.name for each in nodes))
+        return build_scenario(nodes, *more)
+
+    monkeypatch.setattr(replays, "build_scenario", counted)
+    advised(tmp_path, trace=trace(tmp_path, (0, 24, 20000, 1024), (12, 13, 15000, 1024)))
+    assert built.count(("a", "b", "c", "d")) == 1
 
 
 def test_spare_room_keeps_machines(tmp_path: Path) -> None:

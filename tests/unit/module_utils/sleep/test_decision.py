@@ -188,6 +188,23 @@ def test_moves_make_room_for_a_waiting_pod_where_room_is_scattered() -> None:
     assert len(decision.moves) == 1 and not nodes(decision.switch_off)
 
 
+@pytest.mark.parametrize(
+    ("counts", "waiting"),
+    [
+        # Both wait for the room on n0: a pod of n1 moves to n2, and n1 takes the other one.
+        ([[0, 1, 1, 0], [4, 0, 3, 0], [0, 1, 1, 0]], (0, 0, 2)),
+        ([[0, 1, 1, 0], [4, 3, 3, 0], [0, 1, 1, 0]], (0, 1, 1)),
+    ],
+)
+def test_room_of_one_waiting_pod_is_none_for_another(
+    counts: list[list[int]], waiting: tuple[int, int, int]
+) -> None:
+    state = state_of(counts, waiting, [Phase.AWAKE] * 3 + [Phase.ASLEEP])
+    decision = decided(state, replace(EAGER, wear_joules=1e6))
+    assert decision.moves == ((0, 1, 2),)
+    assert not decision.wake and not decision.switch_off
+
+
 @pytest.mark.parametrize(("idle_watts", "woken"), [(500.0, [1]), (110.0, [])])
 def test_a_better_machine_wakes_only_if_that_repays_its_price(
     idle_watts: float, woken: list[int]
@@ -206,6 +223,43 @@ def test_the_reserve_wakes_machines_and_one_larger_than_the_fleet_wakes_all() ->
     decision = decided(state, replace(EAGER, reserve_share=100.0))
     assert nodes(decision.wake) == [1, 2]
     assert "larger than the fleet" in decision.notes[0]
+
+
+def recurring_pod_of(cores: int) -> Demand:
+    """A demand of more than a week with such a pod every ten minutes."""
+    demand = Demand(NOW - 8 * DAY)
+    for index in range(1, 100):
+        demand.arrived(NOW - DAY + index * 600.0, {"cpu": 1000.0 * cores})
+        demand.departed(NOW - DAY + index * 600.0 + 60.0, {"cpu": 1000.0 * cores})
+    return demand
+
+
+@pytest.mark.parametrize(("idle_watts", "woken"), [(500.0, [3]), (110.0, [])])
+def test_a_better_machine_wakes_for_the_largest_pod_if_that_repays_its_price(
+    idle_watts: float, woken: list[int]
+) -> None:
+    state = state_of(
+        [[1, 1, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]], phases=[Phase.AWAKE] * 3 + [Phase.ASLEEP]
+    )
+    instance = state.assignment.problem.instance
+    worse = replace(instance.nodes[2], curve=Curve((0.0, 32.0), (idle_watts, idle_watts + 200)))
+    nodes_with_it = (*instance.nodes[:2], worse, instance.nodes[3])
+    problem = build_problem(replace(instance, nodes=nodes_with_it))
+    state = replace(state, assignment=Assignment(problem, state.assignment.counts))
+    decision = decide(state, recurring_pod_of(24), EAGER, NOW)
+    assert nodes(decision.wake) == woken and not decision.switch_off
+    assert all(each.word == "exchange" for each in decision.wake)
+
+
+def test_a_machine_that_the_reserve_keeps_takes_the_work_of_another() -> None:
+    # 44 cores fit on two machines, but the largest pod of 24 cores only on the empty one.
+    state = state_of([[1, 1, 0], [2, 2, 0], [0, 0, 0]])
+    state = replace(state, eviction_joules=numpy.full(3, 1e9))
+    decision = decide(state, recurring_pod_of(24), EAGER, NOW)
+    assert not decision.moves and not decision.switch_off and not decision.wake
+    words = {each.node: each.word for each in decision.avoid}
+    assert words.pop(2) == "slot"
+    assert list(words.values()) == ["departures"]
 
 
 def test_the_reserve_gets_machines_beside_those_that_waiting_pods_wake() -> None:
@@ -263,6 +317,25 @@ def test_a_fleet_without_machines_has_no_decision() -> None:
     table = numpy.zeros((0, 0), dtype=numpy.int64)
     state = FleetState((), Assignment(problem), table, empty, empty.astype(float), numpy.zeros(0))
     assert decided(state) == Decision()
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_pods_and_machines_without_resources_have_a_decision(waiting: int) -> None:
+    nodes_without = tuple(
+        replace(node, free={}) for node in problem_of(2, (0, 0, 0)).instance.nodes
+    )
+    every = tuple(Pod("shop", str(index), Shape((), 0)) for index in range(2))
+    problem = build_problem(Instance(nodes_without, every))
+    counts = numpy.array([[1, 0]])
+    state = FleetState(
+        tuple(Machine(node.name, SWITCHING) for node in nodes_without),
+        Assignment(problem, counts),
+        counts,
+        numpy.array([waiting]),
+        numpy.zeros(1),
+        numpy.zeros(1),
+    )
+    assert nodes(decided(state).switch_off) == [0]
 
 
 PHASES = st.sampled_from(list(Phase))

@@ -41,6 +41,15 @@ def every_ten_minutes(days: int, cpu: float = 1000.0) -> Demand:
     return demand
 
 
+def test_events_beyond_the_memory_are_forgotten() -> None:
+    demand = Demand(START)
+    for index in range(1, 400):
+        demand.arrived(START + index * DAY, {"cpu": 1000})
+        demand.departed(START + index * DAY + 1, {"cpu": 1000})
+    assert len(demand) < 2 * 2 * 8 * 7 + 4
+    assert growth(demand, START + 400 * DAY)[0].total == {"cpu": 1000}
+
+
 def test_departures_within_the_window_leave_room_for_arrivals() -> None:
     demand = Demand(START)
     for index in range(1, 100):

@@ -54,6 +54,22 @@ def scenario(
     return build_scenario(nodes, machines, small_trace(*pods), use_of_requests)
 
 
+class MovingForWaiting(FewestWatts):
+    """Moves one pod from the first machine to the second when pods wait."""
+
+    def unplaced(self, simulation: Simulation) -> None:
+        groups = simulation.assignment.counts[:, 0].nonzero()[0].tolist()
+        simulation.move(groups[0], 0, 1)
+
+
+def test_room_that_a_move_makes_is_taken_at_once() -> None:
+    # The second pod is on b, the third on a; the fourth has room if the third moves to b.
+    pods = (0, 10, 8000), (1, HOUR, 5000), (20, HOUR, 4000), (60, HOUR, 7000)
+    outcome = Simulation(scenario(*pods, names="ab"), MovingForWaiting()).run()
+    assert outcome.evictions == 1
+    assert outcome.waited.tolist() == [0.0] * 4
+
+
 def awake_after(policy: Policy, given: Scenario) -> str:
     simulation = Simulation(given, policy)
     simulation.run()
