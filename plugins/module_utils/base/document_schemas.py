@@ -462,6 +462,15 @@ SCHEMAS: dict[str, Schema] = {
         {"plan_time": _TIME, "errors": _list(_ANY)},
     ),
     # One run of machines that sleep; see sleep/cluster/step.py.
+    "prices": _schema(
+        "prices",
+        {
+            "source": _TEXT,
+            "unit": _TEXT,
+            "prices": _list(_record({"time": _TIME, "price": _NUMBER})),
+        },
+        {},
+    ),
     "sleep": _schema(
         "sleep",
         {

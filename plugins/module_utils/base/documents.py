@@ -33,6 +33,7 @@ DocumentKind = t.Literal[
     "plan",
     "bindings",
     "sleep",
+    "prices",
     "report",
     "summary",
     "advice",

@@ -19,6 +19,7 @@ from ..inference.samples import MAX_AGE_SECONDS
 from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
+from ..prices import sources as prices
 from ..redfish import models, thermal
 from ..sleep.cluster import options as sleep
 from . import stored_plan
@@ -81,6 +82,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
     ),
     "evict": _of(eviction.SPEC, "timeout"),
     "sleep": sleep.OPTIONS.options,
+    "prices": prices.OPTIONS.options,
 }
 
 _RESULTS = {"type": "list", "elements": "dict"}
@@ -157,6 +159,7 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         placement.check_options(of_module(placement.SPEC, options, "place"))
     if "sleep" in steps:
         sleep.SleepOptions.of(options["sleep"])
+    prices.check_options(options["prices"])
     return options
 
 

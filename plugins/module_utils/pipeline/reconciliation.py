@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from dataclasses import replace
 
 from ..base import documents
 from ..base.context import Context, Parameters, Result
@@ -29,6 +30,7 @@ from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
+from .steps.prices import Prices, read_prices, set_aside
 from .steps.sleep import Known, sleep_machines
 from .steps.store import restore_plan, store_plan
 
@@ -128,6 +130,10 @@ class FleetRun:
         curves: Object = self.run.folder.this("curves")["curves"]
         return curves
 
+    @functools.cached_property
+    def prices(self) -> Prices:
+        return read_prices(self.run)
+
     def _read_cluster(self) -> None:
         self.cluster = read_cluster(self.run, self.known)
 
@@ -153,7 +159,9 @@ class FleetRun:
         self.curves = {name: curve.as_document() for name, curve in curves.items()}
 
     def _place(self) -> None:
-        self.plan = place_pods(self.run, self.cluster, self.curves, self.metered)
+        cluster, deferred = set_aside(self.run, self.cluster, self.prices)
+        plan = place_pods(self.run, cluster, self.curves, self.metered)
+        self.plan = replace(plan, unplaced=(*plan.unplaced, *deferred))
         keep_plan(self.run, self.curves, self.plan)
 
     def _restore(self) -> None:
@@ -187,5 +195,5 @@ class FleetRun:
     def _sleep(self) -> None:
         # Machines are brought back without any reading.
         is_off = self.run.options["sleep"]["mode"] == "off"
-        known = Known() if is_off else Known(self.curves, self.readings, self.samples)
+        known = Known() if is_off else Known(self.curves, self.readings, self.samples, self.prices)
         sleep_machines(self.run, self.cluster, known)

@@ -24,6 +24,7 @@ from ...sleep.cluster.step import SleepInputs, run_sleep
 from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
+from .prices import Prices
 
 _PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
 _FIGURES = (
@@ -39,6 +40,7 @@ class Known:
     curves: Object = field(default_factory=dict)
     readings: Readings = field(default_factory=dict)
     samples: Samples = field(default_factory=Samples)
+    prices: Prices = field(default_factory=Prices)
 
 
 def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
@@ -70,14 +72,17 @@ def sleep_machines(run: Run, cluster: Cluster, known: Known) -> Object | None:
 def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
     scheduler = run.options["place"]["scheduler_name"]
     placing = of_module(placement.SPEC, run.options, "place")
-    readings = known.readings
+    readings, prices, now = known.readings, known.prices, run.context.now()
+    weight = prices.weight(now.timestamp(), run.options["sleep"]["horizon_seconds"])
     return SleepInputs(
-        FleetInputs(cluster.snapshot, known.curves, placing, cluster.scope),
+        FleetInputs(
+            cluster.snapshot, known.curves, placing, cluster.scope, weight, prices.deferral
+        ),
         of_module(thermal.SPEC, run.options, "read"),
         of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
         run.owner,
         frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
-        _age(readings, run.context.now()),
+        _age(readings, now),
         _idle_watts(known.samples),
     )
 

@@ -14,6 +14,7 @@ from ...base.json_types import Object
 from ...base.libraries import numpy
 from ...base.units import parse_time
 from ...power.sources import source_of_snapshot
+from ...prices.deferral import Deferral, without
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.scope import Scope
 from ..decision import decide
@@ -42,13 +43,16 @@ _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 class FleetInputs:
     """Input of a decision: snapshot and curves of the run, and its part of the cluster.
 
-    ``placing`` are the completed options of a placement.
+    ``placing`` are the completed options of a placement. ``energy_weight`` is the present price of
+    energy over its mean. No machine is woken for pods that the ``deferral`` lets wait.
     """
 
     snapshot: Object
     curves: Object
     placing: Parameters
     scope: Scope | None = None
+    energy_weight: float = 1.0
+    deferral: Deferral | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,8 @@ class Planner:
             awakened(node) if phases[name] in _AS_BOOTED else node
             for name, node in lists.nodes.items()
         ]
-        snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes}
+        pods = self._pods(lists)
+        snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes, "pods": pods}
         source = source_of_snapshot(snapshot, self.inputs.curves, (), placing, self.inputs.scope)
         machines = {
             name: self._machine(
@@ -116,11 +121,18 @@ class Planner:
             for pod in lists.pods
             if not member(pod, "spec", "nodeName")
         }
-        state = read_state(source, placing, self.options.rules, machines, waited)
-        demand, rules = record.demand(), self.options.rules
+        rules = self.options.rules.weighed(self.inputs.energy_weight)
+        state = read_state(source, placing, rules, machines, waited)
+        demand = record.demand()
         decision = decide(state, demand, rules, self.now)
         reserve = _reserve(Fleet(state, demand, rules, self.now), demand)
-        return replace(_named(state, decision, lists), reserve=reserve)
+        plan = _named(state, decision, lists)
+        return replace(plan, reserve=reserve, notes=(*plan.notes, *self._notes()))
+
+    def _notes(self) -> t.Iterator[str]:
+        weight = self.inputs.energy_weight
+        if weight != 1.0:
+            yield f"Energy costs {weight:.2f} times its mean in the next hours."
 
     def _machine(
         self,
@@ -151,6 +163,13 @@ class Planner:
             str(labels.get(ZONE_LABEL, "")),
             next((str(labels[one]) for one in _RACK_LABELS if one in labels), ""),
         )
+
+    def _pods(self, lists: Lists) -> list[t.Any]:
+        """The pods without those that wait for their hour."""
+        if self.inputs.deferral is None:
+            return lists.pods
+        waiting, _findings = self.inputs.deferral.waiting(lists.pods)
+        return without(lists.pods, waiting)
 
     def _waited(self, pod: Object) -> float:
         created = member(pod, "metadata", "creationTimestamp")
