@@ -11,11 +11,12 @@ trace, and their durations are known; this is an assumption, since traces have n
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.wattwise.kube.plugins.module_utils.prices.deferral import cheapest_start
+from ansible_collections.wattwise.kube.plugins.module_utils.prices.deferral import cheapest_starts
 from ansible_collections.wattwise.kube.plugins.module_utils.prices.reader import read_series
 from ansible_collections.wattwise.kube.plugins.module_utils.prices.series import PriceSeries
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.decided import (
@@ -75,6 +76,8 @@ def repeated_day(day: str, seconds: float) -> PriceSeries:
 def deferred(trace: Trace, series: PriceSeries) -> Trace:
     """The trace with the starts of deferrable pods in their cheapest hours."""
 
+    draw = random.Random(1)
+
     def moved(pod: TracePod) -> TracePod:
         seconds = pod.departure - pod.arrival
         if pod.qos != DEFERRABLE or seconds <= 0:
@@ -82,7 +85,8 @@ def deferred(trace: Trace, series: PriceSeries) -> Trace:
         earliest = trace.start + pod.arrival
         # All replays end at the same time, so that their idle machines draw for as long.
         latest = min(earliest + SPARE_SECONDS, trace.start + trace.seconds - seconds)
-        start = cheapest_start(series, earliest, latest, seconds) - trace.start
+        window = cheapest_starts(series, earliest, latest, seconds)
+        start = window.at(draw.random()) - trace.start
         return dataclasses.replace(pod, arrival=start, departure=start + seconds)
 
     return sorted_trace(map(moved, trace.pods), trace.start)

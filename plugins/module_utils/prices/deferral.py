@@ -14,7 +14,8 @@ import datetime
 import functools
 import itertools
 import typing as t
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, field
 
 from ..base.boundary import Finding, InvalidField, guarded, subject_of
 from ..base.fields.lenient import member, text
@@ -41,6 +42,7 @@ class Wish(t.NamedTuple):
 
     finish_by: float
     duration: float
+    created: float
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,12 @@ class Deferral:
     margin_seconds: float
     scheduler_name: str
     now: float
+    _windows: dict[Wish, Window | None] = field(default_factory=dict, compare=False)
 
     def waiting(self, pods: t.Iterable[t.Any]) -> tuple[dict[PodName, UnplacedPod], list[Finding]]:
         """The pods to place that wait, with the reason, and findings about annotations."""
         waiting: dict[PodName, UnplacedPod] = {}
         findings: list[Finding] = []
-        starts: dict[Wish, float] = {}
         for pod in pods:
             subject = subject_of(pod, "Pod")
             wish = guarded(subject, functools.partial(self._wish_of, pod))
@@ -68,10 +70,9 @@ class Deferral:
             if isinstance(wish, Finding):
                 findings.append(wish)
                 continue
-            if wish not in starts:
-                starts[wish] = self.start(wish)
-            if starts[wish] > self.now:
-                found = _unplaced(pod, wish, starts[wish])
+            start = self.start(wish, _share(pod))
+            if start > self.now:
+                found = _unplaced(pod, wish, start)
                 waiting[found.namespace, found.pod] = found
         return waiting, findings
 
@@ -82,10 +83,17 @@ class Deferral:
             return None
         return wish_of(pod) if is_pending(pod, self.scheduler_name) else None
 
-    def start(self, wish: Wish) -> float:
-        """The cheapest start that still ends in time; the present if that is past."""
-        latest = wish.finish_by - _SPARE * wish.duration - self.margin_seconds
-        return cheapest_start(self.series, self.now, latest, wish.duration)
+    def start(self, wish: Wish, share: float) -> float:
+        """A cheapest start that still ends in time; the present if the pod does not wait.
+
+        Pods that all start when an hour begins would be a burst, for which more machines must be
+        awake. So each starts after another ``share`` of the window.
+        """
+        if wish not in self._windows:
+            latest = wish.finish_by - _SPARE * wish.duration - self.margin_seconds
+            self._windows[wish] = awaited_window(self.series, wish, self.now, latest)
+        window = self._windows[wish]
+        return self.now if window is None else window.at(share)
 
 
 def without(pods: t.Iterable[t.Any], waiting: t.Container[PodName]) -> list[t.Any]:
@@ -109,27 +117,51 @@ def wish_of(pod: Object) -> Wish:
         raise InvalidField(
             f"metadata.annotations[{EXPECTED_DURATION}]", "it is not from 1s to 168h"
         )
-    created = parse_time(member(pod, "metadata", "creationTimestamp"), "metadata.creationTimestamp")
-    if finish_by - created.timestamp() > MAX_DELAY_SECONDS:
+    created = parse_time(
+        member(pod, "metadata", "creationTimestamp"), "metadata.creationTimestamp"
+    ).timestamp()
+    if finish_by - created > MAX_DELAY_SECONDS:
         raise InvalidField(where, "it is more than a week after the creation of the pod")
-    return Wish(finish_by, duration)
+    return Wish(finish_by, duration, created)
 
 
-def cheapest_start(series: PriceSeries, earliest: float, latest: float, seconds: float) -> float:
-    """The start with the lowest mean price, the first of equal ones; the earliest without a choice.
+class Window(t.NamedTuple):
+    """Starts that cost the same, from the first to the last one."""
+
+    first: float
+    last: float
+
+    def at(self, share: float) -> float:
+        return self.first + share * (self.last - self.first)
+
+
+def awaited_window(series: PriceSeries, wish: Wish, now: float, latest: float) -> Window | None:
+    """The cheapest starts for which a pod waits; None if it starts at once.
+
+    The window is that of the pod's creation, so that it stays the same while it passes. A pod does
+    not wait if its window is over, or if no time is cheaper than its first moment.
+    """
+    began = min(wish.created, now)
+    window = cheapest_starts(series, began, latest, wish.duration)
+    if window.last < now:
+        began, window = now, cheapest_starts(series, now, latest, wish.duration)
+    return window if window.first > began else None
+
+
+def cheapest_starts(series: PriceSeries, earliest: float, latest: float, seconds: float) -> Window:
+    """The first starts with the lowest mean price; the earliest alone without a choice.
 
     The mean changes its slope only where a price begins at the start or at the end, so that no
-    other start has to be tried.
+    other start has to be tried, and starts between two equal ones are equal.
     """
     if latest <= earliest:
-        return earliest
+        return Window(earliest, earliest)
     pieces = list(series.pieces(earliest, latest + seconds))
     edges = [piece.start for piece in pieces] + [pieces[-1].end]
     average = series.average
-    costs = [
-        0.0,
-        *itertools.accumulate((each.price - average) * (each.end - each.start) for each in pieces),
-    ]
+    lengths = [piece.end - piece.start for piece in pieces]
+    rises = [(piece.price - average) * length for piece, length in zip(pieces, lengths)]
+    costs = [0.0, *itertools.accumulate(rises)]
 
     def cost_until(time: float) -> float:
         index = min(max(0, bisect.bisect_right(edges, time) - 1), len(pieces) - 1)
@@ -137,18 +169,25 @@ def cheapest_start(series: PriceSeries, earliest: float, latest: float, seconds:
 
     starts = {earliest, latest, *edges, *(edge - seconds for edge in edges)}
     found = [
-        (cost_until(start + seconds) - cost_until(start), start)
+        (start, cost_until(start + seconds) - cost_until(start))
         for start in sorted(starts)
         if earliest <= start <= latest
     ]
     largest = max(abs(piece.price - average) for piece in pieces)
-    best = min(cost for cost, _start in found) + _TOLERANCE * largest * seconds
-    return next(start for cost, start in found if cost <= best)
+    most = min(cost for _start, cost in found) + _TOLERANCE * largest * seconds
+    equal = itertools.dropwhile(lambda one: one[1] > most, found)
+    window = [start for start, _cost in itertools.takewhile(lambda one: one[1] <= most, equal)]
+    return Window(window[0], window[-1])
 
 
 def _name(pod: t.Any) -> PodName:
     namespace, name = (text(member(pod, "metadata", part)) for part in ("namespace", "name"))
     return namespace or "default", name
+
+
+def _share(pod: t.Any) -> float:
+    """A number from 0 to 1 that is always the same for a pod, and any other for another one."""
+    return zlib.crc32("/".join(_name(pod)).encode()) / 0xFFFFFFFF
 
 
 def _unplaced(pod: Object, wish: Wish, start: float) -> UnplacedPod:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.trace import Trace
 from bench import prices
 from bench.kit.sleep_runs import Case
 
@@ -28,8 +30,8 @@ def test_deferred_pods_cost_less_and_all_end_within_the_trace() -> None:
     moved = prices.deferred(trace, series)
     assert (len(moved.pods), moved.seconds) == (len(trace.pods), trace.seconds)
 
-    def paid(pods: prices.Trace) -> float:
-        return sum(
+    def paid(pods: Trace) -> float:
+        return math.fsum(
             (pod.departure - pod.arrival)
             * series.mean(pods.start + pod.arrival, pods.start + pod.departure)
             for pod in pods.pods
