@@ -109,7 +109,9 @@ def replay(parameters: Json) -> Json:
     nodes, machines = sleeping_fleet(case.machines, case.seed)
     placed = deferred(trace, series) if parameters["is_deferred"] else trace
     scenario = clipped_scenario(nodes, machines, placed)
-    outcome = Simulation(scenario, _policy(parameters["policy"], series)).run()
+    outcome = Simulation(
+        scenario, _policy(parameters["policy"], series, parameters["is_deferred"])
+    ).run()
     return dataclasses.asdict(
         Run(
             case.title,
@@ -125,14 +127,27 @@ def replay(parameters: Json) -> Json:
     )
 
 
-def _policy(name: str, series: PriceSeries) -> Policy:
+class _WithoutReserve(DecidedPolicy):
+    """Keeps no reserve for deferrable pods, as the record of a cluster leaves them out."""
+
+    def arrived(self, simulation: Simulation, group: int) -> None:
+        if simulation.scenario.qos(group) != DEFERRABLE:
+            super().arrived(simulation, group)
+
+    def departed(self, simulation: Simulation, group: int) -> None:
+        if simulation.scenario.qos(group) != DEFERRABLE:
+            super().departed(simulation, group)
+
+
+def _policy(name: str, series: PriceSeries, is_deferred: bool) -> Policy:
     rules = SleepRules()
     if name == AWAKE:
         return FewestWatts()
+    kind = _WithoutReserve if is_deferred else DecidedPolicy
     if name == ASLEEP:
-        return DecidedPolicy(rules)
+        return kind(rules)
     horizon = rules.horizon_seconds
-    return DecidedPolicy(rules, weight_at=lambda now: series.weight(now, now + horizon))
+    return kind(rules, weight_at=lambda now: series.weight(now, now + horizon))
 
 
 def _share(trace: Trace) -> float:

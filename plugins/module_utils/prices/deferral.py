@@ -96,6 +96,11 @@ class Deferral:
         return self.now if window is None else window.at(share)
 
 
+def without_deadline(pods: t.Iterable[t.Any]) -> list[t.Any]:
+    """The pods that may not wait; the others come when it suits, so that they need no reserve."""
+    return [pod for pod in pods if member(pod, "metadata", "annotations", FINISH_BY) is None]
+
+
 def without(pods: t.Iterable[t.Any], waiting: t.Container[PodName]) -> list[t.Any]:
     """The pods that do not wait."""
     return [pod for pod in pods if _name(pod) not in waiting]

@@ -21,6 +21,7 @@ from ...kube.client import Guard, Kube
 from ...kube.events import Event, tell_again
 from ...kube.lease import alone
 from ...nodeconfig.targets import of_snapshot
+from ...prices.deferral import without_deadline
 from ..machine import Phase
 from . import cluster_view, guards, results
 from .bmcs import Bmcs, Power
@@ -106,7 +107,10 @@ class SleepRun:
             context,
         )
         self.record = read_record_of(kube, namespace, self.began)
-        self.record.observe(self.lists.pods, self.began)
+        pods = self.lists.pods
+        self.record.observe(
+            pods if inputs.fleet.deferral is None else without_deadline(pods), self.began
+        )
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
         self.finished: set[str] = set()

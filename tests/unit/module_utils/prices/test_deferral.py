@@ -20,6 +20,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.prices.deferral impo
     awaited_window,
     cheapest_starts,
     without,
+    without_deadline,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.prices.series import PriceSeries
 from support.examples import each_seed
@@ -71,6 +72,7 @@ def test_a_job_waits_for_its_cheapest_hour_with_the_reason() -> None:
         f"before {moment(START + 8 * HOUR)}."
     )
     assert without([job, pod("other")], waiting) == [pod("other")]
+    assert without_deadline([job, pod("other")]) == [pod("other")]
 
 
 @pytest.mark.parametrize(
