@@ -806,6 +806,99 @@ options:
         type: float
         default: 900.0
       # end generated
+  prices:
+    description:
+      - Prices of energy, or its carbon intensity, by time. The steps V(place) and V(sleep) weigh
+        them.
+    type: dict
+    default: {}
+    suboptions:
+      # begin generated: prices
+      path:
+        description:
+          - Path of a file with prices of energy, or its carbon intensity, by time. CSV has a header
+            line with C(time) and C(price); JSON has a list of objects with these members. Times are
+            RFC 3339 with their offset.
+          - With a series, sleep weighs the energy of an hour by its price, and pods wait for their
+            hour if O(prices.defer_pods). Only ratios of prices count. Without a usable series a
+            warning says so, and every hour counts the same.
+        type: path
+      url:
+        description: URL of such a text, or of C(/price) of api.energy-charts.info, instead of a
+          file. With O(prices.query), the URL of a Prometheus. A path in it is kept.
+        type: str
+      query:
+        description: PromQL query whose result is a single series of prices. Prometheus is asked for
+          the last seven days; the hours to come have the prices of the day before.
+        type: str
+      unit:
+        description: Unit of the prices, such as V(EUR/MWh) or V(gCO2/kWh), for people. A source
+          that names another unit is refused.
+        type: str
+        default: ""
+      surcharge:
+        description: Amount to add to each price, in its unit, such as network charges and taxes,
+          which make hours more alike than the exchange says.
+        type: float
+        default: 0.0
+      max_age:
+        description: Seconds after its end for which a series counts. Meanwhile the price is that of
+          the same time on the day before.
+        type: float
+        default: 172800.0
+      keep_seconds:
+        description: Seconds for which a series from a URL is kept in the run folder before it is
+          read again.
+        type: float
+        default: 3600.0
+      defer_pods:
+        description:
+          - Whether pods with the annotations C(wattwise.github.io/finish-by), an RFC 3339 time, and
+            C(wattwise.github.io/expected-duration), such as C(1h30m), wait for the cheapest hour in
+            which they still end in time. They have the condition C(PodScheduled=False) with the
+            reason C(Deferred) until then.
+          - A pod with devices, or whose annotations cannot be used, is placed at once.
+        type: bool
+        default: false
+      margin_seconds:
+        description: Seconds before its time at which such a pod should end, at 1.1 of its expected
+          duration. It must be longer than the time between two runs and a boot.
+        type: float
+        default: 1800.0
+      credential:
+        description: Key of the entry in O(prices.credentials) with C(token), or with C(username)
+          and C(password), or V(<namespace>/<name>) of a Secret with these keys. No credential is
+          sent by default.
+        type: str
+      credentials:
+        description: Credentials by key. Each entry has C(token), for bearer authentication, or
+          C(username) and C(password). Optional members are C(ca) and C(tls_fingerprint), as in
+          O(predict.credentials).
+        type: dict
+      timeout:
+        description: Seconds that all requests to the server may take together.
+        type: float
+        default: 10.0
+      allow_plain_http:
+        description: Whether a credential may be sent to a server whose URL is V(http://…). If
+          V(false), such a server is an error and gets no request.
+        type: bool
+        default: false
+      validate_certs:
+        description: Whether the certificate of the server is verified.
+        type: bool
+        default: true
+      ca_path:
+        description: Path of the PEM certificates that verify the server. Those of the credential,
+          else the system's, by default.
+        type: path
+      tls_fingerprint:
+        description: SHA-256 fingerprints of certificates or public keys. A server with any other
+          certificate gets no request, and certificate authorities do not count.
+        type: list
+        elements: str
+        default: []
+      # end generated
 extends_documentation_fragment:
   - wattwise.kube.steps.place_of_run
   - wattwise.kube.steps.devices_of_run

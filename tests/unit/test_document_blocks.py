@@ -24,6 +24,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.wattwise.kube.plugins.module_utils.inference import wire
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.crd_schema import CrdValidator
+from ansible_collections.wattwise.kube.plugins.module_utils.prices.reader import read_series
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.replay.trace import read_trace
 from lab import predictor
 from lab.errors import LabError
@@ -55,6 +56,7 @@ KINDS = {
     "text tree": "paths of the repository, below",
     "text source": "the fields of a SOURCE.txt, below",
     "text trace": "demand that fleet_advice_info reads, below",
+    "text prices": "a series of prices, below",
     "yaml expected": "an entry of tests/conformance/redfish/expected.yaml, below",
 }
 
@@ -396,6 +398,11 @@ def test_modules_in_diagrams_exist(block: Block) -> None:
 @pytest.mark.parametrize("block", of_kind("text tree"))
 def test_paths_in_trees_exist(block: Block) -> None:
     assert not [line for line in block.text.split() if not (ROOT / line).exists()]
+
+
+@pytest.mark.parametrize("block", of_kind("text prices"))
+def test_a_series_of_prices_is_read(block: Block) -> None:
+    assert len(read_series(block.text).prices) == 3
 
 
 @pytest.mark.parametrize("block", of_kind("text trace"))

@@ -495,6 +495,15 @@ SCHEMAS: dict[str, Schema] = {
         {"errors": _ERRORS},
     ),
     # One run of machines that sleep; see sleep/cluster/step.py.
+    "prices": _schema(
+        "prices",
+        {
+            "source": _TEXT,
+            "unit": _TEXT,
+            "prices": _list(_record({"time": _TIME, "price": _NUMBER})),
+        },
+        {},
+    ),
     "sleep": _schema(
         "sleep",
         {

@@ -35,6 +35,7 @@ DocumentKind = t.Literal[
     "limits",
     "sleep",
     "sleep_plan",
+    "prices",
     "report",
     "summary",
     "advice",

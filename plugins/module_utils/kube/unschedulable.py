@@ -16,7 +16,7 @@ from .client import Kube
 from .events import Event
 from .pod_condition import Condition, stored_condition, tell
 
-_EVENT = Event("Warning", "FailedScheduling", "Scheduling", "wattwise.github.io/placement")
+_REPORTER = "wattwise.github.io/placement"
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,17 @@ class Unplaced:
     message: str
     uid: str | None = None
 
+    @property
+    def condition_reason(self) -> str:
+        """Reason of the condition; autoscalers add nodes for this one alone."""
+        return "Unschedulable"
 
-_TYPE, _STATUS, _REASON = "PodScheduled", "False", "Unschedulable"
+    @property
+    def event(self) -> Event:
+        return Event("Warning", "FailedScheduling", "Scheduling", _REPORTER)
+
+
+_TYPE, _STATUS = "PodScheduled", "False"
 
 
 def is_marked(pod: MutableObject, unplaced: Unplaced) -> bool:
@@ -37,7 +46,7 @@ def is_marked(pod: MutableObject, unplaced: Unplaced) -> bool:
     stored = stored_condition(pod, _TYPE)
     told = (stored.get("status"), stored.get("reason"), stored.get("message"))
     is_same = unplaced.uid in (None, "", pod["metadata"].get("uid"))
-    return is_same and told == (_STATUS, _REASON, unplaced.message)
+    return is_same and told == (_STATUS, unplaced.condition_reason, unplaced.message)
 
 
 def mark(kube: Kube, context: Context, unplaced: Unplaced) -> MutableObject | None:
@@ -48,8 +57,8 @@ def mark(kube: Kube, context: Context, unplaced: Unplaced) -> MutableObject | No
     pod = kube.find(f"/api/v1/namespaces/{unplaced.namespace}/pods/{unplaced.pod}")
     if pod is None or not _still_waits(pod, unplaced.uid):
         return None
-    condition = Condition(_TYPE, _STATUS, _REASON, unplaced.message)
-    changed = tell(kube, context, pod, condition, _EVENT)
+    condition = Condition(_TYPE, _STATUS, unplaced.condition_reason, unplaced.message)
+    changed = tell(kube, context, pod, condition, unplaced.event)
     if not changed:
         return None
     return {

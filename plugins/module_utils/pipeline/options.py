@@ -20,6 +20,7 @@ from ..observe import observation
 from ..observe.metering import metering
 from ..power import placement
 from ..power.limits.options import CAP, INLETS, WATTS, PowerLimits
+from ..prices import sources as prices
 from ..redfish import models, thermal
 from ..sleep.cluster import options as sleep
 from . import stored_plan
@@ -84,6 +85,7 @@ GROUPS: t.Mapping[str, t.Mapping[str, t.Any]] = {
     ),
     "evict": _of(eviction.SPEC, "timeout"),
     "sleep": sleep.OPTIONS.options,
+    "prices": prices.OPTIONS.options,
 }
 
 _RESULTS = {"type": "list", "elements": "dict"}
@@ -164,6 +166,7 @@ def complete(parameters: Parameters) -> dict[str, t.Any]:
         raise InvalidInput("limits.cap: a later run needs the caps of this one; give run_dir")
     if "sleep" in steps:
         sleep.SleepOptions.of(options["sleep"])
+    prices.check_options(options["prices"])
     return options
 
 

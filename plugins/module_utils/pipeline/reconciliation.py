@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import typing as t
+from dataclasses import replace
 
 from ..base import documents
 from ..base.context import Context, Parameters, Result
@@ -30,6 +31,7 @@ from .steps.merge import former_samples, keep_observation, merge_readings
 from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
+from .steps.prices import Prices, read_prices, set_aside
 from .steps.sleep import Known, sleep_machines
 from .steps.store import restore_plan, restore_sleep_plan, store_plan, store_sleep_plan
 
@@ -131,6 +133,10 @@ class FleetRun:
     def curves(self) -> Curves:
         return Curves.from_document(self.run.folder.this("curves")["curves"])
 
+    @functools.cached_property
+    def prices(self) -> Prices:
+        return read_prices(self.run)
+
     def _read_cluster(self) -> None:
         self.cluster = read_cluster(self.run, self.known)
 
@@ -155,9 +161,9 @@ class FleetRun:
         )
 
     def _place(self) -> None:
-        self.plan = place_pods(
-            self.run, self.cluster, self.curves, lambda: self.readings, self.metered
-        )
+        cluster, deferred = set_aside(self.run, self.cluster, self.prices)
+        plan = place_pods(self.run, cluster, self.curves, lambda: self.readings, self.metered)
+        self.plan = replace(plan, unplaced=(*plan.unplaced, *deferred))
         keep_plan(self.run, self.curves, self.plan)
 
     def _restore(self) -> None:
@@ -194,7 +200,7 @@ class FleetRun:
     def _sleep(self) -> None:
         # Machines are brought back without any reading.
         is_off = self.run.options["sleep"]["mode"] == "off"
-        known = Known() if is_off else Known(self.curves, self.readings, self.samples)
+        known = Known() if is_off else Known(self.curves, self.readings, self.samples, self.prices)
         sleep_machines(self.run, self.cluster, known, self.approved)
 
     def _limit(self) -> None:

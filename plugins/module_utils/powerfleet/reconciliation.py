@@ -434,7 +434,8 @@ def _outcome(parts: _Parts, seconds: float) -> Outcome:
         ownership=parts.division.ownership,
         summary=log.summary,
         errors=None if observation is None else observation.errors,
-        unplaced=None if plan is None else plan.unplaced,
+        # A pod that waits for its hour is no pod for which the fleet has no node.
+        unplaced=None if plan is None else [one for one in plan.unplaced if not one.starts],
         waiting=0 if plan is None else len(plan.unplaced) + len(plan.placements),
         unbound=fleet_run.unbound,
         saved_watts=metrics.saved_watts(plan),

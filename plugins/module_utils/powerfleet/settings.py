@@ -118,6 +118,7 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         },
         "evict": {"timeout": float(spec["placement"]["evictionTimeoutSeconds"])},
         "sleep": _sleep_options(fleet),
+        "prices": _prices_options(fleet, trigger, options),
     }
 
 
@@ -193,12 +194,28 @@ def _meter_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> 
     taken["allow_plain_http"] = observe["allowPlainHttp"]
     folder = options["metering_credential_dir"]
     taken.update(_client_certificate(folder, taken))
+    url = taken.get("url") if taken["source"] == "prometheus" else None
+    return {**taken, **_prometheus_credential(folder, url)}
+
+
+def _prices_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
+    """Pods wait at most until the run before it is too late, which the interval tells."""
+    taken, observe = taken_fields(fleet.spec["prices"], FIELDS["prices"]), fleet.spec["observe"]
+    taken["margin_seconds"] = min(86400.0, taken["margin_seconds"] + fleet.interval_seconds)
+    timeout = float(observe["timeoutSeconds"])
+    taken["timeout"] = timeout if trigger.is_whole else min(timeout, _PATIENCE_WITH_MACHINES)
+    taken["allow_plain_http"] = observe["allowPlainHttp"]
+    folder = options["metering_credential_dir"]
+    return {**taken, **_prometheus_credential(folder, taken.get("url"))}
+
+
+def _prometheus_credential(folder: str | None, url: str | None) -> dict[str, t.Any]:
+    """The credential of metering, for a URL at its destination alone."""
     entry = _mounted(folder, "metering_credential_dir", _METERING_CREDENTIAL)
     origin = origin_of(entry.pop("url", "").strip())
-    is_meant = origin is not None and origin == origin_of(taken.get("url") or "")
-    if taken["source"] != "prometheus" or not is_meant:
-        return {**taken, "credential": None, "credentials": None}
-    return {**taken, "credential": _METERING_KEY, "credentials": {_METERING_KEY: entry}}
+    if origin is None or origin != origin_of(url or ""):
+        return {"credential": None, "credentials": None}
+    return {"credential": _METERING_KEY, "credentials": {_METERING_KEY: entry}}
 
 
 def _client_certificate(folder: str | None, taken: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..base.errors import InvalidInput
 from ..base.json_types import Object
+from ..kube.events import Event
 from ..kube.unschedulable import Unplaced
 
 
@@ -40,11 +41,23 @@ class Placement:
 class UnplacedPod(Unplaced):
     """A pod without a node, with the number of nodes for each reason.
 
-    ``fits_empty_fleet`` None: the pod itself has a reason.
+    ``fits_empty_fleet`` None: the pod itself has a reason. ``starts`` is the time for which a pod
+    waits by itself; such a pod needs no further node.
     """
 
     reasons: t.Mapping[str, int] = field(default_factory=dict)
     fits_empty_fleet: bool | None = None
+    starts: str | None = None
+
+    @property
+    def condition_reason(self) -> str:
+        """Reason of the condition PodScheduled=False."""
+        return super().condition_reason if self.starts is None else "Deferred"
+
+    @property
+    def event(self) -> Event:
+        found = super().event
+        return found if self.starts is None else replace(found, type="Normal", reason="Deferred")
 
 
 @dataclass(frozen=True)
@@ -156,6 +169,7 @@ class Plan:
                     "reasons": one.reasons,
                     "message": one.message,
                     "fits_empty_fleet": one.fits_empty_fleet,
+                    **({} if one.starts is None else {"starts": one.starts}),
                 }
                 for one in self.unplaced
             ],
@@ -215,4 +229,5 @@ def _unplaced(one: Object) -> UnplacedPod:
         one.get("uid"),
         one.get("reasons") or {},
         one.get("fits_empty_fleet"),
+        one.get("starts"),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ..base.errors import InvalidInput
@@ -71,6 +71,14 @@ class SleepRules:
                     f"sleep rules: the floor {where or 'min_awake'} is {value!r}; give a whole "
                     "number of machines"
                 )
+
+    def weighed(self, weight: float) -> SleepRules:
+        """The rules at an hour whose energy costs this multiple of the mean, from 0 on.
+
+        Joules that a sleep saves count as many times as much, so that dear hours pay for evictions
+        and wear sooner. Boots are paid later, at a price that nobody knows, and count as they are.
+        """
+        return replace(self, horizon_seconds=self.horizon_seconds * weight)
 
 
 def _is_number(value: t.Any) -> bool:

@@ -27,6 +27,7 @@ from ..options import of_module
 from ..run import Run
 from .cluster import Cluster
 from .place import limited
+from .prices import Prices
 
 _PHASES = ("awake", "draining", "going_off", "asleep", "waking", "quarantined")
 _FIGURES = (
@@ -42,6 +43,7 @@ class Known:
     curves: Curves = field(default_factory=Curves)
     readings: Readings = field(default_factory=dict)
     samples: Samples = field(default_factory=Samples)
+    prices: Prices = field(default_factory=Prices)
 
 
 def sleep_machines(
@@ -80,7 +82,8 @@ def sleep_machines(
 def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
     scheduler = run.options["place"]["scheduler_name"]
     placing = of_module(placement.SPEC, run.options, "place")
-    readings = known.readings
+    readings, prices, now = known.readings, known.prices, run.context.now()
+    weight = prices.weight(now.timestamp(), run.options["sleep"]["horizon_seconds"])
     return SleepInputs(
         FleetInputs(
             cluster.snapshot,
@@ -89,12 +92,14 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
             cluster.scope,
             # The decision takes pods off their nodes, whose measured power would still have them.
             replace(limited(run, lambda: readings), watts={}),
+            weight,
+            prices.deferral,
         ),
         of_module(thermal.SPEC, run.options, "read"),
         of_module(eviction.SPEC, run.options, "evict", scheduler_name=scheduler),
         run.owner,
         frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
-        _age(readings, run.context.now()),
+        _age(readings, now),
         _idle_watts(known.samples),
         power_watts={
             name: watts

@@ -14,6 +14,7 @@ from ...base.json_types import MutableObject, Object
 from ...base.units import parse_time
 from ...power.limits.domains import NO_LIMITS, Limited
 from ...power.sources import source_of_snapshot
+from ...prices.deferral import Deferral, without
 from ...scheduling.curve import Curves
 from ...scheduling.plan import PlannedMove, Step
 from ...scheduling.racks import rack_of
@@ -41,7 +42,9 @@ _AS_BOOTED = (Phase.DRAINING, Phase.ASLEEP, Phase.WAKING)
 class FleetInputs:
     """Input of a decision: snapshot and curves of the run, and its part of the cluster.
 
-    ``placing`` are the completed options of a placement, ``limited`` its limits.
+    ``placing`` are the completed options of a placement, ``limited`` its limits. ``energy_weight``
+    is the present price of energy over its mean. No machine is woken for pods that the
+    ``deferral`` lets wait.
     """
 
     snapshot: Object
@@ -49,6 +52,8 @@ class FleetInputs:
     placing: Parameters
     scope: Scope | None = None
     limited: Limited = NO_LIMITS
+    energy_weight: float = 1.0
+    deferral: Deferral | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,8 @@ class Planner:
             for name in lists.nodes
         }
         nodes = [_as_decided(node, records.records.get(name)) for name, node in lists.nodes.items()]
-        snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes}
+        pods = self._pods(lists)
+        snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes, "pods": pods}
         source = source_of_snapshot(snapshot, self.inputs.curves, (), placing, self.inputs.scope)
         machines = {
             name: self._machine(
@@ -117,10 +123,17 @@ class Planner:
             for pod in lists.pods
             if not member(pod, "spec", "nodeName")
         }
-        state = read_state(source, placing, self.options.rules, machines, waited)
-        decision = decide(state, record.demand(), self.options.rules, self.now)
+        rules = self.options.rules.weighed(self.inputs.energy_weight)
+        state = read_state(source, placing, rules, machines, waited)
+        decision = decide(state, record.demand(), rules, self.now)
         decision = within_power_limits(state, decision, self.inputs.limited)
-        return _named(state, decision, lists)
+        plan = _named(state, decision, lists)
+        return replace(plan, notes=(*plan.notes, *self._notes()))
+
+    def _notes(self) -> t.Iterator[str]:
+        weight = self.inputs.energy_weight
+        if weight != 1.0:
+            yield f"Energy costs {weight:.2f} times its mean in the next hours."
 
     def _machine(
         self,
@@ -161,6 +174,13 @@ class Planner:
         """Whether the approved plan leaves it awake; a machine that sleeps may always be woken."""
         is_awake = phase in (Phase.AWAKE, Phase.DRAINING)
         return is_awake and self.may_sleep is not None and name not in self.may_sleep
+
+    def _pods(self, lists: Lists) -> list[t.Any]:
+        """The pods without those that wait for their hour."""
+        if self.inputs.deferral is None:
+            return lists.pods
+        waiting, _findings = self.inputs.deferral.waiting(lists.pods)
+        return without(lists.pods, waiting)
 
     def _waited(self, pod: Object) -> float:
         created = member(pod, "metadata", "creationTimestamp")

@@ -20,6 +20,7 @@ from ...kube.client import Guard, Kube
 from ...kube.lease import alone
 from ...kube.resource.events import Reporter
 from ...nodeconfig.targets import of_snapshot
+from ...prices.deferral import without_deadline
 from ..machine import Phase
 from . import approval, cluster_view, guards, results
 from .bmcs import Bmcs, Power
@@ -111,7 +112,10 @@ class SleepRun:
         self.store = RecordStore(kube, namespace, inputs.owner)
         self.record, findings = self.store.read(self.began)
         self.findings = [*findings, *self.records.findings]
-        self.record.observe(self.own_pods, self.began)
+        pods = self.own_pods
+        self.record.observe(
+            pods if inputs.fleet.deferral is None else without_deadline(pods), self.began
+        )
         self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []

@@ -23,11 +23,16 @@ _SECONDS_BETWEEN_URGENT_DECISIONS = 10.0
 
 
 class DecidedPolicy(FewestWatts):
-    """Carries out each decision at once."""
+    """Carries out each decision at once; ``weight_at`` is the weight of energy at a time."""
 
-    def __init__(self, rules: SleepRules, name: str = "decided") -> None:
+    def __init__(
+        self,
+        rules: SleepRules,
+        name: str = "decided",
+        weight_at: t.Callable[[float], float] = lambda _now: 1.0,
+    ) -> None:
         self.name, self.interval_seconds = name, rules.interval_seconds
-        self._rules = rules
+        self._rules, self._weight_at = rules, weight_at
         self._demand: Demand | None = None
         self._avoid: list[int] = []
         self._last_urgent = -math.inf
@@ -67,8 +72,9 @@ class DecidedPolicy(FewestWatts):
         return self._demand
 
     def _decide(self, simulation: Simulation) -> None:
+        rules = self._rules.weighed(self._weight_at(simulation.now))
         decision = decide(
-            self._state(simulation), self._recorded(simulation), self._rules, simulation.now
+            self._state(simulation), self._recorded(simulation), rules, simulation.now
         )
         self._avoid = [transition.node for transition in decision.avoid]
         for move in decision.moves:

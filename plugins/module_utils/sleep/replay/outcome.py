@@ -32,7 +32,8 @@ class Outcome:
     By machine: ``joules``, ``awake_seconds``, ``core_seconds`` of CPU use, and ``switches_off``.
     ``waited[k]`` are the seconds that pod k had no node. ``for_boot[k]`` says whether a machine
     that was not awake would have taken it. ``unplaced`` pods had no node at the end, or never.
-    ``most_cycles_a_day`` is that of any machine in any 24 hours.
+    ``most_cycles_a_day`` is that of any machine in any 24 hours. ``joules_by_hour`` are those of
+    all machines in each hour since the start.
     """
 
     policy: str
@@ -47,6 +48,7 @@ class Outcome:
     unplaced: int
     evictions: int
     timeline: Timeline
+    joules_by_hour: tuple[float, ...] = ()
 
     @property
     def total_joules(self) -> float:

@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
     from ...solving.arrays import Booleans, Floats, Integers
 
 SAMPLE_SECONDS = 300.0
-_DAY = 86400.0
+_HOUR, _DAY = 3600.0, 86400.0
 _MILLICORES = 1000
 _MICROCORES = 1_000_000
 
@@ -302,6 +302,7 @@ class _Ledger:
         self._core_seconds: Floats = numpy.zeros(machines)
         self._waited: Floats = numpy.zeros(pods)
         self._for_boot: Booleans = numpy.zeros(pods, dtype=bool)
+        self._joules_by_hour: list[float] = []
         self._switches: list[list[float]] = [[] for _machine in range(machines)]
         self._timeline = Timeline()
         cpu = scenario.problem.resources.index("cpu") if "cpu" in scenario.problem.resources else -1
@@ -315,6 +316,10 @@ class _Ledger:
         passed = time - simulation.now
         if passed > 0:
             self._joules += passed * self._draw
+            # Samples are events of every whole hour, so that no passed time spans two.
+            hour = int((simulation.now - simulation.scenario.start) // _HOUR)
+            self._joules_by_hour += [0.0] * (hour + 1 - len(self._joules_by_hour))
+            self._joules_by_hour[hour] += passed * float(self._draw.sum())
             self._awake_seconds += passed * simulation.awake
             self._core_seconds += passed / _MICROCORES * simulation.assignment.use
             simulation.now = time
@@ -370,4 +375,5 @@ class _Ledger:
             unplaced=len(simulation.waiting) + simulation.scenario.oversized,
             evictions=simulation.evictions,
             timeline=self._timeline,
+            joules_by_hour=tuple(self._joules_by_hour),
         )

@@ -39,6 +39,13 @@ PARTS = {
     "rmd": "rmd_workloads",
     "sleep": "sleep",
     "limits": "placement",
+    "prices": "placement",
+}
+# Parts whose variables have a longer prefix than their role.
+PREFIXES = {
+    "metering": "observe_metering_",
+    "limits": "placement_limits_",
+    "prices": "placement_prices_",
 }
 # Variables whose names in the spec are others.
 RENAMED = {"select": "nodeSelector"}
@@ -71,6 +78,8 @@ LEFT_OUT: dict[str, str] = {
     "placement_textfile": FILES,
     "placement_power_curves": "NodeConfigs and their templates state theirs by an annotation",
     "placement_run_dir": FILES,
+    "placement_prices_path": FILES,
+    "placement_prices_credential": SECRETS,
     "placement_lease_namespace": SHARED,
     "placement_lease_timeout": SHARED,
     "placement_record_namespace": SHARED,
@@ -110,12 +119,8 @@ OTHER_DEFAULTS: dict[str, tuple[t.Any, t.Any]] = {
 }
 
 
-# Parts of a role's variables that have a part of the spec of their own.
-OWN_PARTS = {"metering": "observe_metering_", "limits": "placement_limits_"}
-
-
 def prefix(part: str) -> str:
-    return OWN_PARTS.get(part, f"{PARTS[part]}_")
+    return PREFIXES.get(part, f"{PARTS[part]}_")
 
 
 def variables(part: str) -> Json:
@@ -125,7 +130,7 @@ def variables(part: str) -> Json:
         for name, default in defaults(PARTS[part]).items()
         if name.startswith(prefix(part))
         and name not in LEFT_OUT
-        and (part in OWN_PARTS or not name.startswith(tuple(OWN_PARTS.values())))
+        and (part in PREFIXES or not name.startswith(tuple(PREFIXES.values())))
     }
 
 
@@ -165,11 +170,15 @@ def module(**given: t.Any) -> Json:
 
 def test_every_option_of_the_steps_is_set() -> None:
     metering = {"caPath": "/c", "url": "https://p", "tlsServerName": "p"}
-    given = fleet(observe={"caPath": "/a"}, placement={"caPath": "/b"}, metering=metering)
+    prices = {"caPath": "/c", "url": "https://p", "query": "price"}
+    given = fleet(
+        observe={"caPath": "/a"}, placement={"caPath": "/b"}, metering=metering, prices=prices
+    )
     options = fleet_options(given, WHOLE, module())
     own = {"read": {"refresh", "model_max_age"}, "predict": {"credentials", "power_curves"}}
     own["devices"] = {"plan"}
     own["limits"] = {"cap"}
+    own["prices"] = {"path"}
     own["sleep"] = {"eviction_joules", "wait_timeout"}
     for group, known in GROUPS.items():
         if group in ("store", "restore"):
@@ -189,6 +198,19 @@ def values(of: Json, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[str, 
 def test_the_time_to_the_next_run_is_the_interval_of_the_fleet() -> None:
     options = fleet_options(fleet(interval="2m", sleep={"mode": "on"}), WHOLE, module())
     assert options["sleep"]["interval_seconds"] == 120.0 and options["sleep"]["mode"] == "on"
+
+
+def test_prices_wait_for_no_server_and_deferred_pods_for_one_more_run(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    (tmp_path / "url").write_text("https://prometheus:9090/\n")
+    given = module(metering_credential_dir=str(tmp_path))
+    prices = {"url": "https://prometheus:9090/a", "query": "price", "marginSeconds": 600}
+    spec = fleet(interval="10m", prices=prices)
+    options = fleet_options(spec, EVENT, given)["prices"]
+    assert (options["timeout"], options["margin_seconds"]) == (3.0, 1200.0)
+    assert options["credentials"] == {"metering": {"token": "secret"}}
+    elsewhere = fleet(prices={**prices, "url": "https://elsewhere:9090"})
+    assert fleet_options(elsewhere, WHOLE, given)["prices"]["credentials"] is None
 
 
 def another(member: Json) -> t.Any:
