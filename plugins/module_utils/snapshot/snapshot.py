@@ -198,15 +198,13 @@ def read_cluster(
 ) -> tuple[MutableObject, Targets | None]:
     """The body of a snapshot with the parts of ``include``; all lists are read concurrently.
 
-    With NodeConfigs it contains their targets, which are the second value. ``rendered`` are
-    NodeConfigs that are about to be applied. Parts that are ``known`` are not read again. Raises
-    ApiError like ``take``.
+    With NodeConfigs it contains their targets, the second value. ``rendered`` NodeConfigs are about
+    to be applied. Parts that are ``known`` are not read again. Raises ApiError like ``take``.
     """
     names = _parts(options)
     _check_selectors(options["selectors"], names)
     body: MutableObject = {name: known.objects[name] for name in names if name in known.objects}
-    done = list(body)
-    findings = list(known.findings)
+    done, findings = list(body), list(known.findings)
     counting = threading.Lock()
 
     def read(name: str) -> list[MutableObject]:
@@ -225,9 +223,8 @@ def read_cluster(
     body.update({name: read(name) for name in names if name not in body})
     if rendered:
         body["node_configs"] = overlay(body.get("node_configs", []), rendered)
-    targets = None
-    if "node_configs" in body:
-        targets = resolve(body["nodes"], body["node_configs"])
+    targets = resolve(body["nodes"], body["node_configs"]) if "node_configs" in body else None
+    if targets is not None:
         body["targets"] = targets.as_dict()
     body["cluster"] = {"host": kube.host}
     body["findings"] = _told(findings, context)
