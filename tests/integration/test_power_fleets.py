@@ -296,14 +296,14 @@ def test_a_deleted_fleet_stays_while_a_run_cannot_wake_its_machines(
     runs()
     kube.request("DELETE", path_of(namespace, "fleet"))
     (tmp_path / "file").touch()
-    blocked: Json = {"run_dir": str(tmp_path / "file")}
-    told = runs(**blocked)
+    blocked = str(tmp_path / "file")
+    told = runs(run_dir=blocked)
     stored = kube.get(path_of(namespace, "fleet"))
     assert conditions(stored)["Ready"] == ("False", "MachinesNotWoken")
-    assert str(tmp_path / "file") in told["failure"]
+    assert blocked in told["failure"]
     assert stored["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
-    with pytest.raises(WattwiseError, match=str(tmp_path / "file")):
-        runs(on_error="fail", **blocked)
+    with pytest.raises(WattwiseError, match=blocked):
+        runs(on_error="fail", run_dir=blocked)
     assert runs()["found"] and kube.find(path_of(namespace, "fleet")) is None
 
 
