@@ -4,8 +4,7 @@
 """A plan with its documents in one place, so that a later run carries out what a person approved.
 
 There are plans of pods to bind and plans of machines to switch off. Name and SHA-256 identify a
-stored plan. Its bytes are in a file, or in several immutable
-ConfigMaps of at most 1 MiB each.
+stored plan. Its bytes are in a file, or in several immutable ConfigMaps of at most 1 MiB each.
 """
 
 from __future__ import annotations

@@ -72,7 +72,10 @@ LEFT_OUT: dict[str, str] = {
     "observe_metering_client_cert": SECRETS,
     "observe_metering_client_key": SECRETS,
     "observe_metering_textfile": FILES,
-    **dict.fromkeys((name for name in defaults("placement") if "_store" in name), APPROVALS),
+    **dict.fromkeys(
+        (name for role in ("placement", "sleep") for name in defaults(role) if "_store" in name),
+        APPROVALS,
+    ),
     "placement_credentials": SECRETS,
     "placement_limits_cap": "the caps in force need a folder that no restart of a pod empties",
     "placement_textfile": FILES,
