@@ -56,8 +56,7 @@ def cap_machines(
         above: list[Result] = []
         plan = CapPlan()
         if mode != "off":
-            watts = {name: one.fresh("power_watts") for name, one in readings().items()}
-            capping.watts = {name: value for name, value in watts.items() if value is not None}
+            capping.watts = _fresh_watts(readings())
             found = capping.limits(limits)
             plan = capping.plan(found, curves())
             above = _above(found, plan)
@@ -78,6 +77,12 @@ def cap_machines(
         }
         run.log.results["limits"], run.log.summary["caps"] = told, step.counts
         run.write("limits", {**told, "errors": capping.errors})
+
+
+def _fresh_watts(readings: Readings) -> dict[str, float]:
+    """The fresh power draw by node."""
+    values = {name: one.fresh("power_watts") for name, one in readings.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass
