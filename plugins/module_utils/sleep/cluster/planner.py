@@ -24,7 +24,7 @@ from ..reserve import reserve_of
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
-from .guards import ZONE_LABEL, Peers, protection
+from .guards import ZONE_LABEL, Peers, is_ready, protection
 from .lifecycle import Intent
 from .node_changes import awakened
 from .options import SleepOptions
@@ -145,7 +145,8 @@ class Planner:
             self.options.switching,
             Phase.AWAKE if is_emptied else phase,
             since,
-            None if record is None else record.deadline,
+            # A machine that is ready is room, even if its boot was late.
+            None if record is None or is_ready(node) else record.deadline,
             tuple(history.off),
             why,
             str(labels.get(ZONE_LABEL, "")),
