@@ -166,9 +166,9 @@ class Hall:
         found: str | None = self.api.request("GET", f"{_PODS}/{pod}")["spec"].get("nodeName")
         return found
 
-    def create_deployment(self, replicas: int) -> None:
+    def create_deployment(self, replicas: int, cpu: str = "500m", **more: Any) -> None:
         labels = {"app": "web"}
-        template = _pod("", "500m")
+        template = _pod("", cpu, **more)
         body = {
             "metadata": {"name": "web"},
             "spec": {

@@ -82,11 +82,21 @@ class RunningInstallation:
 
 
 def install(
-    state: LabState, overlay: str, say: Say, heartbeat_seconds: float | None = None
+    state: LabState,
+    overlay: str,
+    say: Say,
+    heartbeat_seconds: float | None = None,
+    permissions: Sequence[str] = (),
 ) -> Installation:
-    """Apply the overlay to the lab's cluster. Raises LabError."""
+    """Apply the overlay, and folders of config/rbac beside it, to the lab's cluster.
+
+    Raises LabError.
+    """
     say(f"kubectl apply --server-side -k operator/config/overlays/{overlay}")
-    manifests = built(overlay)
+    manifests = [
+        *built(overlay),
+        *(item for name in permissions for item in _built(f"rbac/{name}")),
+    ]
     applied = [item for item in manifests if item["kind"] not in _NOT_APPLIED]
     with Api(state.kubeconfig) as api:
         for name in namespaces_of(manifests):
@@ -121,8 +131,12 @@ def start(installation: Installation, say: Say) -> RunningInstallation:
 
 def built(overlay: str) -> list[JsonObject]:
     """The objects of an overlay. Raises LabError."""
-    folder = FOLDER / "config" / "overlays" / overlay
-    return list(yaml.safe_load_all(_run([_kubectl(), "kustomize", str(folder)])))
+    return _built(f"overlays/{overlay}")
+
+
+def _built(folder: str) -> list[JsonObject]:
+    path = FOLDER / "config" / folder
+    return list(yaml.safe_load_all(_run([_kubectl(), "kustomize", str(path)])))
 
 
 def namespaces_of(manifests: Sequence[JsonObject]) -> list[str]:

@@ -30,6 +30,8 @@ _REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 # A kubelet's writes to its node in each heartbeat.
 _KUBELETS = ("lastHeartbeatTime",)
+# The node lifecycle controller gives and takes these taints.
+_TAINTS = ("not-ready", "unreachable", "unschedulable")
 
 
 @dataclass(frozen=True)
@@ -105,20 +107,30 @@ def _resource(key: str) -> str:
 
 
 def writes(before: Objects, after: Objects, heartbeat_seconds: float) -> list[Write]:
-    """The writes in between, except for those of kubelets to their nodes."""
+    """The writes in between, except for those of kubelets and of the control plane to nodes."""
     found = []
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if old is None or new is None:
             found.append(Write(key, ()))
         elif old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"]:
-            fields = tuple(_different(old, new))
-            if not all(name.endswith(_KUBELETS) for name in fields) or not fields:
+            is_node = _resource(key) == "nodes"
+            pair = map(_without_taints, (old, new)) if is_node else (old, new)
+            fields = tuple(_different(*pair))
+            if not all(name.endswith(_KUBELETS) for name in fields) or not (fields or is_node):
                 is_reading = _is_reading(key, fields)
                 least = heartbeat_seconds * _SHARES.get(_resource(key), 1.0) - 1.0
                 is_old = any(now - then >= least for then, now in _times(old, new))
                 found.append(Write(key, fields, is_reading, is_reading and is_old))
     return found
+
+
+def _without_taints(node: JsonObject) -> JsonObject:
+    """The node without the taints of the node lifecycle controller."""
+    names = {f"node.kubernetes.io/{name}" for name in _TAINTS}
+    spec = node.get("spec", {})
+    taints = [one for one in spec.get("taints", ()) if one["key"] not in names]
+    return {**node, "spec": {**spec, "taints": taints}}
 
 
 def _different(old: Any, new: Any, path: str = "") -> list[str]:

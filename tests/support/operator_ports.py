@@ -11,7 +11,10 @@ import pytest
 
 from lab.operator.container import foreign_program
 
-_FILES = ("test_operator.py", "test_operator_demo.py", "test_operator_robustness.py")
+_FILES = (
+    *("test_operator.py", "test_operator_demo.py", "test_operator_robustness.py"),
+    "test_sleep_day.py",
+)
 
 
 def require_operator_ports(tests: t.Iterable[str]) -> None:

@@ -102,6 +102,18 @@ def test_a_node_whose_kubelet_lives_was_not_written() -> None:
     assert writes(before, after, 300.0) == []
 
 
+def test_a_node_that_the_control_plane_tainted_was_not_written() -> None:
+    before: Json = {"/nodes//a": {"metadata": {"resourceVersion": "1"}, "spec": {}}}
+    after = copy.deepcopy(before)
+    after["/nodes//a"]["metadata"]["resourceVersion"] = "2"
+    unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    after["/nodes//a"]["spec"]["taints"] = [unreachable]
+    assert writes(before, after, 300.0) == []
+    asleep = {"key": "wattwise.github.io/asleep", "value": "asleep", "effect": "NoSchedule"}
+    after["/nodes//a"]["spec"]["taints"].append(asleep)
+    assert writes(before, after, 300.0) == [Write("/nodes//a", (".spec.taints",))]
+
+
 def manifests(*paths: str) -> list[Json]:
     texts = [(CONFIG / path).read_text(encoding="utf-8") for path in paths]
     return [item for text in texts for item in yaml.safe_load_all(text)]

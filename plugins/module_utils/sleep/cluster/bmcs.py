@@ -35,6 +35,10 @@ _SERIAL_MISSING = (
     "the BareMetalHost"
 )
 
+# Pods wait for the end of a run. What a BMC has not done by then, the next run asks again.
+_SWITCH_SECONDS = 30.0
+_GRACEFUL_SECONDS = 10.0
+
 
 @dataclass(frozen=True)
 class Power:
@@ -116,14 +120,13 @@ class Bmcs:
                 machines.append(machine)
         if not machines:
             return problems
-        # A cycle has two halves, so that it cannot end with an accepted request.
         options = {
             **self._complete(),
             "state": state,
             "wait": False,
             "mode": "graceful" if state == "off" else "graceful_then_force",
-            "graceful_timeout": 10.0,
-            "timeout": 120.0,
+            "graceful_timeout": _GRACEFUL_SECONDS,
+            "timeout": _SWITCH_SECONDS,
         }
         try:
             result = switch_machines(machines, options, context)

@@ -163,7 +163,8 @@ class Planner:
             switching,
             Phase.AWAKE if is_emptied else phase,
             since,
-            None if record is None else record.deadline,
+            # A machine that is ready is room, even if its boot was late.
+            None if record is None or is_ready(node) else record.deadline,
             tuple(history.off),
             why,
             str(labels.get(ZONE_LABEL, "")),

@@ -208,3 +208,17 @@ def test_a_node_of_any_state_concerns_no_other_machine(
                 else patch_to_record(odd, due.record)
             )
             assert patch[0]["op"] == "test"
+
+
+@pytest.mark.parametrize(("ready", "deadline"), [("Unknown", NOW - 1), ("True", None)])
+def test_a_late_machine_is_no_room_until_its_node_is_ready(
+    ready: str, deadline: float | None
+) -> None:
+    found = node("n")
+    found["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    options = SleepOptions.of(OPTIONS.complete({"mode": "on"}))
+    inputs = FleetInputs({}, Curves(), SPEC.complete({}))
+    planner = Planner(inputs, options, Peers(), lambda _name: True, NOW)
+    record = NodeRecord(Phase.WAKING, NOW - 600, "test", deadline=NOW - 1)
+    machine = planner._machine(found, Phase.WAKING, record, None)
+    assert (machine.phase, machine.deadline) == (Phase.WAKING, deadline)
