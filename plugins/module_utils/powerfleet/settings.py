@@ -79,6 +79,9 @@ def waking_options(fleet: PowerFleet, options: Parameters) -> dict[str, t.Any]:
     return {**given, "steps": ["snapshot", "sleep"], "sleep": sleep}
 
 
+_HANDED_ON = ("lease_namespace", "lease_timeout", "run_dir", "run_process")
+
+
 def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> dict[str, t.Any]:
     """The options of fleet_reconciliation; ``options`` are those of the module."""
     spec, metrics = fleet.spec, metrics_folder(options["run_dir"])
@@ -88,11 +91,8 @@ def fleet_options(fleet: PowerFleet, trigger: Trigger, options: Parameters) -> d
         placement["rebalance"] = False
     power = spec["placement"]["devicePower"] or None
     return {
-        **{name: options[name] for name in KUBERNETES.options},
-        **{name: options[name] for name in ("lease_namespace", "lease_timeout")},
+        **{name: options[name] for name in (*KUBERNETES.options, *_HANDED_ON)},
         "steps": steps_of(fleet, trigger),
-        "run_dir": options["run_dir"],
-        "run_process": options["run_process"],
         "read": _read_options(spec["observe"], trigger, options),
         "merge": {
             **taken_fields(spec["observe"], FIELDS["merge"]),

@@ -26,7 +26,7 @@ from .emptying import Emptying
 from .fleet import Fleet
 from .machine import Phase
 from .protection import Floors, obstacle
-from .reserve import reserve_of
+from .reserve import amounts_of, reserve_of
 from .room import Room, Shape
 from .state import Decision, FleetState, PlannedMove, Transition
 from .switching_off import SwitchingOff, free_after
@@ -55,7 +55,8 @@ def decide(state: FleetState, demand: Demand, rules: SleepRules, now: float) -> 
     if not state.machines:
         return Decision()
     deciding = _Deciding(Fleet(state, demand, rules, now), demand)
-    return replace(deciding.decision(), reserve=deciding.reserved())
+    reserve = amounts_of(deciding.reserve, deciding.fleet.amounts)
+    return replace(deciding.decision(), reserve=reserve)
 
 
 class _Deciding:
@@ -112,12 +113,6 @@ class _Deciding:
         return Decision(
             tuple(wake), tuple(off), tuple(moves), tuple(avoid), tuple(stay), tuple(self.notes)
         )
-
-    def reserved(self) -> dict[str, float]:
-        """The amounts of the reserve by resource."""
-        names = self.fleet.amounts.names
-        total = sum((shape.total for shape in self.reserve), numpy.zeros(len(names)))
-        return {name: float(amount) for name, amount in zip(names, total) if amount > 0}
 
     def _avoided(self, lean: Booleans, slot: Booleans, gone: set[int]) -> list[Transition]:
         """Machines outside of the lean set, and those that hold the largest reserved pod."""

@@ -57,6 +57,12 @@ def reserve_of(
     return sorted(shapes, key=lambda shape: -_size(shape.requests, amounts))
 
 
+def amounts_of(reserve: t.Iterable[Shape], amounts: Amounts) -> dict[str, float]:
+    """The amounts of a reserve by resource."""
+    total = sum((shape.total for shape in reserve), numpy.zeros(len(amounts.names)))
+    return {name: float(amount) for name, amount in zip(amounts.names, total) if amount > 0}
+
+
 def _pieces(total: Floats, typical: Floats, amounts: Amounts) -> list[Shape]:
     """The total in equal pieces of about the typical size, at most half of the largest machine."""
     if not (total > 0).any():

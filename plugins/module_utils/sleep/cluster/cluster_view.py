@@ -18,6 +18,7 @@ from ...base.units import parse_time
 from ...kube.client import Kube
 from ...kube.common_sources import trim_node
 from ...kube.source import read_source
+from ...scheduling.scope import Scope
 from ...snapshot.snapshot import SOURCES
 from ..machine import Phase
 from .bmcs import Power
@@ -51,6 +52,15 @@ class Lists:
     @property
     def pods(self) -> list[MutableObject]:
         return self.parts["pods"]
+
+    def nodes_of(self, scope: Scope | None) -> dict[str, MutableObject]:
+        """The Nodes of a part of the cluster."""
+        nodes = self.nodes
+        return {name: one for name, one in nodes.items() if scope is None or name in scope.nodes}
+
+    def pods_of(self, scope: Scope | None) -> list[MutableObject]:
+        """The pods of a part of the cluster."""
+        return [pod for pod in self.pods if scope is None or scope.has_pod(pod)]
 
 
 def read_lists(kube: Kube) -> Lists:

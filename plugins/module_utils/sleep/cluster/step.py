@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...base.context import Context, Parameters, Result
 from ...base.fields.lenient import member
-from ...base.json_types import MutableObject, Object
+from ...base.json_types import MutableObject
 from ...kube.client import Guard, Kube
 from ...kube.lease import alone
 from ...kube.resource.events import Reporter
@@ -133,15 +133,12 @@ class SleepRun:
     @property
     def own(self) -> dict[str, t.Any]:
         """The Nodes of the run's part of the cluster."""
-        scope = self.inputs.fleet.scope
-        nodes = self.lists.nodes
-        return {name: one for name, one in nodes.items() if scope is None or name in scope.nodes}
+        return self.lists.nodes_of(self.inputs.fleet.scope)
 
     @property
-    def own_pods(self) -> list[Object]:
+    def own_pods(self) -> list[MutableObject]:
         """The pods of the run's part of the cluster."""
-        scope = self.inputs.fleet.scope
-        return [pod for pod in self.lists.pods if scope is None or scope.has_pod(pod)]
+        return self.lists.pods_of(self.inputs.fleet.scope)
 
     def result(self) -> Result:
         plan = self._plan()

@@ -165,15 +165,8 @@ class Simulation:
             )
         recent = tuple(each for each in machine.switched_off if self.now - each < _DAY)
         self._ledger.switched_off(node)
-        self._set(
-            node,
-            replace(
-                machine,
-                phase=Phase.GOING_OFF,
-                since=self.now,
-                switched_off=(*recent, self.now),
-            ),
-        )
+        off = (*recent, self.now)
+        self._set(node, replace(machine, phase=Phase.GOING_OFF, since=self.now, switched_off=off))
         self._schedule(self.now + machine.switching.shutdown_seconds, _Kind.SWITCHED, node)
 
     def move(self, group: int, source: int, target: int) -> None:
