@@ -65,10 +65,16 @@ class SwitchingOff:
         self.blocked: dict[int, Blocked] = {}
 
     def beyond(self, target: Booleans) -> None:
-        """Switch off awake machines outside of the target set, the cheapest to empty first."""
+        """Switch off awake machines outside of the target set, the cheapest to empty first.
+
+        Of equal ones, that which idles for the most watts comes first.
+        """
         fleet = self.fleet
         leaving = (fleet.open & ~target).nonzero()[0].tolist()
-        leaving.sort(key=lambda node: (float(fleet.eviction_joules[node]), node))
+        idle = fleet.idle_watts
+        leaving.sort(
+            key=lambda node: (float(fleet.eviction_joules[node]), -float(idle[node]), node)
+        )
         for node in leaving:
             reason = self._obstacle(node) or self._try(node, target)
             if reason is not None:

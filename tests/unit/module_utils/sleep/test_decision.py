@@ -251,6 +251,16 @@ def test_a_better_machine_wakes_for_the_largest_pod_if_that_repays_its_price(
     assert all(each.word == "exchange" for each in decision.wake)
 
 
+def test_of_two_machines_that_hold_the_reserve_the_better_one_stays() -> None:
+    state = state_of([[1, 1, 0, 0], [2, 2, 0, 0], [0, 0, 0, 0]])
+    instance = state.assignment.problem.instance
+    worse = replace(instance.nodes[3], curve=Curve((0.0, 32.0), (500.0, 700.0)))
+    problem = build_problem(replace(instance, nodes=(*instance.nodes[:3], worse)))
+    state = replace(state, assignment=Assignment(problem, state.assignment.counts))
+    decision = decide(state, recurring_pod_of(24), EAGER, NOW)
+    assert nodes(decision.switch_off) == [3] and not decision.wake
+
+
 def test_a_machine_that_the_reserve_keeps_takes_the_work_of_another() -> None:
     # 44 cores fit on two machines, but the largest pod of 24 cores only on the empty one.
     state = state_of([[1, 1, 0], [2, 2, 0], [0, 0, 0]])
