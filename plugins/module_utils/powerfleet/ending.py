@@ -22,6 +22,8 @@ import typing as t
 REPEAT_SECONDS = 15.0
 # A run takes less than a minute.
 _MAX_SECONDS = 600.0
+# For a run that is asked to end; the watcher does nothing else meanwhile.
+_GRACE_SECONDS = 10.0
 
 Say = t.Callable[[str], None]
 
@@ -29,9 +31,11 @@ Say = t.Callable[[str], None]
 class EndingRuns:
     """Begins runs one after the other. Times are those of a monotonic clock, in seconds."""
 
-    def __init__(self, command: t.Sequence[str], say: Say) -> None:
+    def __init__(
+        self, command: t.Sequence[str], say: Say, grace_seconds: float = _GRACE_SECONDS
+    ) -> None:
         """``command`` runs the playbook; variables follow it. Without one nothing is begun."""
-        self._command, self._say = tuple(command), say
+        self._command, self._say, self._grace_seconds = tuple(command), say, grace_seconds
         # Time of the next run of each fleet.
         self._due: dict[str, float] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,11 +59,12 @@ class EndingRuns:
 
     def stop(self) -> None:
         """End the present run; another watcher begins it again."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process is not None and process.poll() is None:
+                os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(self._grace_seconds)
 
     def _begin(self, fleet: str, now: float) -> None:
         namespace, _separator, name = fleet.partition("/")

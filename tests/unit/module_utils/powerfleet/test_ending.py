@@ -31,13 +31,14 @@ with pathlib.Path(sys.argv[1]).open("a") as file:
     file.write(f"{meta['namespace']}/{meta['name']}\\n")
 """
 HANG = f"{NOTE}\nimport threading; threading.Event().wait()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HANG}"
 
 
 class Runs:
     def __init__(self, folder: Path, program: str = NOTE) -> None:
         self.file, self.said = folder / "runs", list[str]()
         command = (sys.executable, "-c", program, str(self.file))
-        self.endings, self.now = EndingRuns(command, self.said.append), 0.0
+        self.endings, self.now = EndingRuns(command, self.said.append, grace_seconds=0.1), 0.0
 
     def begun(self) -> list[str]:
         return self.file.read_text().split() if self.file.exists() else []
@@ -88,6 +89,15 @@ def test_a_run_that_hangs_or_cannot_begin_stops_no_other(tmp_path: Path) -> None
     assert runs.said[-1].startswith("cannot begin a run of power/a: /does/not/exist")
     missing.turn(1.0)
     assert len(runs.said) == 4
+
+
+def test_a_run_that_ignores_its_end_is_killed(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, STUBBORN)
+    runs.endings.add("power/a", 0.0)
+    runs.turn_until(1)
+    runs.endings.stop()
+    runs.turn_until(2)
+    runs.endings.stop()
 
 
 def test_only_a_deleted_fleet_with_the_finalizer_waits_for_a_run() -> None:
