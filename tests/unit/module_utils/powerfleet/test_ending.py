@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership, telling
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ending import (
     REPEAT_SECONDS,
     EndingRuns,
@@ -130,10 +130,12 @@ def test_older_fleets_and_those_that_let_machines_sleep_keep_the_nodes_of_a_dele
 
 def test_the_status_of_a_deleted_fleet_names_the_first_machines() -> None:
     [ready] = ending_status(fleet(), [f"n{number}" for number in range(5)], "")["conditions"]
-    assert ready["reason"] == "MachinesWaking"
+    assert ready["reason"] == "WaitingForMachines"
     assert ready["message"].startswith(
         "The fleet is deleted as soon as its machines are awake: n0, n1, n2 and 2 more."
     )
+    # The API keeps one Event of a fleet for each reason.
+    assert ready["reason"] not in telling.PHASE_REASONS.values()
     [ready] = ending_status(fleet(), [], "The API server does not answer")["conditions"]
     assert (ready["reason"], ready["message"]) == (
         "MachinesNotWoken",
