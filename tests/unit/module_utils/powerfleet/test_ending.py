@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import typing as t
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership, telling
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ending import (
-    REPEAT_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
     EndingRuns,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
@@ -72,7 +74,19 @@ def test_deleted_fleets_get_one_run_after_the_other_until_they_are_gone(runs: Ru
     began = runs.now
     runs.turn_until(3)
     assert runs.begun()[2:] == ["power/b"]
-    assert runs.now - began > REPEAT_SECONDS
+    assert runs.now - began > FIRST_PAUSE_SECONDS
+
+
+def test_runs_that_do_not_help_become_rare(tmp_path: Path) -> None:
+    begun: list[float] = []
+    endings = EndingRuns(["/does/not/exist"], lambda _text: begun.append(now))
+    endings.add("power/a", 0.0)
+    for now in map(float, range(1000)):
+        endings.turn(now)
+    times = begun[::2]
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] == FIRST_PAUSE_SECONDS and pauses[-1] == MAX_PAUSE_SECONDS
+    assert pauses == sorted(pauses) and len(pauses) < 12
 
 
 def test_a_run_that_hangs_or_cannot_begin_stops_no_other(tmp_path: Path) -> None:
