@@ -33,7 +33,8 @@ class Run:
     ``scope_of`` gives the run's part of the cluster, None for all of it. Machines with a reading
     younger than ``valid_seconds`` are not read, even if their fetchInterval is shorter.
     ``binding_record`` is the ConfigMap of the last binding, and ``publication`` is the ConfigMap for
-    extenders; each is None where a run keeps none. ``owner`` names the run for people.
+    extenders; each is None where a run keeps none. ``owner`` names the run for people, and
+    ``check_owner`` raises WattwiseError if it is gone.
     """
 
     options: Parameters
@@ -45,6 +46,7 @@ class Run:
     binding_record: Record | None = None
     publication: Record | None = None
     owner: str = "playbook"
+    check_owner: t.Callable[[], None] = lambda: None
 
     @classmethod
     def of(
@@ -56,6 +58,7 @@ class Run:
         binding_record: Record | None = None,
         publication: Record | None = None,
         owner: str = "playbook",
+        check_owner: t.Callable[[], None] = lambda: None,
     ) -> Run:
         """A new run. Raises InvalidInput."""
         options = complete(parameters)
@@ -74,6 +77,7 @@ class Run:
             binding_record,
             publication,
             owner,
+            check_owner,
         )
 
     @functools.cached_property

@@ -18,10 +18,13 @@ import signal
 import subprocess
 import typing as t
 
-# Time between two runs for a fleet, whose machines boot for minutes.
-REPEAT_SECONDS = 15.0
+# Pauses between the runs for a fleet, whose machines boot for minutes. Each one is twice as long as
+# the one before: a machine that cannot be woken waits for people.
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 15.0, 120.0
 # A run takes less than a minute.
 _MAX_SECONDS = 600.0
+# For a run that is asked to end; the watcher does nothing else meanwhile.
+_GRACE_SECONDS = 10.0
 
 Say = t.Callable[[str], None]
 
@@ -29,11 +32,14 @@ Say = t.Callable[[str], None]
 class EndingRuns:
     """Begins runs one after the other. Times are those of a monotonic clock, in seconds."""
 
-    def __init__(self, command: t.Sequence[str], say: Say) -> None:
+    def __init__(
+        self, command: t.Sequence[str], say: Say, grace_seconds: float = _GRACE_SECONDS
+    ) -> None:
         """``command`` runs the playbook; variables follow it. Without one nothing is begun."""
-        self._command, self._say = tuple(command), say
-        # Time of the next run of each fleet.
+        self._command, self._say, self._grace_seconds = tuple(command), say, grace_seconds
+        # Time of the next run of each fleet, and its last pause.
         self._due: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._fleet, self._until = "", 0.0
 
@@ -44,6 +50,7 @@ class EndingRuns:
     def forget(self, fleet: str) -> None:
         """Take note of a fleet that is gone or does not wait."""
         self._due.pop(fleet, None)
+        self._pauses.pop(fleet, None)
 
     def turn(self, now: float) -> None:
         """End a run that is over, and begin the next one that is due."""
@@ -55,11 +62,12 @@ class EndingRuns:
 
     def stop(self) -> None:
         """End the present run; another watcher begins it again."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait()
-            self._process = None
+        process, self._process = self._process, None
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process is not None and process.poll() is None:
+                os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(self._grace_seconds)
 
     def _begin(self, fleet: str, now: float) -> None:
         namespace, _separator, name = fleet.partition("/")
@@ -71,7 +79,7 @@ class EndingRuns:
             self._process = subprocess.Popen(command, start_new_session=True)
         except OSError as error:
             self._say(f"cannot begin a run of {fleet}: {command[0]}: {error.strerror}")
-            self._due[fleet] = now + REPEAT_SECONDS
+            self._pause(fleet, now)
 
     def _end(self, process: subprocess.Popen[bytes], now: float) -> None:
         status = process.poll()
@@ -84,4 +92,9 @@ class EndingRuns:
             self._say(f"the run of {self._fleet} failed with status {status}")
         self._process = None
         if self._fleet in self._due:
-            self._due[self._fleet] = now + REPEAT_SECONDS
+            self._pause(self._fleet, now)
+
+    def _pause(self, fleet: str, now: float) -> None:
+        pause = 2 * self._pauses.get(fleet, FIRST_PAUSE_SECONDS / 2)
+        self._pauses[fleet] = min(pause, MAX_PAUSE_SECONDS)
+        self._due[fleet] = now + self._pauses[fleet]

@@ -362,7 +362,14 @@ def _run_with(
         settings.record_of(fleet, run.given),
         settings.publication_of(fleet, run.given),
         f"PowerFleet {fleet.key}",
+        functools.partial(_check_kept, run, fleet),
     )
+
+
+def _check_kept(run: Run, fleet: PowerFleet) -> None:
+    """Only a fleet with the finalizer switches machines off, so that its deletion wakes them."""
+    if fleet.spec["sleep"]["mode"] == "on":
+        run.check_kept()
 
 
 def _keep_period(run: Run, fleet: PowerFleet) -> None:

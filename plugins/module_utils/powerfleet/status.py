@@ -93,7 +93,8 @@ def ending_status(fleet: PowerFleet, left: t.Sequence[str], problem: str) -> Sta
         f"The fleet is deleted as soon as its machines are awake: {', '.join(left[:_MAX_NAMED])}"
         f"{more}. A machine with the annotation {HOLD} is left as it is."
     )
-    return unready_status(fleet, "MachinesWaking", sentence)
+    # Another reason than those of Events about machines: an object has one Event for each reason.
+    return unready_status(fleet, "WaitingForMachines", sentence)
 
 
 def unready_status(fleet: PowerFleet, reason: str, sentence: str) -> Status:

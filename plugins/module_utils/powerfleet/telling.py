@@ -14,7 +14,7 @@ from .resource import PowerFleet
 from .status import MAX_LISTED
 
 # Phase of a machine → reason of the fleet's Event; the phases between are those of Nodes alone.
-_PHASES = {
+PHASE_REASONS = {
     "asleep": "MachinesAsleep",
     "waking": "MachinesWaking",
     "awake": "MachinesAwake",
@@ -35,7 +35,7 @@ def refused_workloads(statuses: t.Iterable[Object]) -> list[Note]:
 
 def tell_switched(reporter: Reporter, fleet: PowerFleet, transitions: t.Iterable[Object]) -> None:
     """One Event about the fleet for each phase at which machines arrived; Nodes have their own."""
-    for phase, reason in _PHASES.items():
+    for phase, reason in PHASE_REASONS.items():
         arrived = [one for one in transitions if one["phase"] == phase]
         if arrived:
             notes = shortened([f"{one['name']}: {one['reason']}" for one in arrived])

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.argspec import ArgumentSpec
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    ApiError,
     InvalidInput,
     WattwiseError,
 )
@@ -166,3 +167,42 @@ def test_check_mode_tells_of_a_finalizer_and_writes_none() -> None:
         run.keep_finalizer(is_needed=True)
         assert run.applying.result["changed"]
     assert {asked.method for asked in api.asked} == {"GET"}
+
+
+def test_a_finalizer_that_others_keep_changing_is_an_error() -> None:
+    def answer(asked: Asked) -> Reply:
+        return status_reply(409, "changed") if asked.method == "PATCH" else Reply(lamp())
+
+    with ScriptedApi(answer) as api:
+        kube = Kube.connect({"host": api.url})
+        with pytest.raises(ApiError, match="changed"):
+            finalizer.keep(kube, "/lamps/b", NAME, True, "lamps")
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_kept"),
+    [
+        (lamp("other/one", NAME), True),
+        (lamp("other/one"), False),
+        (lamp(NAME, deletionTimestamp="2026-01-01T00:00:00Z"), False),
+        (lamp(NAME, uid="of a new one"), False),
+        (None, False),
+    ],
+)
+def test_work_that_a_deletion_undoes_needs_the_resource_with_its_finalizer(
+    stored: Resource, is_kept: bool
+) -> None:
+    def answer(asked: Asked) -> Reply:
+        if not asked.path.endswith("/b"):
+            resources = [{"name": "lamps", "kind": "Lamp", "namespaced": True, "verbs": ["get"]}]
+            return Reply({"kind": "APIResourceList", "resources": resources})
+        return status_reply(404, "not found") if stored is None else Reply(stored)
+
+    with ScriptedApi(answer) as api:
+        kube, kind = Kube.connect({"host": api.url}), replace(KIND, finalizer=NAME)
+        run = replace(run_of(lamp(NAME)), kube=kube, resource_kind=kind)
+        if is_kept:
+            run.check_kept()
+            return
+        with pytest.raises(WattwiseError, match="Lamp a/b was deleted or lost its finalizer"):
+            run.check_kept()

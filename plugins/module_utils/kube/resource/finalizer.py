@@ -29,7 +29,7 @@ def keep(kube: Kube, path: str, name: str, is_needed: bool, field_manager: str) 
 
     The API server takes no new finalizer of a resource in deletion. Raises ApiError.
     """
-    for _attempt in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         found = kube.find(path)
         if found is None or has(found, name) == is_needed or (is_needed and is_ending(found)):
             return False
@@ -42,7 +42,7 @@ def keep(kube: Kube, path: str, name: str, is_needed: bool, field_manager: str) 
             kube.request("PATCH", path, body, MERGE_CONTENT_TYPE, {"fieldManager": field_manager})
             return True
         except ApiError as error:
-            if error.status not in (404, 409):
+            if error.status not in (404, 409) or attempt == _ATTEMPTS - 1:
                 raise
     return False
 

@@ -163,6 +163,20 @@ class Run:
         )
         self.applying.add({"changed": is_written})
 
+    def check_kept(self) -> None:
+        """Whether the finalizer still keeps the resource, for work that its deletion has to undo.
+
+        The run of the deletion may be over, and would not see that work. Raises WattwiseError.
+        """
+        kind, given = self.resource_kind, self.given
+        found = self.kube.find(kind.resource_path(self.kube, given))
+        is_same = member(found, "metadata", "uid") == member(self.resource, "metadata", "uid")
+        if not is_same or finalizer.is_ending(found) or not finalizer.has(found, kind.finalizer):
+            raise WattwiseError(
+                f"{kind.kind} {given['namespace']}/{given['name']} was deleted or lost its "
+                f"finalizer {kind.finalizer} during the run, so nothing more was written"
+            )
+
     def owner(self, config_map: str) -> dict[str, str]:
         """Owner of the objects: the resource, else a ConfigMap, which is then made."""
         namespace = self.given["namespace"]

@@ -47,8 +47,9 @@ class SleepInputs:
 
     ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine,
     and ``power_watts`` were read. ``approved`` is the plan that the mode ``with_approval`` carries
-    out, None if it only makes one. ``owner`` names the run in records. ``bmc`` are the options of
-    reading BMCs, ``evict`` those of moving pods.
+    out, None if it only makes one. ``owner`` names the run in records, and ``check_owner`` raises
+    WattwiseError if it is gone. ``bmc`` are the options of reading BMCs, ``evict`` those of moving
+    pods.
     """
 
     fleet: FleetInputs
@@ -60,6 +61,7 @@ class SleepInputs:
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
     power_watts: t.Mapping[str, float] = field(default_factory=dict)
     approved: SleepPlan | None = None
+    check_owner: t.Callable[[], None] = lambda: None
 
 
 def run_sleep(
@@ -74,13 +76,28 @@ def run_sleep(
     is_dry = context.check_mode or options.mode == "dry_run"
 
     def work(guard: Guard | None) -> Result:
+        checked = None if guard is None else with_check(guard, inputs.check_owner)
         return SleepRun(
-            kube, guard, inputs, options, lease["lease_namespace"], context, is_dry
+            kube, checked, inputs, options, lease["lease_namespace"], context, is_dry
         ).result()
 
     if is_dry:
         return work(None)
     return alone(kube, lease, context, work, LEASE_NAME)
+
+
+def with_check(guard: Guard, check_owner: t.Callable[[], None]) -> Guard:
+    """The guard, which checks the owner while it has the Lease.
+
+    The run that wakes the machines of a deleted owner comes before or after, never between.
+    """
+
+    def checked() -> float:
+        guard()
+        check_owner()
+        return guard()
+
+    return checked
 
 
 class SleepRun:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import typing as t
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet import ownership, telling
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ending import (
-    REPEAT_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
     EndingRuns,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import RESOURCE_KIND
@@ -31,13 +33,14 @@ with pathlib.Path(sys.argv[1]).open("a") as file:
     file.write(f"{meta['namespace']}/{meta['name']}\\n")
 """
 HANG = f"{NOTE}\nimport threading; threading.Event().wait()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HANG}"
 
 
 class Runs:
     def __init__(self, folder: Path, program: str = NOTE) -> None:
         self.file, self.said = folder / "runs", list[str]()
         command = (sys.executable, "-c", program, str(self.file))
-        self.endings, self.now = EndingRuns(command, self.said.append), 0.0
+        self.endings, self.now = EndingRuns(command, self.said.append, grace_seconds=0.1), 0.0
 
     def begun(self) -> list[str]:
         return self.file.read_text().split() if self.file.exists() else []
@@ -71,7 +74,19 @@ def test_deleted_fleets_get_one_run_after_the_other_until_they_are_gone(runs: Ru
     began = runs.now
     runs.turn_until(3)
     assert runs.begun()[2:] == ["power/b"]
-    assert runs.now - began > REPEAT_SECONDS
+    assert runs.now - began > FIRST_PAUSE_SECONDS
+
+
+def test_runs_that_do_not_help_become_rare(tmp_path: Path) -> None:
+    begun: list[float] = []
+    endings = EndingRuns(["/does/not/exist"], lambda _text: begun.append(now))
+    endings.add("power/a", 0.0)
+    for now in map(float, range(1000)):
+        endings.turn(now)
+    times = begun[::2]
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] == FIRST_PAUSE_SECONDS and pauses[-1] == MAX_PAUSE_SECONDS
+    assert pauses == sorted(pauses) and len(pauses) < 12
 
 
 def test_a_run_that_hangs_or_cannot_begin_stops_no_other(tmp_path: Path) -> None:
@@ -88,6 +103,15 @@ def test_a_run_that_hangs_or_cannot_begin_stops_no_other(tmp_path: Path) -> None
     assert runs.said[-1].startswith("cannot begin a run of power/a: /does/not/exist")
     missing.turn(1.0)
     assert len(runs.said) == 4
+
+
+def test_a_run_that_ignores_its_end_is_killed(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, STUBBORN)
+    runs.endings.add("power/a", 0.0)
+    runs.turn_until(1)
+    runs.endings.stop()
+    runs.turn_until(2)
+    runs.endings.stop()
 
 
 def test_only_a_deleted_fleet_with_the_finalizer_waits_for_a_run() -> None:
@@ -120,10 +144,12 @@ def test_older_fleets_and_those_that_let_machines_sleep_keep_the_nodes_of_a_dele
 
 def test_the_status_of_a_deleted_fleet_names_the_first_machines() -> None:
     [ready] = ending_status(fleet(), [f"n{number}" for number in range(5)], "")["conditions"]
-    assert ready["reason"] == "MachinesWaking"
+    assert ready["reason"] == "WaitingForMachines"
     assert ready["message"].startswith(
         "The fleet is deleted as soon as its machines are awake: n0, n1, n2 and 2 more."
     )
+    # The API keeps one Event of a fleet for each reason.
+    assert ready["reason"] not in telling.PHASE_REASONS.values()
     [ready] = ending_status(fleet(), [], "The API server does not answer")["conditions"]
     assert (ready["reason"], ready["message"]) == (
         "MachinesNotWoken",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import WattwiseError
 from ansible_collections.wattwise.kube.plugins.module_utils.eviction import eviction
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.lease import LeaseHeld, LeaseLost
@@ -21,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs i
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.execution import Executor
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.lifecycle import Change
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import NodeRecord
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.step import with_check
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from support.scripted_api import Asked, Reply, ScriptedApi, status_reply
 
@@ -221,3 +223,22 @@ def test_a_run_without_its_lease_sends_nothing_to_bmcs(cluster: Cluster) -> None
     with pytest.raises(LeaseLost):
         found.act({})
     assert "off n1" not in cluster.told
+
+
+def test_the_owner_is_checked_while_the_lease_is_held_and_before_each_write() -> None:
+    told: list[str] = []
+
+    def lease() -> float:
+        told.append("lease")
+        return 7.0
+
+    def check() -> None:
+        told.append("owner")
+        if len(told) > 3:
+            raise WattwiseError("the owner is gone")
+
+    guard = with_check(lease, check)
+    assert guard() == 7.0
+    assert told == ["lease", "owner", "lease"]
+    with pytest.raises(WattwiseError, match="gone"):
+        guard()
