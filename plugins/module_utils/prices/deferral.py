@@ -23,6 +23,7 @@ from ..base.json_types import Object
 from ..base.units import format_time, parse_duration, parse_time
 from ..scheduling.plan import UnplacedPod
 from ..scheduling.pod_reader import is_pending
+from .reader import time_of
 from .series import PriceSeries
 
 FINISH_BY = "wattwise.github.io/finish-by"
@@ -115,7 +116,7 @@ def wish_of(pod: Object) -> Wish:
             )
     annotations = member(pod, "metadata", "annotations")
     where = f"metadata.annotations[{FINISH_BY}]"
-    finish_by = parse_time(annotations[FINISH_BY], where).timestamp()
+    finish_by = time_of(annotations[FINISH_BY], where)
     given = annotations.get(EXPECTED_DURATION)
     duration = parse_duration(given, f"metadata.annotations[{EXPECTED_DURATION}]")
     if not 0 < duration <= MAX_DELAY_SECONDS:
