@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.context import Context, Result
+from ...base.errors import InvalidInput
 from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
 from ...nodeconfig.readings import Readings
@@ -48,7 +49,7 @@ def cap_machines(
 ) -> None:
     """Set and remove caps; nothing is read where no limit in W holds and no cap is in force."""
     mode, limits = run.options["limits"]["cap"], PowerLimits.of(run.options["limits"])
-    caps = _recorded(run.folder.last("limits"))
+    caps = _recorded(run)
     if not caps and (mode == "off" or not limits.has_watts):
         return
     with run.log.step("limits") as (step, context):
@@ -61,6 +62,7 @@ def cap_machines(
             plan = capping.plan(found, curves())
             above = _above(found, plan)
         _warn(above, mode, context)
+        capping.warn_of_stuck(mode)
         changes = capping.changes(plan)
         result = capping.carry_out(changes, mode == "dry_run")
         step.changed, step.errors = result["changed"], [*step.errors, *capping.errors]
@@ -140,7 +142,34 @@ class _Capping:
             before = None if name not in allowed else allowed[name]["limit_watts"]
             if name not in self.caps and before is not None:
                 self.found_watts[name] = before
-        return plan_caps(limits, known)
+        plan = plan_caps(limits, known)
+        return replace(plan, caps={**plan.caps, **self._unjudged(limits)})
+
+    def _unjudged(self, limits: t.Sequence[Limit]) -> dict[str, float]:
+        """Caps that stay: of machines that sleep, and of those with a limit but no reading."""
+        limited = {name for limit in limits for name in limit.nodes}
+        asleep = {name for name, node in self._nodes() if _sleeps(node)}
+        silent = limited - self.watts.keys()
+        return {name: cap.watts for name, cap in self.caps.items() if name in asleep | silent}
+
+    def warn_of_stuck(self, mode: str) -> None:
+        """Tell of caps that no run removes; ``off`` forgets those without a BMC."""
+        gone = self.caps.keys() - self.machines.keys()
+        ours = self.caps.keys() - gone if mode == "dry_run" else set()
+        remedy = "remove the limits with redfish_power_limit, and "
+        remedy += (
+            "this run forgets them" if mode == "off" else "set limits.cap to off to forget them"
+        )
+        for names, reason in (
+            (ours, "limits.cap is dry_run; set it to on, or to off to remove them"),
+            (gone, f"no usable NodeConfig names their BMCs; correct it, or {remedy}"),
+        ):
+            listed = ", ".join(f"{name} ({self.caps[name].watts:,.0f} W)" for name in sorted(names))
+            if listed:
+                self.context.warn(f"Caps of earlier runs stay on {listed}, because {reason}")
+        if mode == "off" and not self.context.check_mode:
+            for name in gone:
+                del self.caps[name]
 
     def _nodes(self) -> t.Iterator[tuple[str, Object]]:
         for node in self.cluster.snapshot["nodes"]:
@@ -211,12 +240,16 @@ class _Capping:
         }
 
 
-def _recorded(document: Object | None) -> dict[str, Cap]:
-    """The caps in force after the last run."""
-    return {
-        one["name"]: Cap(one["watts"], one["before_watts"])
-        for one in (document or {}).get("caps", ())
-    }
+def _recorded(run: Run) -> dict[str, Cap]:
+    """The caps in force after the last run. Raises InvalidInput, as nobody else knows them."""
+    try:
+        document = run.folder.former("limits") or {}
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{error}. The caps of earlier runs are unknown without this file: remove them with "
+            "redfish_power_limit and state absent, and then the file"
+        ) from error
+    return {one["name"]: Cap(one["watts"], one["before_watts"]) for one in document.get("caps", ())}
 
 
 def _sleeps(node: Object) -> bool:
@@ -236,7 +269,7 @@ def _priorities(pods: t.Any) -> dict[str, int]:
             whole(member(pod, "spec", "priority")),
         )
         if node and not is_daemon and not is_over:
-            found[node] = max(priority or 0, found.get(node, 0))
+            found[node] = max(priority or 0, found.get(node, priority or 0))
     return found
 
 

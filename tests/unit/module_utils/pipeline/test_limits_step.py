@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
     limit_power,
 )
@@ -225,6 +226,67 @@ def test_a_machine_that_sleeps_gets_no_cap(rack: Rack) -> None:
     rack.run(limits(0.97 * rack.total))
     assert rack.names[0] not in rack.caps
     assert rack.caps
+
+
+def test_a_machine_that_fell_asleep_keeps_its_cap_until_it_wakes(rack: Rack) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped = rack.caps[rack.names[0]]
+    rack.taints = [{"key": "wattwise.github.io/asleep", "effect": "NoSchedule"}]
+    rack.load(0.05)
+    assert rack.run(setting)["changed"]
+    assert rack.caps == {rack.names[0]: capped}
+    rack.taints = []
+    rack.settle(setting, runs=1)
+    assert rack.caps == {}
+
+
+def test_a_cap_stays_as_long_as_nobody_knows_the_power_of_its_machine(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped, fresh = rack.caps, step._fresh_watts
+
+    def without_first(readings: t.Any) -> dict[str, float]:
+        return {name: one for name, one in fresh(readings).items() if name != rack.names[0]}
+
+    monkeypatch.setattr(step, "_fresh_watts", without_first)
+    result = rack.run(setting)
+    assert rack.caps == capped
+    assert rack.names[0] in {one["name"] for one in result["limits"]["caps"]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("dry_run", "limits.cap is dry_run; set it to on"), ("on", "no usable NodeConfig names")],
+)
+def test_caps_that_no_run_removes_are_told(rack: Rack, mode: str, words: str) -> None:
+    rack.run(limits(0.95 * rack.total))
+    (first, *_rest), machines = sorted(rack.caps), rack.machines
+    stuck = f"{first} ({rack.caps[first]:,.0f} W)"
+    if mode == "on":
+        rack.machines = [one for one in machines if one.name != first]
+    rack.run(limits(0.95 * rack.total, cap=mode))
+    rack.machines = machines
+    [warning] = [one for one in rack.warnings if one.startswith("Caps of earlier runs stay")]
+    assert stuck in warning and words in warning
+
+
+def test_a_record_of_caps_that_cannot_be_read_is_not_replaced(rack: Rack) -> None:
+    rack.run(limits(0.95 * rack.total))
+    record = rack.folder / "limits.json"
+    kept = record.read_text()
+    record.write_text(kept[:-20])
+    with pytest.raises(InvalidInput, match="remove them with redfish_power_limit"):
+        rack.run(limits(0.95 * rack.total))
+    assert record.read_text() == kept[:-20]
+    record.write_text(kept)
+
+
+def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
+    pods = [{"spec": {"nodeName": "batch", "priority": given}} for given in (-10, -5)]
+    assert step._priorities(pods) == {"batch": -5}
 
 
 def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
