@@ -1137,6 +1137,7 @@ limits:
     cap: "on"
     caps:
       - before_watts: null
+        earlier_watts: []
         name: node-7
         watts: 310.0
     changes:

@@ -29,13 +29,13 @@ SITE: Json = {
 @pytest.mark.parametrize(
     ("given", "steps"),
     [
-        ({}, [*PLANNING, "bind", "devices"]),
+        ({}, [*PLANNING, "bind", "devices", "limits"]),
         ({"placement_bind": "false"}, PLANNING),
         ({"placement_bind": False, "placement_store_plan": "true"}, [*PLANNING, "store"]),
-        ({"placement_rebalance": True}, [*PLANNING, "bind", "devices"]),
+        ({"placement_rebalance": True}, [*PLANNING, "bind", "devices", "limits"]),
         (
             {"placement_rebalance": True, "placement_allow_evict": "true"},
-            [*PLANNING, "bind", "evict", "devices"],
+            [*PLANNING, "bind", "evict", "devices", "limits"],
         ),
         (
             {"placement_bind": False, "placement_rebalance": True, "placement_allow_evict": True},
@@ -44,7 +44,7 @@ SITE: Json = {
         ({"ansible_run_tags": ["observe"]}, ["observe"]),
     ],
 )
-def test_without_placement_bind_nothing_is_bound_moved_or_given_devices(
+def test_without_placement_bind_nothing_is_bound_moved_capped_or_given_devices(
     given: Json, steps: list[str]
 ) -> None:
     loader = DataLoader()

@@ -76,13 +76,13 @@ REASONS: dict[str, dict[str, str]] = {
         "run_process": "the action plugin fills it in",
     },
     "observe fleet_reconciliation": {
-        "limits": "the observe role places nothing",
+        **dict.fromkeys(("limits", "prices"), "the observe role places nothing"),
         "sleep": "the observe role switches nothing",
     },
     "sleep fleet_reconciliation": dict.fromkeys(
         (
             *("node_configs", "thermal", "pressure", "models", "merge", "meter", "place"),
-            "limits",
+            *("limits", "prices"),
         ),
         "machines are brought back without any reading; all else is in the placement role",
     ),
@@ -188,9 +188,11 @@ GROUP_VARIABLES = {
     "evict": ("placement", "placement_evict_options"),
     "devices": ("devices", "devices_options"),
     "sleep": ("sleep", "sleep_options"),
+    "prices": ("placement", "placement_prices_options"),
 }
 GROUP_REASONS = {
     ("read", "model_max_age"): "the default is that of the module which reads them",
+    ("prices", "timeout"): "the placement must not wait longer for prices, in any fleet",
     ("merge", "heartbeat_seconds"): "for the operator, whose runs follow one another closely",
 }
 

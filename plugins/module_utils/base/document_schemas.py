@@ -489,7 +489,14 @@ SCHEMAS: dict[str, Schema] = {
             ),
             "changes": _list(_record({"name": _TEXT, "watts": _NUMBER_OR_NULL, "done": _BOOLEAN})),
             "caps": _list(
-                _record({"name": _TEXT, "watts": _NUMBER, "before_watts": _NUMBER_OR_NULL})
+                _record(
+                    {
+                        "name": _TEXT,
+                        "watts": _NUMBER,
+                        "before_watts": _NUMBER_OR_NULL,
+                        "earlier_watts": _list(_NUMBER),
+                    }
+                )
             ),
         },
         {"errors": _ERRORS},

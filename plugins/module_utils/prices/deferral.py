@@ -9,10 +9,8 @@ else. A pod whose annotations cannot be used is placed at once, with a finding.
 
 from __future__ import annotations
 
-import bisect
 import datetime
 import functools
-import itertools
 import typing as t
 import zlib
 from dataclasses import dataclass, field
@@ -20,9 +18,12 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, InvalidField, guarded, subject_of
 from ..base.fields.lenient import member, text
 from ..base.json_types import Object
+from ..base.libraries import numpy
 from ..base.units import format_time, parse_duration, parse_time
 from ..scheduling.plan import UnplacedPod
 from ..scheduling.pod_reader import is_pending
+from ..solving.arrays import Floats
+from .reader import time_of
 from .series import PriceSeries
 
 FINISH_BY = "wattwise.github.io/finish-by"
@@ -115,7 +116,7 @@ def wish_of(pod: Object) -> Wish:
             )
     annotations = member(pod, "metadata", "annotations")
     where = f"metadata.annotations[{FINISH_BY}]"
-    finish_by = parse_time(annotations[FINISH_BY], where).timestamp()
+    finish_by = time_of(annotations[FINISH_BY], where)
     given = annotations.get(EXPECTED_DURATION)
     duration = parse_duration(given, f"metadata.annotations[{EXPECTED_DURATION}]")
     if not 0 < duration <= MAX_DELAY_SECONDS:
@@ -162,27 +163,16 @@ def cheapest_starts(series: PriceSeries, earliest: float, latest: float, seconds
     if latest <= earliest:
         return Window(earliest, earliest)
     pieces = list(series.pieces(earliest, latest + seconds))
-    edges = [piece.start for piece in pieces] + [pieces[-1].end]
-    average = series.average
-    lengths = [piece.end - piece.start for piece in pieces]
-    rises = [(piece.price - average) * length for piece, length in zip(pieces, lengths)]
-    costs = [0.0, *itertools.accumulate(rises)]
-
-    def cost_until(time: float) -> float:
-        index = min(max(0, bisect.bisect_right(edges, time) - 1), len(pieces) - 1)
-        return costs[index] + (pieces[index].price - average) * (time - edges[index])
-
-    starts = {earliest, latest, *edges, *(edge - seconds for edge in edges)}
-    found = [
-        (start, cost_until(start + seconds) - cost_until(start))
-        for start in sorted(starts)
-        if earliest <= start <= latest
-    ]
-    largest = max(abs(piece.price - average) for piece in pieces)
-    most = min(cost for _start, cost in found) + _TOLERANCE * largest * seconds
-    equal = itertools.dropwhile(lambda one: one[1] > most, found)
-    window = [start for start, _cost in itertools.takewhile(lambda one: one[1] <= most, equal)]
-    return Window(window[0], window[-1])
+    edges: Floats = numpy.array([*(piece.start for piece in pieces), pieces[-1].end])
+    prices: Floats = numpy.array([piece.price for piece in pieces]) - series.average
+    until: Floats = numpy.concatenate([[0.0], (prices * numpy.diff(edges)).cumsum()])
+    starts: Floats = numpy.unique(numpy.concatenate([[earliest, latest], edges, edges - seconds]))
+    starts = starts[(starts >= earliest) & (starts <= latest)]
+    costs = numpy.interp(starts + seconds, edges, until) - numpy.interp(starts, edges, until)
+    is_cheap = costs <= costs.min() + _TOLERANCE * abs(prices).max() * seconds
+    first = int(is_cheap.argmax())
+    number = int(numpy.append(is_cheap[first:], False).argmin())
+    return Window(float(starts[first]), float(starts[first + number - 1]))
 
 
 def _name(pod: t.Any) -> PodName:

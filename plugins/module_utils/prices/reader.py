@@ -91,7 +91,7 @@ def _of_csv(text: str) -> list[Point]:
                     )
                 fields = dict(zip(columns, row))
                 if fields["price"].strip():
-                    points.append((_time(fields["time"], where), _price(fields["price"], where)))
+                    points.append((time_of(fields["time"], where), _price(fields["price"], where)))
     except csv.Error as error:
         raise InvalidInput(f"prices, line {rows.line_num}: not readable as CSV: {error}") from error
     return points
@@ -126,7 +126,7 @@ def _entries(entries: t.Sequence[t.Any]) -> list[Point]:
         entry = strict.required_mapping(given, where)
         if entry.get("price") is not None:
             price = strict.number(entry["price"], f"{where}.price")
-            points.append((_time(entry.get("time"), f"{where}.time"), price))
+            points.append((time_of(entry.get("time"), f"{where}.time"), price))
     return points
 
 
@@ -139,7 +139,8 @@ def _sample(pair: t.Any, where: str) -> Point | None:
     return _seconds(pair[0], where), _price(pair[1], where)
 
 
-def _time(given: t.Any, where: str) -> float:
+def time_of(given: t.Any, where: str) -> float:
+    """Whole seconds since the epoch of an RFC 3339 time with its offset. Raises InvalidField."""
     moment = parse_time(given, where)
     if not _OFFSET.search(given):
         raise InvalidField(where, f"{shown(given)} has no offset; write 2026-01-31T12:00:00+01:00")

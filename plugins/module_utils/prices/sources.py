@@ -163,8 +163,8 @@ def _read(options: Parameters, context: Context) -> PriceSeries:
 
 
 def _fetch(options: Parameters, context: Context) -> PriceSeries:
-    parts = urllib.parse.urlsplit(options["url"].strip())
     endpoint = origin_text(parse_endpoint(options["url"]).origin)
+    parts = urllib.parse.urlsplit(options["url"].strip())
     now = int(context.now().timestamp()) // _STEP_SECONDS * _STEP_SECONDS
 
     async def ask(client: Client, _target: PollTarget) -> PriceSeries:

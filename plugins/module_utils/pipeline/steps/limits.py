@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...base.context import Context, Result
+from ...base.errors import InvalidInput
 from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
 from ...nodeconfig.readings import Readings
@@ -30,14 +31,30 @@ from .cluster import Cluster
 
 # A machine above its cap by this factor has lost it.
 _LOST = 1.05
+_SAME_WATTS = 0.5
+# A failure after which a BMC may have accepted the limit.
+_UNCLEAR = ("unreachable", "timeout", "server_error", "malformed")
 _TIMEOUT = 60.0
+_NOTHING: Result = {"changed": False, "diff": [], "done": ()}
 
 
 class Cap(t.NamedTuple):
-    """A cap of ours, and the limit of the BMC before it; both in W."""
+    """A cap of ours, the limit of the BMC before it, and those of ours that it may still have; in W.
+
+    A BMC may have an earlier cap if nobody knows whether it accepted the last one.
+    """
 
     watts: float
     before_watts: float | None = None
+    earlier_watts: tuple[float, ...] = ()
+
+    @property
+    def sent_watts(self) -> tuple[float, ...]:
+        return (*self.earlier_watts, self.watts)
+
+    def is_of(self, watts: float) -> bool:
+        """Whether a limit that a BMC has is ours; BMCs round to whole watts."""
+        return any(abs(watts - one) < _SAME_WATTS for one in self.sent_watts)
 
 
 def cap_machines(
@@ -48,7 +65,7 @@ def cap_machines(
 ) -> None:
     """Set and remove caps; nothing is read where no limit in W holds and no cap is in force."""
     mode, limits = run.options["limits"]["cap"], PowerLimits.of(run.options["limits"])
-    caps = _recorded(run.folder.last("limits"))
+    caps = _recorded(run)
     if not caps and (mode == "off" or not limits.has_watts):
         return
     with run.log.step("limits") as (step, context):
@@ -61,20 +78,23 @@ def cap_machines(
             plan = capping.plan(found, curves())
             above = _above(found, plan)
         _warn(above, mode, context)
+        capping.warn_of_stuck(mode)
         changes = capping.changes(plan)
-        result = capping.carry_out(changes, mode == "dry_run")
+        told: Result = {"cap": mode, "above": above, "changes": []}
+        result = _NOTHING
+        if changes and mode != "dry_run":
+            # A run that ends here leaves its caps to the next one.
+            capping.intend(changes, plan)
+            run.write("limits", {**told, "caps": capping.recorded()})
+            result = capping.carry_out(changes, plan)
         step.changed, step.errors = result["changed"], [*step.errors, *capping.errors]
         step.counts = {"above": len(above), "caps": len(plan.caps), "changes": len(changes)}
         run.log.diff += result["diff"]
-        told = {
-            "cap": mode,
-            "above": above,
-            "changes": [
-                {"name": name, "watts": one.desired, "done": name in result["done"]}
-                for name, one in changes.items()
-            ],
-            "caps": [{"name": name, **cap._asdict()} for name, cap in sorted(capping.caps.items())],
-        }
+        told["changes"] = [
+            {"name": name, "watts": one.desired, "done": name in result["done"]}
+            for name, one in changes.items()
+        ]
+        told["caps"] = capping.recorded()
         run.log.results["limits"], run.log.summary["caps"] = told, step.counts
         run.write("limits", {**told, "errors": capping.errors})
 
@@ -97,7 +117,7 @@ class _Capping:
     context: Context
     watts: t.Mapping[str, float] = field(default_factory=dict)
     errors: list[Result] = field(default_factory=list)
-    # Limits that BMCs had before our caps.
+    # Limits that BMCs have now, where they were asked.
     found_watts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -109,7 +129,9 @@ class _Capping:
         machines = {
             one.name: one
             for one in with_uuids_of(given, cluster.snapshot)
-            if one.target.kind == REDFISH and one.target.problem is None
+            if one.target.kind == REDFISH
+            and one.target.problem is None
+            and one.expected.system_uuid is not None
         }
         label = run.options["predict"]["type_label"]
         return cls(cluster, machines, caps, options, label, context)
@@ -133,14 +155,42 @@ class _Capping:
         """The plan; BMCs of machines that may get a cap tell the limits that they allow."""
         known = self._known(curves)
         above = {name for index in plan_caps(limits, known).above for name in limits[index].nodes}
+        above |= {name for name, cap in self.caps.items() if self._is_lost(name, cap.watts)}
         asked = sorted(name for name in above & known.keys() if known[name].floor_watts is not None)
         allowed = self._allowed(asked)
         for name in asked:
             known[name] = _within_bounds(known[name], allowed.get(name))
             before = None if name not in allowed else allowed[name]["limit_watts"]
-            if name not in self.caps and before is not None:
+            if before is not None:
                 self.found_watts[name] = before
-        return plan_caps(limits, known)
+        plan = plan_caps(limits, known)
+        return replace(plan, caps={**plan.caps, **self._unjudged(limits)})
+
+    def _unjudged(self, limits: t.Sequence[Limit]) -> dict[str, float]:
+        """Caps that stay: of machines that sleep, and of those with a limit but no reading."""
+        limited = {name for limit in limits for name in limit.nodes}
+        asleep = {name for name, node in self._nodes() if _sleeps(node)}
+        silent = limited - self.watts.keys()
+        return {name: cap.watts for name, cap in self.caps.items() if name in asleep | silent}
+
+    def warn_of_stuck(self, mode: str) -> None:
+        """Tell of caps that no run removes; ``off`` forgets those without a BMC."""
+        gone = self.caps.keys() - self.machines.keys()
+        ours = self.caps.keys() - gone if mode == "dry_run" else set()
+        remedy = "remove the limits with redfish_power_limit, and "
+        remedy += (
+            "this run forgets them" if mode == "off" else "set limits.cap to off to forget them"
+        )
+        for names, reason in (
+            (ours, "limits.cap is dry_run; set it to on, or to off to remove them"),
+            (gone, f"no usable NodeConfig names their BMCs; correct it, or {remedy}"),
+        ):
+            listed = ", ".join(f"{name} ({self.caps[name].watts:,.0f} W)" for name in sorted(names))
+            if listed:
+                self.context.warn(f"Caps of earlier runs stay on {listed}, because {reason}")
+        if mode == "off" and not self.context.check_mode:
+            for name in gone:
+                del self.caps[name]
 
     def _nodes(self) -> t.Iterator[tuple[str, Object]]:
         for node in self.cluster.snapshot["nodes"]:
@@ -172,50 +222,101 @@ class _Capping:
         self.errors += result["errors"]
         return {one["name"]: one for one in result["limits"]}
 
-    def changes(self, plan: CapPlan) -> dict[str, LimitChange]:
-        """The limits to set and to remove, by machine."""
-        desired: dict[str, float | None] = {}
-        for name, watts in plan.caps.items():
-            cap, is_lost = self.caps.get(name), self.watts.get(name, 0.0) > _LOST * watts
-            if cap is None or cap.watts != watts or is_lost:
-                desired[name] = watts
-        for name in self.caps.keys() - plan.caps.keys():
-            desired[name] = self.caps[name].before_watts
-        return {
-            name: LimitChange(self.machines[name], watts, is_to_set=True)
-            for name, watts in sorted(desired.items())
-            if name in self.machines
-        }
+    def _is_lost(self, name: str, watts: float) -> bool:
+        """Whether a machine draws more than its cap allows."""
+        return self.watts.get(name, 0.0) > _LOST * watts
 
-    def carry_out(self, changes: t.Mapping[str, LimitChange], is_dry: bool) -> Result:
+    def _foreign_watts(self, name: str) -> float | None:
+        """The limit of somebody else that the BMC has now; None without one."""
+        found, cap = self.found_watts.get(name), self.caps.get(name)
+        return None if found is None or (cap is not None and cap.is_of(found)) else found
+
+    def changes(self, plan: CapPlan) -> dict[str, LimitChange]:
+        """The limits to set and to remove, by machine. A tighter limit of somebody else stays."""
+        found: dict[str, LimitChange] = {}
+        for name, watts in plan.caps.items():
+            cap, foreign = self.caps.get(name), self._foreign_watts(name)
+            is_due = cap is None or cap.watts != watts or self._is_lost(name, watts)
+            if name in self.machines and is_due and (foreign is None or watts < foreign):
+                found[name] = LimitChange(self.machines[name], watts, is_to_set=True)
+        for name in self.caps.keys() - plan.caps.keys():
+            cap = self.caps[name]
+            if name in self.machines:
+                found[name] = LimitChange(
+                    self.machines[name], cap.before_watts, is_to_set=True, replaces=cap.sent_watts
+                )
+        return dict(sorted(found.items()))
+
+    def intend(self, changes: t.Mapping[str, LimitChange], plan: CapPlan) -> None:
+        """Record the caps to set before a BMC has them."""
+        for name in () if self.context.check_mode else changes.keys() & plan.caps.keys():
+            watts, cap = plan.caps[name], self.caps.get(name)
+            before = self._foreign_watts(name)
+            earlier: tuple[float, ...] = ()
+            if cap is not None:
+                before = cap.before_watts if before is None else before
+                earlier = tuple(one for one in cap.sent_watts if one != watts)
+            self.caps[name] = Cap(watts, before, earlier)
+
+    def carry_out(self, changes: t.Mapping[str, LimitChange], plan: CapPlan) -> Result:
         """Set the limits; the caps in force follow what the BMCs accepted."""
-        if not changes or is_dry:
-            return {"changed": False, "diff": [], "done": ()}
         result = limiting.limit_machines(list(changes.values()), self.options, self.context)
         self.errors += result["errors"]
-        failed = {one["name"] for one in result["errors"]}
-        done = set() if self.context.check_mode else changes.keys() - failed
-        # A BMC that accepted a limit may have it later.
-        accepted = {one["name"] for one in result["limits"] if one["changed"]} & failed
-        for name in () if self.context.check_mode else sorted(done | accepted):
-            desired, cap = changes[name].desired, self.caps.get(name)
-            before = self.found_watts.get(name) if cap is None else cap.before_watts
-            if desired is not None and desired != before:
-                self.caps[name] = Cap(desired, before)
-            elif name in done:
-                self.caps.pop(name, None)
+        done: list[str] = []
+        for name, one in () if self.context.check_mode else changes.items():
+            if one.error is None:
+                done.append(name)
+            if name not in plan.caps:
+                self._end(name, one)
+            elif one.error is None:
+                self.caps[name] = self.caps[name]._replace(earlier_watts=())
+            elif one.before is None or not (one.changed or one.error.reason in _UNCLEAR):
+                self._withdraw(name)
         return {
             "changed": result["changed"],
             "diff": [result["diff"]] if result["changed"] else [],
             "done": done,
         }
 
+    def _end(self, name: str, change: LimitChange) -> None:
+        """Forget a cap that has ended, or that somebody replaced."""
+        if change.error is not None or change.before is None:
+            return
+        cap, now = self.caps.pop(name), (change.after or change.before).watts
+        if now is not None and now != change.desired and not cap.is_of(now):
+            self.context.warn(
+                f"The limit of {now:,.0f} W of {name} stays, because it is not the cap of "
+                f"{cap.watts:,.0f} W that an earlier run set"
+            )
 
-def _recorded(document: Object | None) -> dict[str, Cap]:
-    """The caps in force after the last run."""
+    def _withdraw(self, name: str) -> None:
+        """Forget a cap that the BMC did not accept; it has the cap before it, if any."""
+        *earlier, last = self.caps[name].sent_watts[:-1] or (None,)
+        if last is None:
+            del self.caps[name]
+        else:
+            self.caps[name] = Cap(last, self.caps[name].before_watts, tuple(earlier))
+
+    def recorded(self) -> list[Result]:
+        """The caps in force, as the document has them."""
+        return [
+            {**cap._asdict(), "name": name, "earlier_watts": list(cap.earlier_watts)}
+            for name, cap in sorted(self.caps.items())
+        ]
+
+
+def _recorded(run: Run) -> dict[str, Cap]:
+    """The caps in force after the last run. Raises InvalidInput, as nobody else knows them."""
+    try:
+        document = run.folder.former("limits") or {}
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{error}. The caps of earlier runs are unknown without this file: remove them with "
+            "redfish_power_limit and state absent, and then the file"
+        ) from error
     return {
-        one["name"]: Cap(one["watts"], one["before_watts"])
-        for one in (document or {}).get("caps", ())
+        one["name"]: Cap(one["watts"], one["before_watts"], tuple(one["earlier_watts"]))
+        for one in document.get("caps", ())
     }
 
 
@@ -236,7 +337,7 @@ def _priorities(pods: t.Any) -> dict[str, int]:
             whole(member(pod, "spec", "priority")),
         )
         if node and not is_daemon and not is_over:
-            found[node] = max(priority or 0, found.get(node, 0))
+            found[node] = max(priority or 0, found.get(node, priority or 0))
     return found
 
 

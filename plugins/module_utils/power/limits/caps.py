@@ -81,18 +81,17 @@ def _lower(machines: t.Sequence[CapMachine], caps: dict[str, float], target: flo
     """Lower caps until the machines draw the target; the watts that are left above it."""
     drawn = {one.name: one.watts for one in machines}
     excess = sum(drawn.values()) - target
-    room = {
-        one.name: max(0.0, one.watts - one.floor_watts)
-        for one in machines
-        if one.floor_watts is not None
+    floors = {
+        one.name: math.ceil(one.floor_watts) for one in machines if one.floor_watts is not None
     }
+    room = {name: max(0.0, drawn[name] - floor) for name, floor in floors.items()}
     giving = sorted((one for one in machines if room.get(one.name)), key=_by_priority)
     for _priority, group in itertools.groupby(giving, key=_by_priority):
         names = [one.name for one in group]
         whole = sum(room[name] for name in names)
         share = min(1.0, excess / whole) if excess > 0 else 0.0
         for name in names if share else ():
-            cap = float(math.floor(drawn[name] - share * room[name]))
+            cap = float(max(floors[name], math.floor(drawn[name] - share * room[name])))
             caps[name] = min(cap, caps.get(name, cap))
         excess -= share * whole
     return max(0.0, excess)

@@ -50,12 +50,14 @@ _REMEDIES = {
 class LimitChange:
     """One machine: its limit before, the desired one, and the limit after.
 
-    The limit is only read unless it ``is_to_set``, also to None.
+    The limit is only read unless it ``is_to_set``, also to None. Of limits in force only those that
+    it ``replaces`` are changed; None are all.
     """
 
     machine: Machine
     desired: float | None = None
     is_to_set: bool = False
+    replaces: tuple[float, ...] | None = None
     system: System | None = None
     before: PowerLimit | None = None
     after: PowerLimit | None = None
@@ -183,7 +185,10 @@ def _look(capped: t.Sequence[LimitChange], options: Parameters, context: Context
 
 
 def _needs_change(one: LimitChange) -> bool:
-    return one.is_to_set and one.before is not None and not one.before.is_at(one.desired)
+    if not one.is_to_set or one.before is None or one.before.is_at(one.desired):
+        return False
+    replaces = (None, *(one.replaces or ()))
+    return one.replaces is None or any(map(one.before.is_at, replaces))
 
 
 def _reader(

@@ -14,14 +14,20 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
-from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
+    InvalidInput,
+    TargetFailure,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import limits as step
+from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control import limiting
 from ansible_collections.wattwise.kube.plugins.module_utils.redfish.power_control.limiting import (
     limit_power,
 )
 from lab.embedded import EmbeddedLab, embedded_lab
+from lab.hardware import system_uuid
 from lab.machines import Machine
 from support.power_switching import accounts
 from support.snapshots import write_snapshot
@@ -46,6 +52,7 @@ class Rack:
     lab: EmbeddedLab
     folder: Path
     idle_watts: float = 60.0
+    have_uuids: bool = True
     taints: list[Json] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -109,7 +116,10 @@ class Rack:
                     "labels": {**RACK, "node.kubernetes.io/instance-type": name},
                 },
                 "spec": {"taints": self.taints if name == self.names[0] else []},
-                "status": {"allocatable": {"cpu": "64"}},
+                "status": {
+                    "allocatable": {"cpu": "64"},
+                    "nodeInfo": {"systemUUID": system_uuid(name) if self.have_uuids else ""},
+                },
             }
             for name in self.names
         ]
@@ -227,6 +237,67 @@ def test_a_machine_that_sleeps_gets_no_cap(rack: Rack) -> None:
     assert rack.caps
 
 
+def test_a_machine_that_fell_asleep_keeps_its_cap_until_it_wakes(rack: Rack) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped = rack.caps[rack.names[0]]
+    rack.taints = [{"key": "wattwise.github.io/asleep", "effect": "NoSchedule"}]
+    rack.load(0.05)
+    assert rack.run(setting)["changed"]
+    assert rack.caps == {rack.names[0]: capped}
+    rack.taints = []
+    rack.settle(setting, runs=1)
+    assert rack.caps == {}
+
+
+def test_a_cap_stays_as_long_as_nobody_knows_the_power_of_its_machine(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped, fresh = rack.caps, step._fresh_watts
+
+    def without_first(readings: t.Any) -> dict[str, float]:
+        return {name: one for name, one in fresh(readings).items() if name != rack.names[0]}
+
+    monkeypatch.setattr(step, "_fresh_watts", without_first)
+    result = rack.run(setting)
+    assert rack.caps == capped
+    assert rack.names[0] in {one["name"] for one in result["limits"]["caps"]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("dry_run", "limits.cap is dry_run; set it to on"), ("on", "no usable NodeConfig names")],
+)
+def test_caps_that_no_run_removes_are_told(rack: Rack, mode: str, words: str) -> None:
+    rack.run(limits(0.95 * rack.total))
+    (first, *_rest), machines = sorted(rack.caps), rack.machines
+    stuck = f"{first} ({rack.caps[first]:,.0f} W)"
+    if mode == "on":
+        rack.machines = [one for one in machines if one.name != first]
+    rack.run(limits(0.95 * rack.total, cap=mode))
+    rack.machines = machines
+    [warning] = [one for one in rack.warnings if one.startswith("Caps of earlier runs stay")]
+    assert stuck in warning and words in warning
+
+
+def test_a_record_of_caps_that_cannot_be_read_is_not_replaced(rack: Rack) -> None:
+    rack.run(limits(0.95 * rack.total))
+    record = rack.folder / "limits.json"
+    kept = record.read_text()
+    record.write_text(kept[:-20])
+    with pytest.raises(InvalidInput, match="remove them with redfish_power_limit"):
+        rack.run(limits(0.95 * rack.total))
+    assert record.read_text() == kept[:-20]
+    record.write_text(kept)
+
+
+def test_machines_with_pods_of_negative_priority_give_before_empty_ones() -> None:
+    pods = [{"spec": {"nodeName": "batch", "priority": given}} for given in (-10, -5)]
+    assert step._priorities(pods) == {"batch": -5}
+
+
 def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
     machine = rack.machines[0]
     stated = float(round(1.1 * rack.watts[machine.name]))
@@ -238,6 +309,74 @@ def test_the_limit_of_a_bmc_comes_back_after_a_cap_below_it(rack: Rack) -> None:
     rack.run(setting)
     assert rack.caps == {machine.name: stated}
     assert not rack.run(setting)["changed"]
+
+
+def test_a_limit_that_somebody_set_over_a_cap_stays(rack: Rack) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    stated = rack.caps[rack.names[0]] - 20.0
+    rack.limit_by_hand(rack.machines[0], limit_watts=stated)
+    rack.load(0.05)
+    rack.settle(setting, runs=2)
+    assert rack.caps == {rack.names[0]: stated}
+    assert not rack.run(setting)["changed"]
+
+
+def test_a_looser_limit_that_somebody_set_over_a_cap_comes_back_after_it(rack: Rack) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped = rack.caps[rack.names[0]]
+    stated = capped + 60.0
+    rack.limit_by_hand(rack.machines[0], limit_watts=stated)
+    rack.run(setting)
+    assert rack.caps[rack.names[0]] <= capped
+    rack.load(0.05)
+    rack.settle(setting, runs=2)
+    assert rack.caps == {rack.names[0]: stated}
+
+
+def test_a_run_that_ends_while_bmcs_get_limits_leaves_its_caps_to_the_next_one(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = limits(0.95 * rack.total)
+    send = limiting.limit_machines
+
+    def send_and_end(changes: t.Any, *given: t.Any) -> Json:
+        result = send(changes, *given)
+        if any(one.is_to_set for one in changes):
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(limiting, "limit_machines", send_and_end)
+        with pytest.raises(KeyboardInterrupt):
+            rack.run(setting)
+    assert rack.caps
+    rack.run({"cap": "off"})
+    assert rack.caps == {}
+
+
+@pytest.mark.parametrize(("reason", "is_kept"), [("timeout", True), ("refused", False)])
+def test_a_cap_that_the_bmc_may_have_accepted_is_recorded(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, reason: t.Any, is_kept: bool
+) -> None:
+    """A request without an answer may have set a limit, which would stay for ever."""
+
+    async def fail(*_given: t.Any) -> t.Any:
+        raise TargetFailure(reason, "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(limiting, "_send", fail)
+        result = rack.run(limits(0.95 * rack.total))
+    assert bool(result["limits"]["caps"]) == is_kept
+    assert [one["done"] for one in result["limits"]["changes"]] == [False, False]
+
+
+def test_a_machine_whose_node_has_no_uuid_gets_no_cap(rack: Rack) -> None:
+    rack.have_uuids = False
+    result = rack.run(limits(0.95 * rack.total))
+    rack.have_uuids = True
+    assert (rack.caps, result["limits"]["changes"]) == ({}, [])
 
 
 def test_a_cap_that_somebody_removed_is_set_again(rack: Rack) -> None:

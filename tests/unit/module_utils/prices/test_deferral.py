@@ -101,6 +101,9 @@ def test_pods_that_run_or_belong_to_another_scheduler_are_left_alone() -> None:
     [
         ({"finish_by": "tomorrow", "expected_duration": "1h"}, "RFC 3339"),
         ({"finish_by": 5, "expected_duration": "1h"}, "RFC 3339"),
+        # 18:00 of a tenant in Brussels is not 18:00 UTC: the pod would end late.
+        ({"finish_by": moment(START + 8 * HOUR)[:-1], "expected_duration": "1h"}, "no offset"),
+        ({"finish_by": "2025-06-16", "expected_duration": "1h"}, "no offset"),
         ({"finish_by": moment(START + HOUR)}, "not a duration"),
         ({"finish_by": moment(START + HOUR), "expected_duration": "soon"}, "not a duration"),
         ({"finish_by": moment(START + HOUR), "expected_duration": "-1h"}, "from 1s to 168h"),

@@ -167,6 +167,13 @@ def test_a_refusal_names_the_server_but_not_the_key(server: Server) -> None:
     assert "secret" not in warning
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://[prices]/day", "prices.example/day"])
+def test_a_text_that_is_no_url_is_told(url: str) -> None:
+    known, [warning] = read({"url": url})
+    assert known == Known()
+    assert "every hour counts the same" in warning and url[:9] in warning
+
+
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     known, [warning] = read({"path": str(tmp_path / "none.csv")})
     assert known == Known()
