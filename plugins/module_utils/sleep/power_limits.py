@@ -10,6 +10,7 @@ from dataclasses import replace
 from ..power.limits.domains import Limited, with_limits
 from ..power.limits.enforcement import DomainPower
 from ..power.model.assignment import Assignment
+from .machine import Phase
 from .state import Decision, FleetState, PlannedMove, Transition
 
 _REASON = "Its pods would take a rack or the fleet above its limit."
@@ -18,7 +19,12 @@ _REASON = "Its pods would take a rack or the fleet above its limit."
 def within_power_limits(state: FleetState, decision: Decision, limited: Limited) -> Decision:
     """The decision without the machines whose moves break a limit, and without their moves."""
     problem = state.assignment.problem
-    instance = with_limits(problem.instance, limited)
+    # The decision has sleeping machines as after their boot, but now they draw nothing.
+    nodes = tuple(
+        replace(node, ready=node.ready and machine.phase is not Phase.ASLEEP)
+        for node, machine in zip(problem.instance.nodes, state.machines)
+    )
+    instance = with_limits(replace(problem.instance, nodes=nodes), limited)
     if not instance.domains and not instance.closed:
         return decision
     power = DomainPower(replace(problem, instance=instance))

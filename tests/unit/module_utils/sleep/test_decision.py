@@ -136,6 +136,17 @@ def test_a_machine_stays_whose_pods_would_take_another_above_its_power_limit() -
     assert (nodes(limited.stay)[-1], limited.stay[-1].word) == (1, "power_limit")
 
 
+def test_sleeping_machines_take_none_of_the_power_of_their_rack() -> None:
+    phases = [Phase.AWAKE, Phase.AWAKE, Phase.ASLEEP]
+    state = state_of([[0, 1, 0], [0, 0, 0], [1, 0, 0]], phases=phases)
+    state = replace(state, eviction_joules=numpy.array([30e3, 30e3, 300e3]))
+    decision = decided(state)
+    assert nodes(decision.switch_off) == [1]
+    # Both draw 290 W with their pods; all three would draw 300 W without any.
+    enough = Limited(PowerLimits(fleet_watts=295.0))
+    assert within_power_limits(state, decision, enough) == decision
+
+
 def test_dear_evictions_leave_a_machine_to_departures() -> None:
     state = replace(state_of([[0, 1], [1, 0], [1, 0]]), eviction_joules=numpy.full(3, 1e9))
     decision = decided(state)
