@@ -298,13 +298,11 @@ def _planner(run: SleepRun) -> Planner:
 
 def _obstacle(run: SleepRun) -> str:
     """The obstacle of the fleet."""
-    awake = [node for name, node in run.lists.nodes.items() if name not in run.records.records]
-    unready = sum(not guards.is_ready(node) for node in awake)
     moment = guards.Moment(
         run.lists.seconds,
         run.inputs.readings_age,
         run.options.max_readings_age,
-        unready / max(1, len(awake)),
+        cluster_view.unready_share(run.lists.nodes.values()),
     )
     return guards.fleet_obstacle(moment)
 
