@@ -106,6 +106,7 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
             for name, one in readings.items()
             if (watts := one.fresh("power_watts")) is not None
         },
+        defers_pods=run.options["prices"]["defer_pods"],
     )
 
 

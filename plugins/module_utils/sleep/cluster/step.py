@@ -48,7 +48,8 @@ class SleepInputs:
     ``readings_age`` are seconds, None without readings. ``idle_watts`` were measured, by machine,
     and ``power_watts`` were read. ``approved`` is the plan that the mode ``with_approval`` carries
     out, None if it only makes one. ``owner`` names the run in records. ``bmc`` are the options of
-    reading BMCs, ``evict`` those of moving pods.
+    reading BMCs, ``evict`` those of moving pods. ``defers_pods`` says that pods with a deadline may
+    wait for their hour, so that they need no reserve; it holds without prices, too.
     """
 
     fleet: FleetInputs
@@ -60,6 +61,7 @@ class SleepInputs:
     idle_watts: t.Mapping[str, float] = field(default_factory=dict)
     power_watts: t.Mapping[str, float] = field(default_factory=dict)
     approved: SleepPlan | None = None
+    defers_pods: bool = False
 
 
 def run_sleep(
@@ -113,9 +115,7 @@ class SleepRun:
         self.record, findings = self.store.read(self.began)
         self.findings = [*findings, *self.records.findings]
         pods = self.own_pods
-        self.record.observe(
-            pods if inputs.fleet.deferral is None else without_deadline(pods), self.began
-        )
+        self.record.observe(without_deadline(pods) if inputs.defers_pods else pods, self.began)
         self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
