@@ -157,7 +157,8 @@ class SleepRun:
         else:
             changes = self.transitions
             self._carry_out(plan)
-        self.record.note_counts(counts_of(self.own.values(), self.own_pods, self.now))
+        due = self.inputs.fleet.due(self.own_pods)
+        self.record.note_counts(counts_of(self.own.values(), due, self.now))
         if not self.context.check_mode:
             self.store.write(self.record, self.now, self.context)
         return results.result_of(self, plan, changes)
