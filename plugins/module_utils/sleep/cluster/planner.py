@@ -21,7 +21,7 @@ from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase
-from ..power_limits import within_power_limits
+from ..power_limits import with_headroom, within_power_limits
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -132,6 +132,7 @@ class Planner:
         }
         rules = self.options.rules.weighed(self.inputs.energy_weight)
         state = read_state(source, placing, rules, machines, waited)
+        state = with_headroom(state, self.inputs.limited)
         decision = decide(state, record.demand(), rules, self.now)
         decision = within_power_limits(state, decision, self.inputs.limited)
         plan = _named(state, decision, lists)
