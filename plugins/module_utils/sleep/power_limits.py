@@ -1,24 +1,60 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""No machine is emptied whose pods would take others above a power limit: they would only wait."""
+"""Power limits in the decision: a pod above them would only wait.
+
+Before the decision, ``with_headroom`` closes nodes to pods that alone would break a limit there. So
+another machine is woken for them. After it, ``within_power_limits`` leaves machines awake whose pods
+together would break one.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ..base.libraries import numpy
+from ..power.constraints.instance import Instance
 from ..power.limits.domains import Limited, with_limits
 from ..power.limits.enforcement import DomainPower
 from ..power.model.assignment import Assignment
+from .machine import Phase
 from .state import Decision, FleetState, PlannedMove, Transition
 
 _REASON = "Its pods would take a rack or the fleet above its limit."
 
 
+def with_headroom(state: FleetState, limited: Limited) -> FleetState:
+    """The state whose nodes are closed to pods that alone would take a domain above its limit.
+
+    A pod with no place but those changes nothing: machines are switched off beside it, which makes
+    headroom.
+    """
+    problem, now = state.assignment.problem, state.assignment
+    instance = _limited_now(state, limited)
+    if not instance.domains and not instance.closed:
+        return state
+    headroom = DomainPower(replace(problem, instance=instance)).headroom(now)
+    costs, use = problem.costs, problem.costs.base + now.use
+    asleep = numpy.array([machine.phase is Phase.ASLEEP for machine in state.machines])
+    drawn = numpy.where(asleep, 0.0, costs.watts(now.all_nodes, use))
+    takes_pods = numpy.array(
+        [node.ready and not node.unschedulable and node.eligible for node in problem.instance.nodes]
+    )
+    is_closed = numpy.array([node.name in instance.closed for node in instance.nodes])
+    limit = problem.limit.copy()
+    for group, added in enumerate(problem.use):
+        watts = costs.watts(now.all_nodes, use + added) - drawn
+        narrowed = numpy.where((watts <= headroom) & ~is_closed, limit[group], 0)
+        has_room = asleep | now.fits(group, now.all_nodes)
+        if narrowed[takes_pods & has_room].any():
+            limit[group] = numpy.maximum(narrowed, now.counts[group])
+    return replace(state, assignment=Assignment(replace(problem, limit=limit), now.counts))
+
+
 def within_power_limits(state: FleetState, decision: Decision, limited: Limited) -> Decision:
     """The decision without the machines whose moves break a limit, and without their moves."""
     problem = state.assignment.problem
-    instance = with_limits(problem.instance, limited)
+    instance = _limited_now(state, limited)
     if not instance.domains and not instance.closed:
         return decision
     power = DomainPower(replace(problem, instance=instance))
@@ -44,6 +80,19 @@ def within_power_limits(state: FleetState, decision: Decision, limited: Limited)
         moves=tuple(move for move in decision.moves if move.source not in left_out),
         stay=(*decision.stay, *stay),
     )
+
+
+def _limited_now(state: FleetState, limited: Limited) -> Instance:
+    """The instance with its limits, in which sleeping machines draw nothing.
+
+    The decision has them as after their boot.
+    """
+    instance = state.assignment.problem.instance
+    nodes = tuple(
+        replace(node, ready=node.ready and machine.phase is not Phase.ASLEEP)
+        for node, machine in zip(instance.nodes, state.machines)
+    )
+    return with_limits(replace(instance, nodes=nodes), limited)
 
 
 def _carry_out(assignment: Assignment, moves: list[PlannedMove]) -> None:

@@ -87,9 +87,14 @@ def _needed(room: Room, shapes: list[Shape], chosen: list[int]) -> list[int]:
 def waiting_shapes(fleet: Fleet) -> list[Shape]:
     """The waiting pods, the largest first."""
     state = fleet.state
-    limit = fleet.problem.limit > 0
+    takes_more = fleet.problem.limit > state.assignment.counts
     shapes = [
-        Shape(fleet.amounts.of_group(state, group), int(state.waiting[group]), limit[group], group)
+        Shape(
+            fleet.amounts.of_group(state, group),
+            int(state.waiting[group]),
+            takes_more[group],
+            group,
+        )
         for group in state.waiting.nonzero()[0].tolist()
     ]
     largest = numpy.maximum(fleet.amounts.capacity.max(axis=0, initial=0.0), 1e-9)

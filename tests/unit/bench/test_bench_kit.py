@@ -214,7 +214,10 @@ def test_scale_reckons_with_the_rule_by_which_statuses_are_written() -> None:
     for run in range(10):
         now = begun + datetime.timedelta(seconds=run * scale.INTERVAL)
         reading = SimpleNamespace(
-            values={"inlet_celsius": Value(20.0, now)}, errors=[], is_fresh=True
+            values={"inlet_celsius": Value(20.0, now)},
+            errors=[],
+            is_fresh=True,
+            fresh={"inlet_celsius"},
         )
         manifest = status.status_of(target, t.cast("t.Any", reading), {}, now)
         if manifest:

@@ -107,6 +107,7 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
             if (watts := one.fresh("power_watts")) is not None
         },
         check_owner=run.check_owner,
+        defers_pods=run.options["prices"]["defer_pods"],
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...base.fields.lenient import member, text
 from ..machine import Phase
 from .cluster_view import leaving_pods
-from .lifecycle import NodeView
+from .lifecycle import Intent, NodeView
 from .planner import Plan
 from .sleep_plan import MachineNow, PlannedMachine, SleepPlan, refusal
 
@@ -70,13 +70,20 @@ def only_approved(run: SleepRun, plan: Plan) -> Plan:
         run.obstacle = run.obstacle or refusal(approved, _now(run, plan, approved))
     may = may_sleep(run) or _draining(run)
     waits = {name: plan.intents[name] for name in plan.off if name not in may}
-    told = {name: (_WORD, f"It waits for an approval. {one.reason}") for name, one in waits.items()}
+    told = {view.name: _told(view, waits[view.name]) for view in run.views(plan, waits)}
     return replace(
         plan,
         intents={name: one for name, one in plan.intents.items() if name not in waits},
         moves={**plan.moves, **(approved.steps if approved is not None else {})},
         stay={**plan.stay, **told},
     )
+
+
+def _told(view: NodeView, intent: Intent) -> tuple[str, str]:
+    """Why a machine stays awake that the decision would switch off."""
+    if view.blocked:
+        return "obstacle", view.blocked
+    return _WORD, f"It waits for an approval. {intent.reason}"
 
 
 def _now(run: SleepRun, plan: Plan, approved: SleepPlan) -> dict[str, MachineNow]:

@@ -254,6 +254,12 @@ def tainted_phase(node: Object) -> str | None:
     return next((str(one.get("value")) for one in taints if one.get("key") == TAINT), None)
 
 
+def unready_share(nodes: t.Iterable[Object]) -> float:
+    """Share of the Nodes without our taint that are not ready; those of other fleets sleep, too."""
+    awake = [node for node in nodes if tainted_phase(node) is None]
+    return sum(not is_ready(node) for node in awake) / max(1, len(awake))
+
+
 def _answered_at(node: Object) -> float:
     """The last heartbeat or change of the condition Ready; 0 if unknown."""
     conditions = objects(member(node, "status", "conditions"))

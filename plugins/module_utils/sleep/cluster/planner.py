@@ -21,7 +21,7 @@ from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase
-from ..power_limits import within_power_limits
+from ..power_limits import with_headroom, within_power_limits
 from ..state import Decision, FleetState
 from ..state_reader import read_state
 from .demand_record import MachineHistory, SleepRecord
@@ -54,6 +54,13 @@ class FleetInputs:
     limited: Limited = NO_LIMITS
     energy_weight: float = 1.0
     deferral: Deferral | None = None
+
+    def due(self, pods: list[MutableObject]) -> list[MutableObject]:
+        """The pods without those that wait for their hour."""
+        if self.deferral is None:
+            return pods
+        waiting, _findings = self.deferral.waiting(pods)
+        return without(pods, waiting)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class Planner:
             for name in lists.nodes
         }
         nodes = [_as_decided(node, records.records.get(name)) for name, node in lists.nodes.items()]
-        pods = self._pods(lists)
+        pods = self.inputs.due(lists.pods)
         snapshot = {**self.inputs.snapshot, **lists.parts, "nodes": nodes, "pods": pods}
         source = source_of_snapshot(snapshot, self.inputs.curves, (), placing, self.inputs.scope)
         machines = {
@@ -125,6 +132,7 @@ class Planner:
         }
         rules = self.options.rules.weighed(self.inputs.energy_weight)
         state = read_state(source, placing, rules, machines, waited)
+        state = with_headroom(state, self.inputs.limited)
         decision = decide(state, record.demand(), rules, self.now)
         decision = within_power_limits(state, decision, self.inputs.limited)
         plan = _named(state, decision, lists)
@@ -175,13 +183,6 @@ class Planner:
         """Whether the approved plan leaves it awake; a machine that sleeps may always be woken."""
         is_awake = phase in (Phase.AWAKE, Phase.DRAINING)
         return is_awake and self.may_sleep is not None and name not in self.may_sleep
-
-    def _pods(self, lists: Lists) -> list[t.Any]:
-        """The pods without those that wait for their hour."""
-        if self.inputs.deferral is None:
-            return lists.pods
-        waiting, _findings = self.inputs.deferral.waiting(lists.pods)
-        return without(lists.pods, waiting)
 
     def _waited(self, pod: Object) -> float:
         created = member(pod, "metadata", "creationTimestamp")

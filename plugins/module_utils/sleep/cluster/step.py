@@ -49,7 +49,8 @@ class SleepInputs:
     and ``power_watts`` were read. ``approved`` is the plan that the mode ``with_approval`` carries
     out, None if it only makes one. ``owner`` names the run in records, and ``check_owner`` raises
     WattwiseError if it is gone. ``bmc`` are the options of reading BMCs, ``evict`` those of moving
-    pods.
+    pods. ``defers_pods`` says that pods with a deadline may wait for their hour, so that they need
+    no reserve; it holds without prices, too.
     """
 
     fleet: FleetInputs
@@ -62,6 +63,7 @@ class SleepInputs:
     power_watts: t.Mapping[str, float] = field(default_factory=dict)
     approved: SleepPlan | None = None
     check_owner: t.Callable[[], None] = lambda: None
+    defers_pods: bool = False
 
 
 def run_sleep(
@@ -130,9 +132,7 @@ class SleepRun:
         self.record, findings = self.store.read(self.began)
         self.findings = [*findings, *self.records.findings]
         pods = self.own_pods
-        self.record.observe(
-            pods if inputs.fleet.deferral is None else without_deadline(pods), self.began
-        )
+        self.record.observe(without_deadline(pods) if inputs.defers_pods else pods, self.began)
         self.record.forget_machines(self.lists.nodes)
         self.powers: dict[str, Power] = {}
         self.transitions: list[Change] = []
@@ -174,7 +174,8 @@ class SleepRun:
         else:
             changes = self.transitions
             self._carry_out(plan)
-        self.record.note_counts(counts_of(self.own.values(), self.own_pods, self.now))
+        due = self.inputs.fleet.due(self.own_pods)
+        self.record.note_counts(counts_of(self.own.values(), due, self.now))
         if not self.context.check_mode:
             self.store.write(self.record, self.now, self.context)
         return results.result_of(self, plan, changes)
@@ -315,13 +316,11 @@ def _planner(run: SleepRun) -> Planner:
 
 def _obstacle(run: SleepRun) -> str:
     """The obstacle of the fleet."""
-    awake = [node for name, node in run.lists.nodes.items() if name not in run.records.records]
-    unready = sum(not guards.is_ready(node) for node in awake)
     moment = guards.Moment(
         run.lists.seconds,
         run.inputs.readings_age,
         run.options.max_readings_age,
-        unready / max(1, len(awake)),
+        cluster_view.unready_share(run.lists.nodes.values()),
     )
     return guards.fleet_obstacle(moment)
 

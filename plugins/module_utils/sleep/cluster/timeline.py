@@ -30,7 +30,7 @@ class Counts:
 
     Machines that are emptied or shut down count as awake, since they draw power. ``needed`` is the
     least number of machines whose CPU and memory hold the requests of all pods but those of
-    DaemonSets.
+    DaemonSets, and those that wait for their hour.
     """
 
     at: float

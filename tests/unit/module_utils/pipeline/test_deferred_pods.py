@@ -13,12 +13,18 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
+from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.run import Run
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps import sleep
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps.cluster import Cluster
+from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.steps.prices import read_prices
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.plan import Plan
-from support.binding_api import Json, pod
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.step import SleepInputs
+from support.binding_api import Json, node, pod
 from support.small_fleet import Fleet
 
 HOUR = datetime.timedelta(hours=1)
@@ -99,3 +105,27 @@ def test_without_prices_or_the_option_nothing_waits(prices: Json, change: Json) 
     fleet.cluster.add(job("late", format_time(NOW + 8 * HOUR)))
     run(fleet, NOW, prices={**prices, **change})
     assert fleet.cluster.place_of("late") is not None
+
+
+def test_pods_with_a_deadline_need_no_reserve_while_prices_are_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each failure of the source would record the same pods as arrivals once more."""
+    given: list[SleepInputs] = []
+
+    def run_sleep(_kube: t.Any, inputs: SleepInputs, *_others: t.Any) -> t.NoReturn:
+        given.append(inputs)
+        raise InvalidInput("Enough.")
+
+    monkeypatch.setattr(sleep, "run_sleep", run_sleep)
+    options = {
+        "steps": ["snapshot", "read", "merge", "predict", "sleep"],
+        "host": "http://127.0.0.1:1",
+        "prices": {"path": "/nowhere/prices.csv", "defer_pods": True},
+        "sleep": {"select": "kubernetes.io/hostname"},
+    }
+    fleet_run = Run.of(options, Context())
+    known = sleep.Known(prices=read_prices(fleet_run))
+    with pytest.raises(InvalidInput):
+        sleep.sleep_machines(fleet_run, Cluster({"nodes": [node("n1")]}), known)
+    assert (given[0].fleet.deferral, given[0].defers_pods) == (None, True)

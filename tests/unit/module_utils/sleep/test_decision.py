@@ -34,6 +34,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import
     Switching,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.power_limits import (
+    with_headroom,
     within_power_limits,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.rules import SleepRules
@@ -134,6 +135,53 @@ def test_a_machine_stays_whose_pods_would_take_another_above_its_power_limit() -
     limited = within_power_limits(state, decision, Limited(PowerLimits(node_watts={"*": 189.0})))
     assert not limited.switch_off and not limited.moves
     assert (nodes(limited.stay)[-1], limited.stay[-1].word) == (1, "power_limit")
+
+
+def test_sleeping_machines_take_none_of_the_power_of_their_rack() -> None:
+    phases = [Phase.AWAKE, Phase.AWAKE, Phase.ASLEEP]
+    state = state_of([[0, 1, 0], [0, 0, 0], [1, 0, 0]], phases=phases)
+    state = replace(state, eviction_joules=numpy.array([30e3, 30e3, 300e3]))
+    decision = decided(state)
+    assert nodes(decision.switch_off) == [1]
+    # Both draw 290 W with their pods; all three would draw 300 W without any.
+    enough = Limited(PowerLimits(fleet_watts=295.0))
+    assert within_power_limits(state, decision, enough) == decision
+
+
+def in_racks(state: FleetState, racks: str) -> FleetState:
+    problem = state.assignment.problem
+    named = [
+        replace(node, labels={"topology.kubernetes.io/rack": rack})
+        for node, rack in zip(problem.instance.nodes, racks, strict=True)
+    ]
+    problem = replace(problem, instance=replace(problem.instance, nodes=tuple(named)))
+    return replace(state, assignment=Assignment(problem, state.assignment.counts))
+
+
+@pytest.mark.parametrize("counts", [[[0] * 3, [0] * 3, [1, 0, 0]], [[8, 0, 0], [0] * 3, [0] * 3]])
+def test_a_pod_that_its_rack_has_no_power_for_wakes_a_machine_of_another_rack(
+    counts: list[list[int]],
+) -> None:
+    """Whether or not pods of its kind run there already."""
+    phases = [Phase.AWAKE, Phase.ASLEEP, Phase.ASLEEP]
+    state = in_racks(state_of(counts, (1, 0, 0), phases), "aab")
+    assert decided(state).wake == ()
+    # The awake machine draws 180 W, and the pod would add 10 W there, or 110 W after a boot.
+    limits = PowerLimits(rack_watts={"a": 185.0, "b": 120.0})
+    assert nodes(decided(with_headroom(state, Limited(limits))).wake) == [2]
+    enough = PowerLimits(rack_watts={"a": 190.0, "b": 120.0})
+    assert decided(with_headroom(state, Limited(enough))).wake == ()
+
+
+@pytest.mark.parametrize("watts", [{"a": 185.0, "b": 105.0}, {"a": 185.0}])
+def test_a_pod_without_power_or_room_elsewhere_keeps_no_machine_awake(
+    watts: dict[str, float],
+) -> None:
+    full = 2 if "b" not in watts else 0
+    state = in_racks(state_of([[0, 0, 0], [0, 0, 0], [1, full, 0]], (1, 0, 0)), "aba")
+    limits = Limited(PowerLimits(rack_watts=watts))
+    assert 2 in nodes(decided(state).switch_off)
+    assert decided(with_headroom(state, limits)) == decided(state)
 
 
 def test_dear_evictions_leave_a_machine_to_departures() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import K
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster import guards
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.cluster_view import (
     read_peers,
+    unready_share,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.demand_record import (
     MachineHistory,
@@ -111,6 +112,13 @@ def test_a_zone_counts_nodes_without_the_label_alone() -> None:
         in_zone("b", "True"),
     ]
     assert guards.unready_by_zone(nodes) == {"a": 0.5, "b": 0.0}
+
+
+def test_sleeping_machines_of_other_fleets_are_no_outage() -> None:
+    taint = {"key": "wattwise.github.io/asleep", "value": "asleep", "effect": "NoSchedule"}
+    asleep = {**member("Unknown"), "spec": {"taints": [taint]}}
+    assert unready_share([asleep, asleep, asleep, member("Unknown"), member("True")]) == 0.5
+    assert unready_share([asleep]) == 0.0
 
 
 def member(ready: str) -> Json:

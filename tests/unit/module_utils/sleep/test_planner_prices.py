@@ -31,6 +31,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.planne
     Planner,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import NodeRecord
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.timeline import counts_of
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from support.binding_api import Json, node, pod
 
@@ -84,6 +85,18 @@ def test_a_sleeping_machine_is_woken_for_a_pod_only_in_its_hour() -> None:
     assert wakes(planned(waiting)) == ["n2"]
     assert wakes(planned(waiting, deferral=deferral)) == []
     assert wakes(planned(job(NOW + 2 * HOUR), deferral=deferral)) == ["n2"]
+
+
+def test_a_pod_that_waits_for_its_hour_needs_no_machine() -> None:
+    """Neither in the plan nor in the timeline of the machines that pods need."""
+    series = PriceSeries((NOW, NOW + 3 * HOUR), (80.0, 10.0))
+    deferral = Deferral(series, 1800.0, "wattwise", NOW)
+    pods = [job(NOW + 8 * HOUR), job(NOW + 2 * HOUR)]
+    pods[1]["metadata"]["name"] = "soon"
+    fleet = FleetInputs({}, Curves({}), placement.SPEC.complete({}), deferral=deferral)
+    assert fleet.due(pods) == [pods[1]]
+    assert counts_of([node("n1"), node("n2")], fleet.due(pods), NOW).needed == 1
+    assert counts_of([node("n1"), node("n2")], pods, NOW).needed == 2
 
 
 def test_the_plan_says_what_energy_costs() -> None:
