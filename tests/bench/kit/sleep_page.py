@@ -43,6 +43,7 @@ def pages(details: Sequence[Json]) -> dict[str, str]:
 
 def _pictures() -> Iterator[str]:
     yield f"![Awake machines under demand over time](../{AWAKE})\n"
+    yield "The demand is the requested CPU, drawn so that its peak is the height of the plot.\n"
     yield f"![Energy over waiting, by policy](../{FRONTIER})\n"
 
 
