@@ -26,8 +26,8 @@ _REASON = "Its pods would take a rack or the fleet above its limit."
 def with_headroom(state: FleetState, limited: Limited) -> FleetState:
     """The state whose nodes are closed to pods that alone would take a domain above its limit.
 
-    A pod with no place but those changes nothing: machines are switched off beside it, which makes
-    headroom.
+    A pod with no place but those closes no awake machine: others are switched off beside it, which
+    makes headroom. A machine that breaks a limit when it idles is not woken.
     """
     problem, now = state.assignment.problem, state.assignment
     instance = _limited_now(state, limited)
@@ -35,20 +35,28 @@ def with_headroom(state: FleetState, limited: Limited) -> FleetState:
         return state
     headroom = DomainPower(replace(problem, instance=instance)).headroom(now)
     costs, use = problem.costs, problem.costs.base + now.use
-    asleep = numpy.array([machine.phase is Phase.ASLEEP for machine in state.machines])
+    asleep = numpy.array([one.phase is Phase.ASLEEP for one in state.machines], dtype=bool)
     drawn = numpy.where(asleep, 0.0, costs.watts(now.all_nodes, use))
     takes_pods = numpy.array(
-        [node.ready and not node.unschedulable and node.eligible for node in problem.instance.nodes]
+        [one.ready and not one.unschedulable and one.eligible for one in problem.instance.nodes],
+        dtype=bool,
     )
-    is_closed = numpy.array([node.name in instance.closed for node in instance.nodes])
+    is_closed = numpy.array([one.name in instance.closed for one in instance.nodes], dtype=bool)
     limit = problem.limit.copy()
     for group, added in enumerate(problem.use):
         watts = costs.watts(now.all_nodes, use + added) - drawn
         narrowed = numpy.where((watts <= headroom) & ~is_closed, limit[group], 0)
         has_room = asleep | now.fits(group, now.all_nodes)
-        if narrowed[takes_pods & has_room].any():
-            limit[group] = numpy.maximum(narrowed, now.counts[group])
-    return replace(state, assignment=Assignment(replace(problem, limit=limit), now.counts))
+        if not narrowed[takes_pods & has_room].any():
+            narrowed = numpy.where(asleep, narrowed, limit[group])
+        limit[group] = numpy.maximum(narrowed, now.counts[group])
+    cannot_boot = asleep & (is_closed | (costs.watts(now.all_nodes, use) > headroom))
+    nodes = tuple(
+        replace(one, unschedulable=one.unschedulable or bool(is_too_much))
+        for one, is_too_much in zip(problem.instance.nodes, cannot_boot)
+    )
+    problem = replace(problem, limit=limit, instance=replace(problem.instance, nodes=nodes))
+    return replace(state, assignment=Assignment(problem, now.counts))
 
 
 def within_power_limits(state: FleetState, decision: Decision, limited: Limited) -> Decision:

@@ -173,6 +173,15 @@ def test_a_pod_that_its_rack_has_no_power_for_wakes_a_machine_of_another_rack(
     assert decided(with_headroom(state, Limited(enough))).wake == ()
 
 
+@pytest.mark.parametrize(("watts", "woken"), [(109.0, []), (110.0, [1])])
+def test_no_machine_is_woken_whose_rack_has_no_power_for_it(watts: float, woken: list[int]) -> None:
+    phases = [Phase.AWAKE, Phase.ASLEEP]
+    state = in_racks(state_of([[0, 0], [0, 0], [2, 0]], (1, 0, 0), phases), "ab")
+    limits = Limited(PowerLimits(rack_watts={"b": watts}))
+    assert nodes(decided(state).wake) == [1]
+    assert nodes(decided(with_headroom(state, limits)).wake) == woken
+
+
 @pytest.mark.parametrize("watts", [{"a": 185.0, "b": 105.0}, {"a": 185.0}])
 def test_a_pod_without_power_or_room_elsewhere_keeps_no_machine_awake(
     watts: dict[str, float],

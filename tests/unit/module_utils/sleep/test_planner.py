@@ -13,6 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.domains import (
+    NO_LIMITS,
+    Limited,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.power.limits.options import PowerLimits
 from ansible_collections.wattwise.kube.plugins.module_utils.power.placement import SPEC
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curves
 from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.bmcs import Power
@@ -83,13 +88,19 @@ def asleep(name: str, record: NodeRecord, **spec: t.Any) -> Json:
     return t.cast("Json", json.loads(json.dumps(found)))
 
 
-def plan(nodes: list[Json], pods: list[Json], peers: Peers = Peers()) -> Plan:  # noqa: B008 - frozen
+def plan(
+    nodes: list[Json],
+    pods: list[Json],
+    peers: Peers = Peers(),  # noqa: B008 - frozen
+    limited: Limited = NO_LIMITS,
+) -> Plan:
     by_name = {each["metadata"]["name"]: each for each in nodes}
     lists = Lists(by_name, {"nodes": nodes, "pods": pods, "pod_disruption_budgets": []})
     inputs = FleetInputs(
         {"nodes": nodes, "pods": pods},
         Curves.from_document(dict.fromkeys(by_name, CURVE)),
         SPEC.complete({}),
+        limited=limited,
     )
     given = {"select": "kubernetes.io/hostname", "min_awake_seconds": 0.0, "min_awake": 0}
     options = SleepOptions.of(OPTIONS.complete({**given, "max_share": 1.0, "wear_joules": 0.0}))
@@ -106,6 +117,14 @@ def waiting() -> Json:
 def test_a_waiting_pod_wakes_a_machine_behind_the_marks_of_its_sleep() -> None:
     found = plan([machine("a", unschedulable=True), asleep("b", ASLEEP)], [waiting()])
     assert {name: one.action for name, one in found.intents.items()} == {"b": "wake"}
+
+
+@pytest.mark.parametrize(("watts", "woken"), [(150.0, set()), (300.0, {"b"})])
+def test_no_machine_wakes_above_the_limit_of_the_fleet(watts: float, woken: set[str]) -> None:
+    nodes = [machine("a"), asleep("b", ASLEEP)]
+    full = {**pod("full", cpu="4", nodeName="a"), "status": {"phase": "Running"}}
+    limited = Limited(PowerLimits(fleet_watts=watts))
+    assert set(plan(nodes, [full, waiting()], limited=limited).intents) == woken
 
 
 def test_a_machine_that_an_administrator_cordoned_is_not_woken_for_pods() -> None:
