@@ -77,7 +77,6 @@ def cap_machines(
             found = capping.limits(limits)
             plan = capping.plan(found, curves())
             above = _above(found, plan)
-        _warn(above, mode, context)
         capping.warn_of_stuck(mode)
         changes = capping.changes(plan)
         told: Result = {"cap": mode, "above": above, "changes": []}
@@ -87,6 +86,8 @@ def cap_machines(
             capping.intend(changes, plan)
             run.write("limits", {**told, "caps": capping.recorded()})
             result = capping.carry_out(changes, plan)
+        _warn(above, mode, context)
+        _warn_of_failed(changes, context)
         step.changed, step.errors = result["changed"], [*step.errors, *capping.errors]
         step.counts = {"above": len(above), "caps": len(plan.caps), "changes": len(changes)}
         run.log.diff += result["diff"]
@@ -364,10 +365,22 @@ def _above(limits: t.Sequence[Limit], plan: CapPlan) -> list[Result]:
 def _warn(above: t.Sequence[Result], mode: str, context: Context) -> None:
     for one in above:
         subject = f"{one['kind']} {one['name']}".strip()
-        covered = {"on": "caps are set", "dry_run": "limits.cap is dry_run, so that no cap is set"}
+        on = "caps would be set" if context.check_mode else "caps are set"
+        covered = {"on": on, "dry_run": "limits.cap is dry_run, so that no cap is set"}
         uncovered = one["uncovered_watts"]
         left = f"; no cap covers {uncovered:,.0f} W of it" if uncovered else ""
         context.warn(
             f"The {subject} draws {one['watts']:,.0f} W, above its limit of "
             f"{one['limit_watts']:,.0f} W; {covered[mode]}{left}"
+        )
+
+
+def _warn_of_failed(changes: t.Mapping[str, LimitChange], context: Context) -> None:
+    failed = [(name, one.desired, one.error.detail) for name, one in changes.items() if one.error]
+    if failed:
+        name, watts, detail = failed[0]
+        desired = "no limit" if watts is None else f"a limit of {watts:,.0f} W"
+        context.warn(
+            f"{len(failed)} of {len(changes)} limits could not be changed, the first is {desired} "
+            f"for {name}: {detail}; errors has all"
         )

@@ -370,6 +370,7 @@ def test_a_cap_that_the_bmc_may_have_accepted_is_recorded(
         result = rack.run(limits(0.95 * rack.total))
     assert bool(result["limits"]["caps"]) == is_kept
     assert [one["done"] for one in result["limits"]["changes"]] == [False, False]
+    assert "2 of 2 limits could not be changed, the first is a limit of" in rack.warnings[-1]
 
 
 def test_a_machine_whose_node_has_no_uuid_gets_no_cap(rack: Rack) -> None:
