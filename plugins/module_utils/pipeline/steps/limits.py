@@ -23,7 +23,7 @@ from ...power.limits.options import PowerLimits
 from ...redfish.power_control import limiting
 from ...redfish.power_control.limiting import LimitChange
 from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_uuids_of
-from ...scheduling.curve import Curves
+from ...scheduling.curve import Curve, Curves
 from ...scheduling.model import ASLEEP_TAINT
 from ..options import of_module
 from ..run import Run
@@ -79,15 +79,14 @@ def cap_machines(
             above = _above(found, plan)
         capping.warn_of_stuck(mode)
         changes = capping.changes(plan)
-        told: Result = {"cap": mode, "above": above, "changes": []}
-        result = _NOTHING
+        told, result = {"cap": mode, "above": above, "changes": []}, _NOTHING
         if changes and mode != "dry_run":
             # A run that ends here leaves its caps to the next one.
             capping.intend(changes, plan)
             run.write("limits", {**told, "caps": capping.recorded()})
             result = capping.carry_out(changes, plan)
+            _warn_of_failed(changes, context)
         _warn(above, mode, context)
-        _warn_of_failed(changes, context)
         step.changed, step.errors = result["changed"], [*step.errors, *capping.errors]
         step.counts = {"above": len(above), "caps": len(plan.caps), "changes": len(changes)}
         run.log.diff += result["diff"]
@@ -208,7 +207,7 @@ class _Capping:
                 found[name] = CapMachine(
                     name,
                     self.watts[name],
-                    IDLE_MARGIN * curve.watts[0] if can_be_capped and curve is not None else None,
+                    _floor_watts(curve) if can_be_capped else None,
                     priorities.get(name, 0),
                     None if cap is None else cap.watts,
                 )
@@ -319,6 +318,11 @@ def _recorded(run: Run) -> dict[str, Cap]:
         one["name"]: Cap(one["watts"], one["before_watts"], tuple(one["earlier_watts"]))
         for one in document.get("caps", ())
     }
+
+
+def _floor_watts(curve: Curve | None) -> float | None:
+    """The least cap by a curve; None without an idle power, which a cap of 0 W would be."""
+    return None if curve is None or curve.watts[0] <= 0 else IDLE_MARGIN * curve.watts[0]
 
 
 def _sleeps(node: Object) -> bool:
