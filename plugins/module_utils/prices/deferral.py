@@ -119,7 +119,7 @@ def wish_of(pod: Object) -> Wish:
     finish_by = time_of(annotations[FINISH_BY], where)
     given = annotations.get(EXPECTED_DURATION)
     duration = parse_duration(given, f"metadata.annotations[{EXPECTED_DURATION}]")
-    if not 0 < duration <= MAX_DELAY_SECONDS:
+    if not 1 <= duration <= MAX_DELAY_SECONDS:
         raise InvalidField(
             f"metadata.annotations[{EXPECTED_DURATION}]", "it is not from 1s to 168h"
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import math
+import re
 import typing as t
 import urllib.parse
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _DAY = 86400
 # Prometheus is asked for a week, so that each day of the week was there once.
 _RANGE_SECONDS = 7 * _DAY
 _STEP_SECONDS = 900
+_QUERY = re.compile(r"\?\S*?(?=[:;,.]?(?:\s|$))")
 _RANGES = {
     "max_age": (0.0, 31.0 * _DAY),
     "keep_seconds": (0.0, 31.0 * _DAY),
@@ -192,8 +194,8 @@ def _fetch(options: Parameters, context: Context) -> PriceSeries:
     shared = {"concurrency": 1, "min_success": 0.0, **options}
     [result] = poll([job], shared, context, budget=Budget(10, MAX_BYTES, 400_000)).results
     if isinstance(result, TargetError):
-        # The query of a URL may hold a key.
-        detail = result.detail.replace(f"?{parts.query}", "") if parts.query else result.detail
+        # The query of a URL may hold a key; the request has it in another spelling.
+        detail = result.detail if options["query"] else _QUERY.sub("", result.detail)
         raise InvalidInput(f"{endpoint}: {detail}")
     if result is None:
         raise InvalidInput(f"{endpoint}: no answer")

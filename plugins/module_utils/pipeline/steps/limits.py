@@ -23,7 +23,7 @@ from ...power.limits.options import PowerLimits
 from ...redfish.power_control import limiting
 from ...redfish.power_control.limiting import LimitChange
 from ...redfish.power_control.machines import REDFISH, Machine, configured_machines, with_uuids_of
-from ...scheduling.curve import Curves
+from ...scheduling.curve import Curve, Curves
 from ...scheduling.model import ASLEEP_TAINT
 from ..options import of_module
 from ..run import Run
@@ -77,16 +77,16 @@ def cap_machines(
             found = capping.limits(limits)
             plan = capping.plan(found, curves())
             above = _above(found, plan)
-        _warn(above, mode, context)
         capping.warn_of_stuck(mode)
         changes = capping.changes(plan)
-        told: Result = {"cap": mode, "above": above, "changes": []}
-        result = _NOTHING
+        told, result = {"cap": mode, "above": above, "changes": []}, _NOTHING
         if changes and mode != "dry_run":
             # A run that ends here leaves its caps to the next one.
             capping.intend(changes, plan)
             run.write("limits", {**told, "caps": capping.recorded()})
             result = capping.carry_out(changes, plan)
+            _warn_of_failed(changes, context)
+        _warn(above, mode, context)
         step.changed, step.errors = result["changed"], [*step.errors, *capping.errors]
         step.counts = {"above": len(above), "caps": len(plan.caps), "changes": len(changes)}
         run.log.diff += result["diff"]
@@ -207,7 +207,7 @@ class _Capping:
                 found[name] = CapMachine(
                     name,
                     self.watts[name],
-                    IDLE_MARGIN * curve.watts[0] if can_be_capped and curve is not None else None,
+                    _floor_watts(curve) if can_be_capped else None,
                     priorities.get(name, 0),
                     None if cap is None else cap.watts,
                 )
@@ -320,6 +320,11 @@ def _recorded(run: Run) -> dict[str, Cap]:
     }
 
 
+def _floor_watts(curve: Curve | None) -> float | None:
+    """The least cap by a curve; None without an idle power, which a cap of 0 W would be."""
+    return None if curve is None or curve.watts[0] <= 0 else IDLE_MARGIN * curve.watts[0]
+
+
 def _sleeps(node: Object) -> bool:
     taints = objects(member(node, "spec", "taints"))
     return any(one.get("key") == ASLEEP_TAINT for one in taints)
@@ -364,10 +369,22 @@ def _above(limits: t.Sequence[Limit], plan: CapPlan) -> list[Result]:
 def _warn(above: t.Sequence[Result], mode: str, context: Context) -> None:
     for one in above:
         subject = f"{one['kind']} {one['name']}".strip()
-        covered = {"on": "caps are set", "dry_run": "limits.cap is dry_run, so that no cap is set"}
+        on = "caps would be set" if context.check_mode else "caps are set"
+        covered = {"on": on, "dry_run": "limits.cap is dry_run, so that no cap is set"}
         uncovered = one["uncovered_watts"]
         left = f"; no cap covers {uncovered:,.0f} W of it" if uncovered else ""
         context.warn(
             f"The {subject} draws {one['watts']:,.0f} W, above its limit of "
             f"{one['limit_watts']:,.0f} W; {covered[mode]}{left}"
+        )
+
+
+def _warn_of_failed(changes: t.Mapping[str, LimitChange], context: Context) -> None:
+    failed = [(name, one.desired, one.error.detail) for name, one in changes.items() if one.error]
+    if failed:
+        name, watts, detail = failed[0]
+        desired = "no limit" if watts is None else f"a limit of {watts:,.0f} W"
+        context.warn(
+            f"{len(failed)} of {len(changes)} limits could not be changed, the first is {desired} "
+            f"for {name}: {detail}; errors has all"
         )

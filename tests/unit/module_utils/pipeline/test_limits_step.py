@@ -230,6 +230,12 @@ def test_a_limit_below_all_floors_says_what_no_cap_covers(rack: Rack) -> None:
     assert "no cap covers" in rack.warnings[-1]
 
 
+def test_a_machine_whose_curve_has_no_idle_power_gets_no_cap(rack: Rack) -> None:
+    rack.idle_watts = 0.0
+    result = rack.run(limits(100.0))
+    assert (rack.caps, result["limits"]["changes"]) == ({}, [])
+
+
 def test_a_machine_that_sleeps_gets_no_cap(rack: Rack) -> None:
     rack.taints = [{"key": "wattwise.github.io/asleep", "effect": "NoSchedule"}]
     rack.run(limits(0.97 * rack.total))
@@ -370,6 +376,8 @@ def test_a_cap_that_the_bmc_may_have_accepted_is_recorded(
         result = rack.run(limits(0.95 * rack.total))
     assert bool(result["limits"]["caps"]) == is_kept
     assert [one["done"] for one in result["limits"]["changes"]] == [False, False]
+    told = [one for one in rack.warnings if "2 of 2 limits could not be changed" in one]
+    assert len(told) == 1 and "the first is a limit of" in told[0]
 
 
 def test_a_machine_whose_node_has_no_uuid_gets_no_cap(rack: Rack) -> None:

@@ -108,6 +108,7 @@ def test_pods_that_run_or_belong_to_another_scheduler_are_left_alone() -> None:
         ({"finish_by": moment(START + HOUR), "expected_duration": "soon"}, "not a duration"),
         ({"finish_by": moment(START + HOUR), "expected_duration": "-1h"}, "from 1s to 168h"),
         ({"finish_by": moment(START + HOUR), "expected_duration": "0"}, "from 1s to 168h"),
+        ({"finish_by": moment(START + HOUR), "expected_duration": "1ns"}, "from 1s to 168h"),
         ({"finish_by": moment(START + HOUR), "expected_duration": "9999h"}, "from 1s to 168h"),
         ({"finish_by": moment(START + 8 * DAY), "expected_duration": "1h"}, "more than a week"),
         ({"finish_by": "9999-12-31T23:00:00Z", "expected_duration": "1h"}, "more than a week"),

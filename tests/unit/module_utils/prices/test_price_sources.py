@@ -159,10 +159,11 @@ def test_a_url_that_hangs_leaves_the_last_series(server: Server) -> None:
     assert "secret" not in warning
 
 
-def test_a_refusal_names_the_server_but_not_the_key(server: Server) -> None:
+@pytest.mark.parametrize("key", ["secret", "a secret", "ésecret", 300 * "secret"])
+def test_a_refusal_names_the_server_but_not_the_key(server: Server, key: str) -> None:
     server.status = 403
-    _known, [warning] = read({"url": f"{server.url}/day?key=secret"})
-    assert "403" in warning
+    _known, [warning] = read({"url": f"{server.url}/day?key={key}"})
+    assert "HTTP 403 to GET /day" in warning
     assert server.url in warning
     assert "secret" not in warning
 
