@@ -119,6 +119,8 @@ class _Capping:
     errors: list[Result] = field(default_factory=list)
     # Limits that BMCs have now, where they were asked.
     found_watts: dict[str, float] = field(default_factory=dict)
+    # Caps before this run set any.
+    former: t.Mapping[str, Cap] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, cluster: Cluster, caps: dict[str, Cap], context: Context) -> _Capping:
@@ -249,6 +251,7 @@ class _Capping:
 
     def intend(self, changes: t.Mapping[str, LimitChange], plan: CapPlan) -> None:
         """Record the caps to set before a BMC has them."""
+        self.former = dict(self.caps)
         for name in () if self.context.check_mode else changes.keys() & plan.caps.keys():
             watts, cap = plan.caps[name], self.caps.get(name)
             before = self._foreign_watts(name)
@@ -290,12 +293,10 @@ class _Capping:
             )
 
     def _withdraw(self, name: str) -> None:
-        """Forget a cap that the BMC did not accept; it has the cap before it, if any."""
-        *earlier, last = self.caps[name].sent_watts[:-1] or (None,)
-        if last is None:
-            del self.caps[name]
-        else:
-            self.caps[name] = Cap(last, self.caps[name].before_watts, tuple(earlier))
+        """The cap before this run, as the BMC did not accept another one."""
+        del self.caps[name]
+        if name in self.former:
+            self.caps[name] = self.former[name]
 
     def recorded(self) -> list[Result]:
         """The caps in force, as the document has them."""

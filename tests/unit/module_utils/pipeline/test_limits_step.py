@@ -380,6 +380,24 @@ def test_a_cap_that_the_bmc_may_have_accepted_is_recorded(
     assert len(told) == 1 and "the first is a limit of" in told[0]
 
 
+def test_a_cap_stays_recorded_if_its_bmc_does_not_answer(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = limits(0.85 * rack.total)
+    rack.run(setting)
+    capped = set(rack.caps)
+    rack.limit_by_hand(rack.machines[0], state="absent")
+
+    async def fail(*_given: t.Any) -> t.Any:
+        raise TargetFailure("forbidden", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(limiting, "_send", fail)
+        result = rack.run(setting)
+    assert not all(one["done"] for one in result["limits"]["changes"])
+    assert {one["name"] for one in result["limits"]["caps"]} == capped
+
+
 def test_a_machine_whose_node_has_no_uuid_gets_no_cap(rack: Rack) -> None:
     rack.have_uuids = False
     result = rack.run(limits(0.95 * rack.total))
