@@ -192,9 +192,11 @@ def test_the_figures_of_the_demo_in_the_readme_agree() -> None:
         for line in text_of("README.md").split("\n## ", 1)[0].splitlines()
         if line.startswith("| ")
     }
-    _fleet, default = row["default scheduler, measured"]
+    fleet, default = row["default scheduler, measured"]
     _fleet, ours = row["wattwise, measured"]
-    watts, percent = row["saved"]
+    [asleep] = row["idle machines off, measured"]
+    assert row["saved by placement and sleep"] == [pytest.approx(fleet - asleep, abs=1)]
+    watts, percent = row["saved by placement"]
     # Each figure is rounded separately.
     assert watts == pytest.approx(default - ours, abs=1)
     assert percent == pytest.approx(100 * watts / default, abs=0.1)
