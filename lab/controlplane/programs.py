@@ -31,7 +31,7 @@ def kubernetes(release: Release) -> GoTools:
             "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
             "kubectl": "k8s.io/kubernetes/cmd/kubectl",
         },
-        duration="10 minutes",
+        duration="5 minutes",
         linker_flags=_linker_flags(release),
     )
 
@@ -75,7 +75,7 @@ KWOK = GoTools(
     name="kwok",
     module=LAB / "kwok",
     programs={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
-    duration="2 minutes",
+    duration="a minute",
     files_module="sigs.k8s.io/kwok",
     files=KWOK_STAGES,
 )
