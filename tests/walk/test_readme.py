@@ -124,6 +124,8 @@ def variables(home: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     home = tmp_path_factory.mktemp("home")
+    # The user clones from a server; here the repository may belong to somebody else.
+    (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
     output = tmp_path_factory.mktemp("output") / "terminal.log"
     read_end, write_end = os.pipe()
     with output.open("wb") as terminal:
