@@ -682,8 +682,8 @@ options:
       mode:
         description: V(dry_run) says what would be switched and changes no machine. V(on) switches
           machines. V(off) switches nothing off, and wakes every machine that sleeps.
-          V(with_approval) wakes machines as V(on) does, and switches off only those of a plan that
-          a person approved.
+          V(with_approval) wakes machines as V(on) does, and switches off only the machines of a
+          plan that a person approved.
         type: str
         default: dry_run
         choices: ['off', dry_run, with_approval, 'on']

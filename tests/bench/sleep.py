@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 
+from bench.kit import sleep_page
 from bench.kit.rows import Bench, Metric, Peer, Row, at_least, at_most, metric
 from bench.kit.sleep_runs import (
     BASELINE,
@@ -48,7 +48,7 @@ def sleep(stage: Stage) -> Row:
             "A rule is ahead if it draws less energy and makes fewer pods wait on the same demand.",
             "The optimum is a lower bound: no schedule reaches it where pods or machines are few.",
         ],
-        details=[dataclasses.asdict(run) for run in found],
+        details=sleep_page.details_of(found),
     )
 
 

@@ -170,13 +170,24 @@ LEASE = ArgumentSpec(
     }
 )
 
-_HTTP: Options = {
-    "timeout": {"type": "float", "default": 10.0},
-    "concurrency": {"type": "int", "default": 64},
+_TRUST: Options = {
     "allow_plain_http": {"type": "bool", "default": False},
     "validate_certs": {"type": "bool", "default": True},
     "ca_path": {"type": "path"},
     "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+}
+
+# Options of requests with a credential to servers such as Prometheus.
+SERVER: Options = {
+    "credential": {"type": "str", "no_log": False},
+    "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
+    **_TRUST,
+}
+
+_HTTP: Options = {
+    "timeout": {"type": "float", "default": 10.0},
+    "concurrency": {"type": "int", "default": 64},
+    **_TRUST,
     "on_error": {"type": "str", "default": "report", "choices": ["report", "fail"]},
     "min_success": {"type": "float", "default": 0.0},
 }

@@ -94,6 +94,12 @@ class Reading:
 Readings = t.Mapping[str, Reading]
 
 
+def fresh_values(readings: Readings, quantity: str) -> dict[str, float]:
+    """The fresh values of a quantity by node."""
+    values = {name: reading.fresh(quantity) for name, reading in readings.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def readings_of(document: Object | None) -> dict[str, Reading]:
     """The readings of a readings document by node; none without one."""
     entries = mapping_of(member(document, "readings"))

@@ -28,6 +28,7 @@ from ..nodeconfig.readings import (
     Readings,
     Value,
     errors_of,
+    fresh_values,
     mapping_of,
     readings_of,
 )
@@ -273,13 +274,7 @@ def _fill_gaps(
 
 def _summary(nodes: Nodes, readings: Readings, errors: t.Sequence[TargetError]) -> Result:
     inlets, powers = (
-        {
-            name: value
-            for name, reading in readings.items()
-            for value in [reading.fresh(quantity)]
-            if value is not None
-        }
-        for quantity in ("inlet_celsius", "power_watts")
+        fresh_values(readings, quantity) for quantity in ("inlet_celsius", "power_watts")
     )
     hottest = max(inlets, key=lambda name: inlets[name], default=None)
     return {

@@ -32,7 +32,7 @@ from .steps.meter import meter_pods
 from .steps.place import keep_plan, place_pods
 from .steps.predict import predict_curves
 from .steps.prices import Prices, read_prices, set_aside
-from .steps.sleep import Known, sleep_machines
+from .steps.sleep import FleetKnowledge, sleep_machines
 from .steps.store import restore_plan, restore_sleep_plan, store_plan, store_sleep_plan
 
 
@@ -200,7 +200,11 @@ class FleetRun:
     def _sleep(self) -> None:
         # Machines are brought back without any reading.
         is_off = self.run.options["sleep"]["mode"] == "off"
-        known = Known() if is_off else Known(self.curves, self.readings, self.samples, self.prices)
+        known = (
+            FleetKnowledge()
+            if is_off
+            else FleetKnowledge(self.curves, self.readings, self.samples, self.prices)
+        )
         sleep_machines(self.run, self.cluster, known, self.approved)
 
     def _limit(self) -> None:

@@ -17,7 +17,7 @@ import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..base.argspec import ArgumentSpec
+from ..base.argspec import SERVER, ArgumentSpec
 from ..base.context import Context, Parameters
 from ..base.errors import InvalidInput, TargetError, WattwiseError
 from ..base.json_types import Object
@@ -53,19 +53,14 @@ OPTIONS = ArgumentSpec(
         "keep_seconds": {"type": "float", "default": 3600.0},
         "defer_pods": {"type": "bool", "default": False},
         "margin_seconds": {"type": "float", "default": 1800.0},
-        "credential": {"type": "str", "no_log": False},
-        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
         "timeout": {"type": "float", "default": 10.0},
-        "allow_plain_http": {"type": "bool", "default": False},
-        "validate_certs": {"type": "bool", "default": True},
-        "ca_path": {"type": "path"},
-        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        **SERVER,
     }
 )
 
 
 @dataclass(frozen=True)
-class Known:
+class ReadPrices:
     """The usable series, if any, and the document of one that was just read."""
 
     series: PriceSeries | None = None
@@ -93,7 +88,7 @@ def check_options(options: Parameters) -> None:
             )
 
 
-def known_prices(options: Parameters, context: Context, last: Object | None) -> Known:
+def read_prices(options: Parameters, context: Context, last: Object | None) -> ReadPrices:
     """The series of the source; with ``last``, the document of a former run, if that fails.
 
     A URL is asked once in ``keep_seconds``. Everything that an operator should know is a warning.
@@ -103,13 +98,13 @@ def known_prices(options: Parameters, context: Context, last: Object | None) -> 
         last = None
     kept = None if last is None else _of_document(last)
     if kept is not None and not options["path"] and _is_fresh(last, options, now):
-        return Known(_usable(kept, options, context))
+        return ReadPrices(_usable(kept, options, context))
     try:
         series = _with_surcharge(_read(options, context), options["surcharge"])
     except WattwiseError as error:
         instead = "every hour counts the same" if kept is None else "the last series counts"
         context.warn(f"The prices could not be read, so that {instead}: {error}")
-        return Known(None if kept is None else _usable(kept, options, context))
+        return ReadPrices(None if kept is None else _usable(kept, options, context))
     document = {
         "source": source,
         "unit": series.unit,
@@ -118,7 +113,7 @@ def known_prices(options: Parameters, context: Context, last: Object | None) -> 
             for time, price in zip(series.times, series.prices)
         ],
     }
-    return Known(_usable(series, options, context), document)
+    return ReadPrices(_usable(series, options, context), document)
 
 
 def _usable(series: PriceSeries, options: Parameters, context: Context) -> PriceSeries | None:

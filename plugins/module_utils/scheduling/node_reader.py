@@ -20,6 +20,9 @@ from .peer_view import COUNTED_IF_MISSING, PeerNode, lacks_requests
 from .pod_reader import assumed_use, held_requests, host_ports, is_daemon, is_finished
 from .volumes.inline_disks import disk_uses
 
+# Labels of a node's rack, in order of precedence.
+RACK_LABELS = ("wattwise.github.io/rack", "topology.kubernetes.io/rack")
+
 UsageSource = t.Literal["auto", "metrics", "requests"]
 
 _SHORT_KEYS = frozenset(
@@ -27,6 +30,11 @@ _SHORT_KEYS = frozenset(
 )
 # Each is compared with the tolerations of each pod.
 _MAX_TAINTS = 500
+
+
+def rack_of(labels: t.Mapping[str, t.Any]) -> str:
+    """The rack of a node by its labels; empty without one."""
+    return next((str(labels[one]) for one in RACK_LABELS if one in labels), "")
 
 
 @dataclass

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from bench.kit.sleep_runs import BASELINE, OPTIMUM, OURS, RECORDED, Run, named, 
 
 ROW = "sleep"
 AWAKE, FRONTIER = (f"images/sleep-{name}.svg" for name in ("awake", "frontier"))
+DRAWN = (OURS, "delayed off", "VMware DPM")
 SHARES = {0.01: "≤ 0.01 %", 0.1: "0.1 %", 1.0: "1 %", 10.0: "10 %", 100.0: "100 %"}
 HEAD = f"""# Sleep: energy and waiting
 
@@ -33,12 +35,29 @@ part of the project. Repeat it with `make bench ARGS={ROW}`.
 def pages(details: Sequence[Json]) -> dict[str, str]:
     """File name below docs/ → its content."""
     table = named(map(Run.from_json, details))
-    drawn = [name for name in table if RECORDED not in name]
     return {
         "project/sleep-performance.md": "\n".join([HEAD, *_pictures(), *_tables(table)]),
-        AWAKE: _plot_of_awake(table[drawn[-1]]),
+        AWAKE: _plot_of_awake(table[_drawn_case(table)]),
         FRONTIER: _plot_of_frontier(table),
     }
+
+
+def details_of(runs: Sequence[Run]) -> list[Json]:
+    """The runs for the page, with samples over time only of those that a plot draws."""
+    case = _drawn_case(named(runs))
+    return [
+        dataclasses.asdict(
+            run
+            if run.case == case and run.policy in DRAWN
+            else dataclasses.replace(run, hours=(), awake=(), cores=())
+        )
+        for run in runs
+    ]
+
+
+def _drawn_case(table: Mapping[str, Mapping[str, Run]]) -> str:
+    """The last generated case, which is the largest."""
+    return [name for name in table if RECORDED not in name][-1]
 
 
 def _pictures() -> Iterator[str]:
@@ -86,13 +105,12 @@ def _cells(run: Run, by_policy: Mapping[str, Run]) -> list[str]:
 def _plot_of_awake(by_policy: Mapping[str, Run]) -> str:
     """Awake machines, and demand as the share of the fleet's machines that its peak would fill."""
     ours = by_policy[OURS]
-    names = [OURS, "delayed off", "VMware DPM"]
     peak = max(max(ours.cores), 1.0)
-    most = float(max(max(by_policy[name].awake) for name in names))
+    most = float(max(max(by_policy[name].awake) for name in DRAWN))
     days = {24.0 * day: f"day {day}" for day in range(max(1, math.ceil(max(ours.hours) / 24)) + 1)}
     series = [
         Series(name, list(zip(run.hours, map(float, run.awake), strict=True)), line=True)
-        for name in names
+        for name in DRAWN
         for run in [by_policy[name]]
     ]
     demand = [each / peak * most for each in ours.cores]

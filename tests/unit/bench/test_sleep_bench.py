@@ -28,7 +28,9 @@ def runs() -> list[Run]:
 
 
 def test_each_policy_has_a_line_and_each_plot_is_drawn(runs: list[Run]) -> None:
-    made = sleep_page.pages([dataclasses.asdict(run) for run in runs])
+    details = sleep_page.details_of(runs)
+    assert {each["policy"] for each in details if each["hours"]} == set(sleep_page.DRAWN)
+    made = sleep_page.pages(details)
     text = made["project/sleep-performance.md"]
     assert "## 3 machines, mixed demand" in text
     for name in [*POLICIES, OPTIMUM]:

@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base import metrics
-from ...base.argspec import ArgumentSpec
+from ...base.argspec import SERVER, ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, TargetError, TargetFailure
 from ...base.fields.lenient import member
@@ -25,7 +25,7 @@ from ...base.texts import shown
 from ...base.units import format_time
 from ...fleet.visits import error_of
 from ...kube.client import Kube
-from ...nodeconfig.readings import Readings, mapping_of, moment_of
+from ...nodeconfig.readings import Readings, fresh_values, mapping_of, moment_of
 from ...scheduling.workload import Workload
 from . import endpoints, energy, kepler
 from .kepler import Amounts, PodName, Zones
@@ -64,14 +64,9 @@ SPEC = ArgumentSpec(
         },
         "scheme": {"type": "str", "default": "http", "choices": ["http", "https"]},
         "port": {"type": "int", "default": 28282},
-        "credential": {"type": "str", "no_log": False},
-        "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
         "timeout": {"type": "float", "default": 10.0},
         "concurrency": {"type": "int", "default": 16},
-        "allow_plain_http": {"type": "bool", "default": False},
-        "validate_certs": {"type": "bool", "default": True},
-        "ca_path": {"type": "path"},
-        "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+        **SERVER,
         "tls_server_name": {"type": "str"},
         "client_cert": {"type": "path"},
         "client_key": {"type": "path"},
@@ -494,8 +489,8 @@ def _zones(given: t.Any) -> Zones:
 
 def _measured(readings: Readings, nodes: t.Iterable[str]) -> dict[str, float]:
     """Fresh power draw of whole machines."""
-    found = {name: readings[name].fresh("power_watts") for name in nodes if name in readings}
-    return {name: watts for name, watts in found.items() if watts is not None}
+    found = fresh_values(readings, "power_watts")
+    return {name: found[name] for name in nodes if name in found}
 
 
 def _warn(errors: t.Sequence[TargetError], context: Context) -> None:

@@ -16,7 +16,7 @@ from ...base.context import Context, Result
 from ...base.errors import InvalidInput
 from ...base.fields.lenient import member, objects, text, whole
 from ...base.json_types import Object
-from ...nodeconfig.readings import Readings
+from ...nodeconfig.readings import Readings, fresh_values
 from ...power.limits.caps import IDLE_MARGIN, CapMachine, CapPlan, plan_caps
 from ...power.limits.domains import Limit, limits_on, place_of
 from ...power.limits.options import PowerLimits
@@ -73,7 +73,7 @@ def cap_machines(
         above: list[Result] = []
         plan = CapPlan()
         if mode != "off":
-            capping.watts = _fresh_watts(readings())
+            capping.watts = fresh_values(readings(), "power_watts")
             found = capping.limits(limits)
             plan = capping.plan(found, curves())
             above = _above(found, plan)
@@ -97,12 +97,6 @@ def cap_machines(
         told["caps"] = capping.recorded()
         run.log.results["limits"], run.log.summary["caps"] = told, step.counts
         run.write("limits", {**told, "errors": capping.errors})
-
-
-def _fresh_watts(readings: Readings) -> dict[str, float]:
-    """The fresh power draw by node."""
-    values = {name: one.fresh("power_watts") for name, one in readings.items()}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...base.errors import ApiError, InvalidInput
 from ...base.units import format_time
 from ...extender.publication import publication_of
-from ...nodeconfig.readings import Readings
+from ...nodeconfig.readings import Readings, fresh_values
 from ...observe.metering.metering import Metering
 from ...power import placement
 from ...power.limits.domains import Limited
@@ -62,13 +62,10 @@ def limited(run: Run, readings: Callable[[], Readings]) -> Limited:
     limits = PowerLimits.of(run.options["limits"])
     if not limits:
         return Limited(limits)
-
-    def fresh(quantity: str) -> dict[str, float]:
-        values = {name: one.fresh(quantity) for name, one in readings().items()}
-        return {name: value for name, value in values.items() if value is not None}
-
-    label = run.options["predict"]["type_label"]
-    return Limited(limits, fresh("power_watts"), fresh("inlet_celsius"), label)
+    watts, inlets = (
+        fresh_values(readings(), quantity) for quantity in ("power_watts", "inlet_celsius")
+    )
+    return Limited(limits, watts, inlets, run.options["predict"]["type_label"])
 
 
 def keep_plan(run: Run, curves: Curves, plan: Plan) -> None:

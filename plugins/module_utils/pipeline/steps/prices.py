@@ -36,7 +36,7 @@ def read_prices(run: Run) -> Prices:
     if not sources.is_given(options):
         return Prices()
     with run.log.step("prices") as (step, context):
-        found = sources.known_prices(options, context, run.folder.last("prices"))
+        found = sources.read_prices(options, context, run.folder.last("prices"))
         if found.document is not None:
             run.write("prices", found.document)
         if found.series is None:

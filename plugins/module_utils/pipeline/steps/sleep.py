@@ -13,7 +13,7 @@ from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
 from ...eviction import eviction
 from ...inference.samples import Samples
-from ...nodeconfig.readings import Readings
+from ...nodeconfig.readings import Readings, fresh_values
 from ...power import placement
 from ...redfish import thermal
 from ...scheduling.curve import Curves
@@ -37,7 +37,7 @@ _FIGURES = (
 
 
 @dataclass(frozen=True)
-class Known:
+class FleetKnowledge:
     """What the run knows of its machines."""
 
     curves: Curves = field(default_factory=Curves)
@@ -47,7 +47,7 @@ class Known:
 
 
 def sleep_machines(
-    run: Run, cluster: Cluster, known: Known, approved: SleepPlan | None = None
+    run: Run, cluster: Cluster, known: FleetKnowledge, approved: SleepPlan | None = None
 ) -> Object | None:
     """The result of the step; None if no machine may sleep and none sleeps.
 
@@ -79,7 +79,7 @@ def sleep_machines(
     return told
 
 
-def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
+def _inputs(run: Run, cluster: Cluster, known: FleetKnowledge) -> SleepInputs:
     scheduler = run.options["place"]["scheduler_name"]
     placing = of_module(placement.SPEC, run.options, "place")
     readings, prices, now = known.readings, known.prices, run.context.now()
@@ -101,11 +101,7 @@ def _inputs(run: Run, cluster: Cluster, known: Known) -> SleepInputs:
         frozenset(name for name, one in readings.items() if one.values and not one.is_stale),
         _age(readings, now),
         _idle_watts(known.samples),
-        power_watts={
-            name: watts
-            for name, one in readings.items()
-            if (watts := one.fresh("power_watts")) is not None
-        },
+        power_watts=fresh_values(readings, "power_watts"),
         check_owner=run.check_owner,
         defers_pods=run.options["prices"]["defer_pods"],
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ...base.boundary import Finding, Subject
 from ...scheduling.feasibility import NO_CURVE
 from ...scheduling.model import MICROCORES_PER_CORE, Node
-from ...scheduling.racks import RACK_LABELS, rack_of
+from ...scheduling.node_reader import RACK_LABELS, rack_of
 from ..constraints.instance import Instance, PowerDomain
 from .options import OTHERS, TYPE_LABEL, Limits, PowerLimits, limit_of
 

@@ -16,8 +16,8 @@ from ...power.limits.domains import NO_LIMITS, Limited
 from ...power.sources import source_of_snapshot
 from ...prices.deferral import Deferral, without
 from ...scheduling.curve import Curves
+from ...scheduling.node_reader import rack_of
 from ...scheduling.plan import PlannedMove, Step
-from ...scheduling.racks import rack_of
 from ...scheduling.scope import Scope
 from ..decision import decide
 from ..machine import Machine, Phase

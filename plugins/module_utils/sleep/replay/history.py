@@ -15,6 +15,7 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
+from ...base.argspec import SERVER
 from ...base.context import Context, Parameters
 from ...base.errors import InvalidInput, TargetError, TargetFailure
 from ...base.fields.lenient import member, objects, text
@@ -33,13 +34,8 @@ PROMETHEUS: Options = {
     "labels": {"type": "dict", "default": {}},
     "days": {"type": "int", "default": 7},
     "step_seconds": {"type": "int", "default": 300},
-    "credential": {"type": "str", "no_log": False},
-    "credentials": {"type": "dict", "no_log": True, "secret_keys": ["password", "token"]},
     "timeout": {"type": "float", "default": 60.0},
-    "allow_plain_http": {"type": "bool", "default": False},
-    "validate_certs": {"type": "bool", "default": True},
-    "ca_path": {"type": "path"},
-    "tls_fingerprint": {"type": "list", "elements": "str", "default": []},
+    **SERVER,
     "client_cert": {"type": "path"},
     "client_key": {"type": "path", "no_log": False},
 }

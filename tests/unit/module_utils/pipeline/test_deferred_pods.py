@@ -125,7 +125,7 @@ def test_pods_with_a_deadline_need_no_reserve_while_prices_are_unreadable(
         "sleep": {"select": "kubernetes.io/hostname"},
     }
     fleet_run = Run.of(options, Context())
-    known = sleep.Known(prices=read_prices(fleet_run))
+    known = sleep.FleetKnowledge(prices=read_prices(fleet_run))
     with pytest.raises(InvalidInput):
         sleep.sleep_machines(fleet_run, Cluster({"nodes": [node("n1")]}), known)
     assert (given[0].fleet.deferral, given[0].defers_pods) == (None, True)

@@ -18,6 +18,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.readings import fresh_values
 from ansible_collections.wattwise.kube.plugins.module_utils.pipeline.reconciliation import (
     reconcile_fleet,
 )
@@ -261,12 +262,13 @@ def test_a_cap_stays_as_long_as_nobody_knows_the_power_of_its_machine(
 ) -> None:
     setting = limits(0.85 * rack.total)
     rack.run(setting)
-    capped, fresh = rack.caps, step._fresh_watts
+    capped = rack.caps
 
-    def without_first(readings: t.Any) -> dict[str, float]:
-        return {name: one for name, one in fresh(readings).items() if name != rack.names[0]}
+    def without_first(readings: t.Any, quantity: str) -> dict[str, float]:
+        found = fresh_values(readings, quantity)
+        return {name: one for name, one in found.items() if name != rack.names[0]}
 
-    monkeypatch.setattr(step, "_fresh_watts", without_first)
+    monkeypatch.setattr(step, "fresh_values", without_first)
     result = rack.run(setting)
     assert rack.caps == capped
     assert rack.names[0] in {one["name"] for one in result["limits"]["caps"]}

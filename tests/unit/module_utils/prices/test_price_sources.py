@@ -21,7 +21,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.context import 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.base.units import format_time
 from ansible_collections.wattwise.kube.plugins.module_utils.prices import sources
-from ansible_collections.wattwise.kube.plugins.module_utils.prices.sources import Known
+from ansible_collections.wattwise.kube.plugins.module_utils.prices.sources import ReadPrices
 
 NOW = datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
@@ -77,7 +77,7 @@ def server() -> Iterator[Server]:
 
 
 class Reading(t.NamedTuple):
-    known: Known
+    known: ReadPrices
     warnings: list[str]
 
 
@@ -86,10 +86,10 @@ def read(options: dict[str, t.Any], last: t.Any = None, now: datetime.datetime =
     sources.check_options(completed)
     warnings: list[str] = []
     context = Context(warn=warnings.append, now=lambda: now)
-    return Reading(sources.known_prices(completed, context, last), warnings)
+    return Reading(sources.read_prices(completed, context, last), warnings)
 
 
-def document(known: Known, now: datetime.datetime = NOW) -> dict[str, t.Any]:
+def document(known: ReadPrices, now: datetime.datetime = NOW) -> dict[str, t.Any]:
     """The document as the run folder has it, which its schema allows."""
     assert known.document is not None
     body = {"document": "wattwise.kube/prices/v1", "time": format_time(now), **known.document}
@@ -115,7 +115,7 @@ def test_a_url_is_asked_with_its_query_and_again_only_after_an_hour(server: Serv
     assert "secret" not in json.dumps(known.document)
     kept = document(known)
     again = read(options, kept, NOW + 0.9 * HOUR)
-    assert again.known == Known(known.series, None)
+    assert again.known == ReadPrices(known.series, None)
     assert len(server.paths) == 1
     read(options, kept, NOW + 1.1 * HOUR)
     read(options, kept, NOW - HOUR)  # the clock went back
@@ -144,7 +144,7 @@ def test_prometheus_is_asked_for_a_week(server: Server) -> None:
 def test_garbage_is_told_and_every_hour_counts_the_same(server: Server, content: str) -> None:
     server.content = content
     known, [warning] = read({"url": server.url})
-    assert known == Known()
+    assert known == ReadPrices()
     assert warning.startswith("The prices could not be read, so that every hour counts the same: ")
 
 
@@ -171,13 +171,13 @@ def test_a_refusal_names_the_server_but_not_the_key(server: Server, key: str) ->
 @pytest.mark.parametrize("url", ["http://[::1", "http://[prices]/day", "prices.example/day"])
 def test_a_text_that_is_no_url_is_told(url: str) -> None:
     known, [warning] = read({"url": url})
-    assert known == Known()
+    assert known == ReadPrices()
     assert "every hour counts the same" in warning and url[:9] in warning
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     known, [warning] = read({"path": str(tmp_path / "none.csv")})
-    assert known == Known()
+    assert known == ReadPrices()
     assert "No such file" in warning
 
 
