@@ -14,18 +14,15 @@ A section is a file in ``sections/`` that defines ``SECTION``, and a line in the
         return {"nodes": [...]}  # JSON values; None where the documents say nothing about it
 
     def _render(data: Data, detail: Detail) -> Markup:
-        rows = [[entry["node"], number(entry["fans"])] for entry in detail.cut(data["nodes"])]
-        return join([
-            table("Fans by node", [Column("Node"), Column("Fans", True)], rows),
-            detail.rest(data["nodes"], "nodes"),
-        ])
+        columns = [Column("Node", of("node")), Column("Fans", of("fans", number), True)]
+        return detail.table("Fans by node", columns, data["nodes"], "nodes")
 
     SECTION = Section("fans", "Fans", _collect, _render)
 
 - A document that the report does not read yet gets a field and a line in ``sources.py``.
 - ``markup.element`` escapes every text. Nothing else creates Markup from texts of a cluster.
-- A list that grows with the fleet goes through ``detail.cut`` and ``detail.rest``, because a page
-  that is too large is rendered again with fewer entries.
+- A list that grows with the fleet goes through ``detail``, because a page that is too large is
+  rendered again with fewer entries.
 - ``parts.picture`` draws divided resources to scale, with words as the text alternative.
 - An unknown value is None in the data and a dash on the page, never 0.
 - Colours are the custom properties of ``style.py``; both schemes and their contrast are tested.

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
-from .markup import Child, Markup, element, join
-from .numbers import counted, moment, number, percent, quantity
-from .page import head
-from .section import Column, Detail, meter, note, table
+from .markup import Markup, element, join
+from .numbers import counted, number, percent, quantity
+from .page import foot, html, links, part, top
+from .section import Column, Detail, bar, facts, lead, meter, note, of
 from .timeline import Line, timeline
 
-_DETAIL = Detail(500)
+_DETAIL = Detail(500, "the advice document")
+_FOOT = (
+    "Made by wattwise.kube by replays of recorded demand; the same data is in the advice document. "
+    "Energy is scaled to a year."
+)
 _BARS = (
     ("today", "Today", "default scheduler, all awake", "base"),
     ("awake", "Placed by watts", "all awake", "ours"),
@@ -25,44 +30,20 @@ _BARS = (
 
 def advice_page(document: t.Mapping[str, t.Any]) -> str:
     """The complete HTML file."""
-    title = f"{document['title']} · wattwise" if document["title"] else "wattwise"
     sections = (
         ("awake", "Awake machines over time", _over_time(document)),
         ("retirement", "Order of retirement", _retirement(document)),
         ("one-more", "One more of a type", _one_more(document)),
         ("machines", "Who carries what", _machines(document)),
     )
-    links = [
-        element("li", element("a", heading, href=f"#{name}")) for name, heading, _body in sections
-    ]
     main = element(
         "main",
-        element("section", _headline(document), id="headline", aria_label="Advice"),
-        element("nav", element("ul", links), aria_label="Sections"),
-        [
-            element("section", element("h2", heading), body, id=name, aria_label=heading)
-            for name, heading, body in sections
-        ],
+        part("headline", "Advice", _headline(document), has_heading=False),
+        links(sections),
+        [part(*section) for section in sections],
     )
-    foot = element(
-        "footer",
-        element(
-            "p",
-            "Made by wattwise.kube by replays of recorded demand; the same data is in the advice "
-            "document. Energy is scaled to a year.",
-        ),
-    )
-    body = element("body", _top(document), main, foot)
-    return "<!doctype html>\n" + element("html", head(title), body, lang="en") + "\n"
-
-
-def _top(document: t.Mapping[str, t.Any]) -> Markup:
-    facts: list[Child] = [element("span", element("b", "wattwise"), class_="brand")]
-    if document["title"]:
-        facts.append(element("span", document["title"]))
-    facts.append(element("span", counted(len(document["machines"]), "machine")))
-    facts.append(element("time", moment(document["time"]), datetime=document["time"]))
-    return element("header", facts)
+    count = counted(len(document["machines"]), "machine")
+    return html(document["title"], top(document, count), main, foot(_FOOT))
 
 
 def _headline(document: t.Mapping[str, t.Any]) -> Markup:
@@ -75,18 +56,17 @@ def _headline(document: t.Mapping[str, t.Any]) -> Markup:
         f"{number(len(document['machines']))}. Without them no further pod would have waited, and "
         f"the fleet would draw {quantity(saved, 'kWh')} less a year, if nothing sleeps."
     )
-    facts = [
-        (counted(demand["pods"], "pod"), "replayed"),
-        (number(demand["peak_cores"]), "cores requested at the peak"),
+    figures = [
+        (counted(demand["pods"], "pod"), "replayed", False),
+        (number(demand["peak_cores"]), "cores requested at the peak", False),
     ]
-    items = [element("li", element("b", value), " ", word) for value, word in facts]
     return join(
         [
             element(
                 "div",
                 element("h1", element("strong", found), " could be retired"),
-                element("p", words, class_="lead"),
-                element("ul", items, class_="facts"),
+                lead(words),
+                facts(figures),
                 class_="say",
             ),
             element("div", _bars(document), [note(each) for each in document["notes"]]),
@@ -129,7 +109,7 @@ def _less(value: float, today: float) -> Markup | None:
 def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
     line = document["timeline"]
     if len(line["hours"]) < 2:
-        return element("p", "The demand is too short for a picture.", class_="lead")
+        return lead("The demand is too short for a picture.")
     machines = len(document["machines"])
     lines = (
         Line("requested cores", line["cores"], max(*line["cores"], 1e-9), is_staircase=False),
@@ -142,55 +122,35 @@ def _over_time(document: t.Mapping[str, t.Any]) -> Markup:
         "with all of them awake."
     )
     picture = timeline(line["hours"], lines, alternative)
-    return join([element("p", words, class_="lead"), *picture])
+    return join([lead(words), *picture])
 
 
 def _retirement(document: t.Mapping[str, t.Any]) -> Markup:
     entries = document["retirement"]
     if not entries:
-        return element("p", "Every machine is needed at the peak, with its spare.", class_="lead")
-    total = 0.0
-    rows = []
-    for position, entry in enumerate(_DETAIL.cut(entries), start=1):
-        total += entry["kwh_a_year"]
-        saved = quantity(entry["kwh_a_year"], "kWh")
-        rows.append([number(position), entry["name"], entry["type"], saved, quantity(total, "kWh")])
+        return lead("Every machine is needed at the peak, with its spare.")
+    positions = itertools.count(1)
+    totals = itertools.accumulate(entry["kwh_a_year"] for entry in entries)
     columns = [
-        Column("Order"),
-        Column("Machine"),
-        Column("Type"),
-        Column("Saves a year", True),
-        Column("In total", True),
+        Column("Order", lambda _entry: number(next(positions))),
+        Column("Machine", of("name")),
+        Column("Type", of("type")),
+        Column("Saves a year", of("kwh_a_year", _kwh), True),
+        Column("In total", lambda _entry: _kwh(next(totals)), True),
     ]
     return join(
         [
-            table("Machines to retire, in this order", columns, rows),
-            _rest(entries, "machines"),
+            _DETAIL.table("Machines to retire, in this order", columns, entries, "machines"),
             note("Each saving holds when all machines above it are gone and none sleeps."),
         ]
     )
 
 
 def _one_more(document: t.Mapping[str, t.Any]) -> Markup:
-    columns = [
-        Column("Type"),
-        Column("Machines", True),
-        Column("Energy a year", True),
-        Column("Pods that wait", True),
-    ]
-    rows = [
-        [
-            entry["type"],
-            number(entry["machines"]),
-            quantity(entry["kwh_a_year"], "kWh", sign=True),
-            number(entry["waiting_pods"], sign=True),
-        ]
-        for entry in _DETAIL.cut(document["one_more"])
-    ]
+    entries = document["one_more"]
     return join(
         [
-            table("One more machine of each type", columns, rows),
-            _rest(document["one_more"], "types"),
+            _DETAIL.table("One more machine of each type", _ONE_MORE, entries, "types"),
             note("Change against the fleet placed by watts, all awake: its idle draw counts."),
         ]
     )
@@ -198,47 +158,36 @@ def _one_more(document: t.Mapping[str, t.Any]) -> Markup:
 
 def _machines(document: t.Mapping[str, t.Any]) -> Markup:
     ordered = sorted(document["machines"], key=lambda each: (-each["mean_cores"], each["name"]))
-    columns = [
-        Column("Machine"),
-        Column("Type"),
-        Column("Awake"),
-        Column("Mean use", True),
-        Column("Energy a year", True),
-        Column(""),
-    ]
-    rows = [
-        [
-            each["name"],
-            each["type"],
-            _share(each["awake_share"]),
-            f"{number(each['mean_cores'], 1)} of {number(each['cores'])} cores",
-            quantity(each["kwh_a_year"], "kWh"),
-            "could be retired" if each["retire"] else each["protection"],
-        ]
-        for each in _DETAIL.cut(ordered)
-    ]
     return join(
         [
-            element(
-                "p",
-                "Each machine's part of the work if machines sleep when they are not needed.",
-                class_="lead",
-            ),
-            table("Machines by their mean use", columns, rows),
-            _rest(ordered, "machines"),
+            lead("Each machine's part of the work if machines sleep when they are not needed."),
+            _DETAIL.table("Machines by their mean use", _MACHINES, ordered, "machines"),
         ]
     )
 
 
-def _share(share: float) -> Markup:
-    return element(
-        "span",
-        meter(share, 1.0, "ours"),
-        element("span", percent(100 * share, 0)),
-        class_="bar",
-    )
+def _kwh(energy: float) -> str:
+    return quantity(energy, "kWh")
 
 
-def _rest(entries: t.Sequence[t.Any], what: str) -> Markup | None:
-    more = len(entries) - len(_DETAIL.cut(entries))
-    return note(f"{number(more)} more {what} are in the advice document.") if more else None
+_ONE_MORE = (
+    Column("Type", of("type")),
+    Column("Machines", of("machines", number), True),
+    Column("Energy a year", lambda one: quantity(one["kwh_a_year"], "kWh", sign=True), True),
+    Column("Pods that wait", lambda one: number(one["waiting_pods"], sign=True), True),
+)
+_MACHINES = (
+    Column("Machine", of("name")),
+    Column("Type", of("type")),
+    Column(
+        "Awake",
+        of("awake_share", lambda share: bar(share, 1.0, "ours", percent(100 * share, 0))),
+    ),
+    Column(
+        "Mean use",
+        lambda one: f"{number(one['mean_cores'], 1)} of {number(one['cores'])} cores",
+        True,
+    ),
+    Column("Energy a year", of("kwh_a_year", _kwh), True),
+    Column("", lambda one: "could be retired" if one["retire"] else one["protection"]),
+)

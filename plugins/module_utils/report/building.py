@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from pathlib import Path
 
@@ -46,12 +47,8 @@ def write(parameters: Parameters, _context: Context = Context()) -> Result:
     options = SPEC.complete(parameters)
     folder = Path(options["run_dir"]).expanduser()
     destination = Path(options["path"] or folder / "report.html").expanduser().absolute()
-    names = (
-        *("title", "settle_seconds", "type_label", "position_label"),
-        *("price_per_kwh", "currency"),
-    )
-    given = {name: options[name] for name in names}
-    report = build(read(str(folder), Options(**given, rack_labels=tuple(options["rack_labels"]))))
+    given = {each.name: options[each.name] for each in dataclasses.fields(Options)}
+    report = build(read(str(folder), Options(**given)))
     summary = summarize(report, str(destination))
     whole_files.write(folder / "report.json", _as_json(report))
     whole_files.write(destination, page(report).encode())

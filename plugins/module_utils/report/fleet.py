@@ -70,6 +70,14 @@ class Node:
         return {} if self.power_curve is None else self.power_curve.evidence.get(source, {})
 
 
+def grouped(nodes: t.Iterable[Node], by: t.Literal["server_type", "rack"]) -> dict[str, list[Node]]:
+    """The nodes by this property, in the natural order of its values."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(getattr(node, by), []).append(node)
+    return {name: found[name] for name in sorted(found, key=natural)}
+
+
 @dataclass(frozen=True)
 class Fleet:
     """All nodes by name, the plan of the report, and the state of that plan.
@@ -133,10 +141,12 @@ def join(sources: Sources) -> Fleet:
         placements=placements,
         not_bound=not_bound,
         curves=curves_of(curves),
-        before=before,
-        after=after if is_measured else {},
-        baseline=_read_power(sources.baseline),
-        asleep=_read_power(sources.asleep),
+        powers={
+            "measured_before": before,
+            "measured_after": after if is_measured else {},
+            "baseline": _read_power(sources.baseline),
+            "asleep": _read_power(sources.asleep),
+        },
         sources=sources,
     )
     found = [
@@ -270,18 +280,14 @@ class _Joiner:
         placements: t.Sequence[Document],
         not_bound: t.Sequence[Document],
         curves: PowerCurves,
-        before: dict[str, float],
-        after: dict[str, float],
-        baseline: dict[str, float],
-        asleep: dict[str, float],
+        powers: t.Mapping[str, t.Mapping[str, float]],
         sources: Sources,
     ) -> None:
         self.planned = {entry["name"]: entry for entry in plan.get("nodes") or []}
         self.pods = Counter(entry["node"] for entry in placements)
         self.lacking_pods = {entry["node"] for entry in not_bound}
         self.curves, self.options = curves, sources.options
-        self.before, self.after = before, after
-        self.baseline, self.asleep = baseline, asleep
+        self.powers = powers
         self.readings = (sources.readings or {}).get("readings") or {}
         self.expected = _expected(sources.snapshot)
         self.findings: list[Finding] = []
@@ -312,10 +318,7 @@ class _Joiner:
             cpu_after=plan.get("cpu_after"),
             predicted_before=plan.get("watts_before"),
             predicted_after=plan.get("watts_after"),
-            measured_before=self.before.get(name),
-            measured_after=self.after.get(name),
-            baseline=self.baseline.get(name),
-            asleep=self.asleep.get(name),
+            **{field: watts.get(name) for field, watts in self.powers.items()},
             reading=self.readings.get(name) or {},
             expected=None if self.expected is None else self.expected.get(name, frozenset()),
         )

@@ -10,13 +10,17 @@ import typing as t
 from ..base.boundary import Finding, Subject, guarded
 from .markup import Child, Markup, element
 from .numbers import counted, is_number, listed, moment
-from .section import Data, Detail, Section, note, unusable
+from .section import Data, Detail, Section, lead, note, unusable
 from .sections import SECTIONS
 from .style import STYLE
 
 MAX_PAGE = 2_000_000
 # Numbers of entries per list, tried until the page is small enough.
 _LEVELS = (None, 2000, 500, 100, 20)
+_FOOT = (
+    "Made by wattwise.kube from the documents of one run folder, which hold no secrets. Times and "
+    "ages are of these documents. The same data is in report.json."
+)
 # The policy blocks scripts and requests even after a mistake in escaping.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -34,21 +38,15 @@ def page(report: t.Mapping[str, t.Any]) -> str:
 def _page(report: t.Mapping[str, t.Any], detail: Detail) -> str:
     found = report["sections"]
     first = found["headline"]
-    shown = [section for section in SECTIONS if section.name in found]
-    bodies = [
-        element(
-            "section",
-            None if section.name == "headline" else element("h2", section.title),
-            _body(section, found[section.name], detail),
-            id=section.name,
-            aria_label=section.title,
-        )
-        for section in shown
+    sections = [
+        (section.name, section.title, _body(section, found[section.name], detail))
+        for section in SECTIONS
+        if section.name in found
     ]
-    title = f"{report['title']} · wattwise" if report["title"] else "wattwise"
-    main = element("main", bodies[0], _links(shown), bodies[1:], _left_out(report))
-    body = element("body", _top(report, first), main, _foot())
-    return "<!doctype html>\n" + element("html", head(title), body, lang="en") + "\n"
+    bodies = [part(*section, has_heading=position > 0) for position, section in enumerate(sections)]
+    main = element("main", bodies[0], links(sections[1:]), bodies[1:], _left_out(report))
+    count = counted(first["nodes"], "node") if is_number(first.get("nodes")) else None
+    return html(report["title"], top(report, count), main, foot(_FOOT))
 
 
 def _body(section: Section, data: Data, detail: Detail) -> Markup:
@@ -59,7 +57,7 @@ def _body(section: Section, data: Data, detail: Detail) -> Markup:
         if not isinstance(body, Finding):
             return body
         data = unusable(body)
-    return element("p", str(data["problem"]), class_="lead")
+    return lead(str(data["problem"]))
 
 
 def _left_out(report: t.Mapping[str, t.Any]) -> Markup | None:
@@ -73,39 +71,43 @@ def _left_out(report: t.Mapping[str, t.Any]) -> Markup | None:
     )
 
 
-def head(title: str) -> Markup:
-    """The head of a page, with the style sheet and the policy."""
-    return element(
+def html(title: str, *body: Child) -> str:
+    """The complete file of a page, with the style sheet and the policy in its head."""
+    head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("title", title),
+        element("title", " · ".join(filter(None, [title, "wattwise"]))),
         element("style", Markup(STYLE)),
     )
+    content = element("html", head, element("body", body), lang="en")
+    return f"<!doctype html>\n{content}\n"
 
 
-def _top(report: t.Mapping[str, t.Any], first: t.Mapping[str, t.Any]) -> Markup:
-    facts: list[Child] = [element("span", element("b", "wattwise"), class_="brand")]
-    if report["title"]:
-        facts.append(element("span", report["title"]))
-    if is_number(first.get("nodes")):
-        facts.append(element("span", counted(first["nodes"], "node")))
-    facts.append(element("time", moment(report["time"]), datetime=report["time"]))
-    return element("header", facts)
-
-
-def _links(shown: t.Sequence[t.Any]) -> Markup:
-    links = [
-        element("li", element("a", section.title, href=f"#{section.name}")) for section in shown[1:]
-    ]
-    return element("nav", element("ul", links), aria_label="Sections")
-
-
-def _foot() -> Markup:
-    words = (
-        "Made by wattwise.kube from the documents of one run folder, which hold no secrets. Times "
-        "and ages are of these documents. The same data is in report.json."
+def top(document: t.Mapping[str, t.Any], count: str | None) -> Markup:
+    """The head line, with the title, the number of machines and the time of a document."""
+    return element(
+        "header",
+        element("span", element("b", "wattwise"), class_="brand"),
+        [element("span", text) for text in (document["title"], count) if text],
+        element("time", moment(document["time"]), datetime=document["time"]),
     )
+
+
+def part(name: str, title: str, body: Child, has_heading: bool = True) -> Markup:
+    """One section of a page."""
+    heading = element("h2", title) if has_heading else None
+    return element("section", heading, body, id=name, aria_label=title)
+
+
+def links(sections: t.Iterable[tuple[str, str, Child]]) -> Markup:
+    """Links to sections, by their names and titles."""
+    items = [element("li", element("a", title, href=f"#{name}")) for name, title, _body in sections]
+    return element("nav", element("ul", items), aria_label="Sections")
+
+
+def foot(words: str) -> Markup:
+    """The end of a page."""
     return element("footer", element("p", words))

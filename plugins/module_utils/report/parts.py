@@ -62,6 +62,15 @@ def colour(letters: str) -> str:
     return f"h{(value - 1) % _COLOURS}"
 
 
+def holder(letters: str, name: str, what: str) -> Markup:
+    """The entry of a holder below a picture."""
+    return element(
+        "li",
+        element("b", letters, class_=f"holder {colour(letters)}"),
+        element("span", name, " ", element("small", what)),
+    )
+
+
 def picture(
     units: float, parts: t.Sequence[Part], words: str, marks: t.Sequence[Mark] = (), steps: int = 0
 ) -> Markup:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding
 from .fleet import Fleet
-from .markup import Child, Markup, element
+from .markup import Child, Markup, element, join
 from .numbers import number
 
 Data = t.Mapping[str, t.Any]
@@ -21,10 +21,11 @@ T = t.TypeVar("T")
 class Detail:
     """Number of entries of a list on a page; None means all.
 
-    A page that is too large is rendered again with fewer entries.
+    A page that is too large is rendered again with fewer entries; ``place`` has all of them.
     """
 
     most: int | None = None
+    place: str = "report.json"
 
     def cut(self, entries: t.Sequence[T]) -> t.Sequence[T]:
         return entries if self.most is None else entries[: self.most]
@@ -32,9 +33,20 @@ class Detail:
     def rest(self, entries: t.Sequence[t.Any], what: str) -> Markup | None:
         """Sentence about hidden entries."""
         more = len(entries) - len(self.cut(entries))
-        if not more:
-            return None
-        return note(f"{number(more)} more {what} are in report.json.")
+        return note(f"{number(more)} more {what} are in {self.place}.") if more else None
+
+    def table(
+        self, caption: str, columns: t.Sequence[Column], entries: t.Sequence[t.Any], what: str
+    ) -> Markup:
+        """A table of the entries, with a sentence about hidden ones."""
+        return join([table(caption, columns, self.cut(entries)), self.rest(entries, what)])
+
+    def names(self, names: t.Sequence[str], summary: str, what: str, in_sight: int = 0) -> Markup:
+        """A list of names; more than ``in_sight`` are below a summary that opens it."""
+        items = element("ul", [element("li", name) for name in self.cut(names)], class_="names")
+        if len(names) <= in_sight:
+            return items
+        return element("details", element("summary", summary), items, self.rest(names, what))
 
 
 @dataclass(frozen=True)
@@ -59,34 +71,36 @@ def unusable(finding: Finding) -> Data:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; ``is_number`` aligns it right."""
+    """A column of a table: title, and cell of an entry; ``is_number`` aligns it right."""
 
     title: str
+    cell: t.Callable[[t.Any], Child]
     is_number: bool = False
 
+    @property
+    def class_(self) -> str | None:
+        return "n" if self.is_number else None
 
-def numeric(*titles: str) -> list[Column]:
-    """Columns of numbers."""
-    return [Column(title, is_number=True) for title in titles]
+
+def of(key: str, show: t.Callable[[t.Any], Child] = str) -> t.Callable[[Data], Child]:
+    """The cell with a member of an entry."""
+    return lambda entry: show(entry[key])
 
 
-def table(caption: str, columns: t.Sequence[Column], rows: t.Iterable[t.Sequence[Child]]) -> Markup:
+def table(caption: str, columns: t.Sequence[Column], entries: t.Iterable[t.Any]) -> Markup:
     """A table with row headings in the first column; each row becomes a block on a phone."""
-    classes = ["n" if column.is_number else None for column in columns]
-    heads = [
-        element("th", column.title, scope="col", class_=class_)
-        for column, class_ in zip(columns, classes)
-    ]
+    heads = [element("th", each.title, scope="col", class_=each.class_) for each in columns]
+    first, *others = columns
     body = [
         element(
             "tr",
-            element("th", row[0], scope="row"),
+            element("th", first.cell(entry), scope="row"),
             [
-                element("td", cell, class_=class_, data_label=column.title)
-                for cell, column, class_ in list(zip(row, columns, classes))[1:]
+                element("td", each.cell(entry), class_=each.class_, data_label=each.title)
+                for each in others
             ],
         )
-        for row in rows
+        for entry in entries
     ]
     return element(
         "table",
@@ -97,9 +111,31 @@ def table(caption: str, columns: t.Sequence[Column], rows: t.Iterable[t.Sequence
     )
 
 
+def lead(*children: Child) -> Markup:
+    """The first sentences of a section."""
+    return element("p", children, class_="lead")
+
+
 def note(*children: Child) -> Markup:
     """A note in small type."""
     return element("p", children, class_="note")
+
+
+def facts(items: t.Iterable[tuple[str, str, bool]]) -> Markup:
+    """Key figures with their words; True marks a bad one."""
+    return element(
+        "ul",
+        [
+            element("li", element("b", value), " ", words, class_="bad" if is_bad else None)
+            for value, words, is_bad in items
+        ],
+        class_="facts",
+    )
+
+
+def bar(value: float, most: float, kind: str, text: Child, class_: str = "bar") -> Markup:
+    """A bar with its text."""
+    return element("span", meter(value, most, kind), element("span", text), class_=class_)
 
 
 def meter(value: float, most: float, kind: str) -> Markup:

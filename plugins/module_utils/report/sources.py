@@ -52,7 +52,7 @@ class Options:
     title: str = ""
     settle_seconds: float = 60.0
     type_label: str = "node.kubernetes.io/instance-type"
-    rack_labels: tuple[str, ...] = ("wattwise.github.io/rack", "topology.kubernetes.io/zone")
+    rack_labels: t.Sequence[str] = ("wattwise.github.io/rack", "topology.kubernetes.io/zone")
     position_label: str = "wattwise.github.io/rack-unit"
     price_per_kwh: t.Optional[float] = None
     currency: str = ""

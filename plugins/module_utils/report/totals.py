@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from ..scheduling.plan import is_comparable
 from .fleet import Fleet, Node
 
-_OF_NODE: dict[str, t.Callable[[Node], t.Optional[float]]] = {
-    "measured_before": lambda node: node.measured_before,
-    "predicted_before": lambda node: node.predicted_before,
-    "predicted_after": lambda node: node.predicted_after,
-    "measured_after": lambda node: node.measured_after,
-    "baseline": lambda node: node.baseline,
-    "asleep": lambda node: node.asleep,
-}
+# Quantities of a node.
+_OF_NODE = (
+    *("measured_before", "predicted_before", "predicted_after", "measured_after"),
+    *("baseline", "asleep"),
+)
 
 
 @dataclass(frozen=True)
@@ -82,26 +79,22 @@ class Totals:
 
 def add_up(fleet: Fleet) -> Totals:
     """Sum every quantity over the nodes with all shown quantities."""
-    names_of_state = ("measured_before",) if fleet.state == "observed" else tuple(_OF_NODE)
     configured = [node for node in fleet.nodes if node.expected is None or node.expected]
+
+    def known(name: str, nodes: t.Iterable[Node]) -> list[Node]:
+        return [node for node in nodes if getattr(node, name) is not None]
+
     shown = [
         name
-        for name, value in _OF_NODE.items()
-        if configured
-        and name in names_of_state
-        and 2 * sum(value(node) is not None for node in configured) >= len(configured)
+        for name in (_OF_NODE[:1] if fleet.state == "observed" else _OF_NODE)
+        if configured and 2 * len(known(name, configured)) >= len(configured)
     ]
-    complete = [
-        node for node in fleet.nodes if all(_OF_NODE[name](node) is not None for name in shown)
-    ]
-    if not shown:
-        complete = []
-    sums = {
-        name: sum(_OF_NODE[name](node) or 0.0 for node in complete)
-        if name in shown and complete
-        else None
-        for name in _OF_NODE
-    }
+    complete = list(fleet.nodes) if shown else []
+    for name in shown:
+        complete = known(name, complete)
+    sums: dict[str, t.Optional[float]] = dict.fromkeys(_OF_NODE)
+    if complete:
+        sums.update({name: sum(getattr(node, name) for node in complete) for name in shown})
     names = {node.name for node in complete}
     left_out = tuple(node.name for node in fleet.nodes if node.name not in names)
     return Totals(sums, len(complete), left_out)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import typing as t
 from pathlib import Path
@@ -14,8 +15,8 @@ from ..base.boundary import Finding, Subject, guarded, shown
 from ..base.errors import InvalidInput
 from .markup import Child, Markup, element
 from .numbers import LACKING, celsius, moment, number, watts
-from .page import head
-from .section import Column, numeric, table
+from .page import html
+from .section import Column, table
 
 _INDEX = "index.html"
 _SUMMARY = ".summary.json"
@@ -23,11 +24,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 # The user of the web server reads them.
 _MODE = 0o644
 _LIMITS = strict_json.JsonLimits(size=1_000_000, members=10_000)
-_COLUMNS = (
-    Column("Cluster"),
-    Column("Time"),
-    *numeric("Fleet", "Saved", "Hottest inlet", "Waiting pods", "Failing endpoints"),
+_TITLES = (
+    *("Cluster", "Time", "Fleet", "Saved", "Hottest inlet", "Waiting pods", "Failing endpoints"),
 )
+_COLUMNS = [
+    Column(title, operator.itemgetter(place), is_number=place > 1)
+    for place, title in enumerate(_TITLES)
+]
 
 
 def publish(folder: Path, name: str, page: bytes, summary: bytes, *, check_mode: bool) -> bool:
@@ -89,8 +92,7 @@ def _with_index(folder: Path, files: t.Mapping[str, bytes]) -> dict[str, bytes]:
 def _index(summaries: t.Mapping[str, bytes]) -> str:
     rows = [_row(name, content) for name, content in sorted(summaries.items())]
     main = element("main", element("h1", "Clusters"), table("Clusters", _COLUMNS, rows))
-    body = element("body", main)
-    return "<!doctype html>\n" + element("html", head("wattwise"), body, lang="en") + "\n"
+    return html("", main)
 
 
 def _row(name: str, content: bytes) -> list[Child]:

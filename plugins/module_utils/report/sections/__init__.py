@@ -26,22 +26,11 @@ from . import (
     waiting_pods,
 )
 
-SECTIONS: tuple[Section, ...] = (
-    headline.SECTION,
-    server_types.SECTION,
-    strategies.SECTION,
-    waiting_pods.SECTION,
-    failing_endpoints.SECTION,
-    temperatures.SECTION,
-    power_curves.SECTION,
-    placements.SECTION,
-    moves.SECTION,
-    sleep.SECTION,
-    sleeping.SECTION,
-    metering.SECTION,
-    cache_ways.SECTION,
-    devices.SECTION,
-    hosts.SECTION,
-    prediction_error.SECTION,
-    freshness.SECTION,
+SECTIONS: tuple[Section, ...] = tuple(
+    part.SECTION
+    for part in (
+        *(headline, server_types, strategies, waiting_pods, failing_endpoints, temperatures),
+        *(power_curves, placements, moves, sleep, sleeping, metering, cache_ways, devices),
+        *(hosts, prediction_error, freshness),
+    )
 )

@@ -10,8 +10,8 @@ import typing as t
 from ..fleet import Fleet, natural
 from ..markup import Markup, element, join
 from ..numbers import counted, listed, moment, number
-from ..parts import Kind, Mark, Part, colour, letter, picture
-from ..section import Column, Data, Detail, Section, note, table
+from ..parts import Kind, Mark, Part, holder, letter, picture
+from ..section import Column, Data, Detail, Section, lead, note, of
 
 _MAX_DRAWN = 24
 _POOLS = {"guaranteed": "guaranteed", "besteffort": "best effort", "shared": "shared"}
@@ -80,7 +80,7 @@ def _order(node: Data) -> tuple[bool, int]:
 
 def _render(data: Data, detail: Detail) -> Markup:
     drawn = (data["nodes"] or data["idle"])[:_MAX_DRAWN]
-    parts = [element("p", _words(data), class_="lead"), _legend(drawn)]
+    parts = [lead(_words(data)), _legend(drawn)]
     parts.append(element("div", map(_card, drawn), class_="cards"))
     if data["nodes"]:
         parts.append(_table(data["nodes"], detail))
@@ -113,14 +113,7 @@ def _words(data: Data) -> str:
 def _card(node: Data) -> Markup:
     letters = {item["id"]: letter(place) for place, item in enumerate(node["holders"])}
     caches = [_figure(cache, letters) for cache in node["caches"]]
-    holders = [
-        element(
-            "li",
-            element("b", letters[item["id"]], class_=f"holder {colour(letters[item['id']])}"),
-            element("span", _name(item), " ", element("small", _asked(item))),
-        )
-        for item in node["holders"]
-    ]
+    holders = [holder(letters[each["id"]], _name(each), _asked(each)) for each in node["holders"]]
     return element(
         "div",
         element("h3", _heading(node)),
@@ -202,22 +195,27 @@ def _asked(item: Data) -> str:
 
 
 def _table(nodes: t.Sequence[Data], detail: Detail) -> Markup:
-    columns = [Column("Node"), Column("Free guaranteed ways"), Column("Held by")]
-    rows = [
-        [
-            node["node"],
-            "; ".join(f"cache {cache['id']}: {_free(cache)}" for cache in node["caches"]),
-            "; ".join(f"{_name(item)} ({_asked(item)})" for item in node["holders"])
-            or "no workload that the daemon knows",
-        ]
-        for node in detail.cut(nodes)
-    ]
     return element(
         "details",
         element("summary", f"Table of {counted(len(nodes), 'node')}"),
-        table("Cache ways by node", columns, rows),
-        detail.rest(nodes, "nodes with workloads"),
+        detail.table("Cache ways by node", _COLUMNS, nodes, "nodes with workloads"),
     )
+
+
+def _holders(items: t.Iterable[Data]) -> str:
+    texts = [f"{_name(item)} ({_asked(item)})" for item in items]
+    return "; ".join(texts) or "no workload that the daemon knows"
+
+
+def _caches(caches: t.Iterable[Data]) -> str:
+    return "; ".join(f"cache {cache['id']}: {_free(cache)}" for cache in caches)
+
+
+_COLUMNS = (
+    Column("Node", of("node")),
+    Column("Free guaranteed ways", of("caches", _caches)),
+    Column("Held by", of("holders", _holders)),
+)
 
 
 def _legend(nodes: t.Sequence[Data]) -> Markup:

@@ -13,8 +13,8 @@ from ...devices.model.findings import ApiObject
 from ..fleet import Fleet, natural
 from ..markup import Child, Markup, element, join
 from ..numbers import counted, listed, moment, number
-from ..parts import Part, colour, letter, picture
-from ..section import Column, Data, Detail, Section, note, numeric, table
+from ..parts import Part, holder, letter, picture
+from ..section import Column, Data, Detail, Section, lead, note, of, table
 
 _MAX_DRAWN = 24
 _MAX_BOXES, _BOXES_IN_A_ROW, _BOX = 64, 16, 1.25
@@ -93,7 +93,7 @@ def _is_partly_used(divided: Data) -> bool:
 def _render(data: Data, detail: Detail) -> Markup:
     nodes = data["nodes"]
     drawn = nodes[:_MAX_DRAWN]
-    parts: list[Child] = [element("p", _words(data), class_="lead"), _driver_table(data)]
+    parts: list[Child] = [lead(_words(data)), table("Devices by driver", _DRIVERS, data["drivers"])]
     if drawn:
         parts += [_legend(drawn), element("div", map(_card, drawn), class_="cards")]
         parts.append(_node_table(nodes, detail))
@@ -113,25 +113,6 @@ def _words(data: Data) -> str:
     if len(data["nodes"]) > _MAX_DRAWN:
         words += f" {number(_MAX_DRAWN)} nodes are drawn, the table has all that are in use."
     return words
-
-
-def _driver_table(data: Data) -> Markup:
-    columns = [
-        Column("Driver"),
-        *numeric("Nodes", "Devices", "In use", "Free", "Parts in use"),
-    ]
-    rows = [
-        [
-            entry["driver"],
-            number(entry["nodes"]) if entry["nodes"] else "by network",
-            number(entry["devices"]),
-            number(entry["used"]),
-            number(entry["devices"] - entry["used"] - entry["unusable"]),
-            number(entry["parts"]) if entry["parts"] else "",
-        ]
-        for entry in data["drivers"]
-    ]
-    return table("Devices by driver", columns, rows)
 
 
 def _legend(nodes: t.Sequence[Data]) -> Markup:
@@ -154,16 +135,12 @@ def _card(node: Data) -> Markup:
         pools.setdefault((one["driver"], one["pool"]), []).append(one)
     used = sorted(pools, key=lambda pool: not any(one["holders"] for one in pools[pool]))
     figures = [_whole_figure(driver, pools[driver, pool], letters) for driver, pool in used]
-    held = [one for one in node["divided"] if one["parts"]]
-    figures += [_divided_figure(one, letters) for one in held]
-    more = len(node["divided"]) - len(held)
+    divided = [one for one in node["divided"] if one["parts"]]
+    figures += [_divided_figure(one, letters) for one in divided]
+    more = len(node["divided"]) - len(divided)
     holders = [
-        element(
-            "li",
-            element("b", letters[int(one)], class_=f"holder {colour(letters[int(one)])}"),
-            element("span", _whose(holder), " ", element("small", _what(node, int(one)))),
-        )
-        for one, holder in node["holders"].items()
+        holder(letters[int(one)], _whose(held), _what(node, int(one)))
+        for one, held in node["holders"].items()
     ]
     return element(
         "div",
@@ -232,25 +209,37 @@ def _what(node: Data, holder: int) -> str:
 
 
 def _node_table(nodes: t.Sequence[Data], detail: Detail) -> Markup:
-    columns = [Column("Node"), Column("In use", True), Column("Held by")]
-    rows = []
-    for node in detail.cut(nodes):
-        devices = [*node["whole"], *node["divided"]]
-        used = sum(bool(one.get("holders") or one.get("parts")) for one in devices)
-        held = [f"{_whose(one)} ({_what(node, int(key))})" for key, one in node["holders"].items()]
-        rows.append(
-            [
-                node["node"] or _SEVERAL_NODES,
-                f"{number(used)} of {number(len(devices))}",
-                listed(held, 8),
-            ]
-        )
     return element(
         "details",
         element("summary", f"Table of {counted(len(nodes), 'node')} with devices in use"),
-        table("Devices by node", columns, rows),
-        detail.rest(nodes, "nodes with devices in use"),
+        detail.table("Devices by node", _NODES, nodes, "nodes with devices in use"),
     )
+
+
+def _in_use(node: Data) -> str:
+    devices = [*node["whole"], *node["divided"]]
+    used = sum(bool(one.get("holders") or one.get("parts")) for one in devices)
+    return f"{number(used)} of {number(len(devices))}"
+
+
+def _held(node: Data) -> str:
+    holders = node["holders"].items()
+    return listed([f"{_whose(one)} ({_what(node, int(key))})" for key, one in holders], 8)
+
+
+_NODES = (
+    Column("Node", of("node", lambda name: name or _SEVERAL_NODES)),
+    Column("In use", _in_use, True),
+    Column("Held by", _held),
+)
+_DRIVERS = (
+    Column("Driver", of("driver")),
+    Column("Nodes", of("nodes", lambda count: number(count) if count else "by network"), True),
+    Column("Devices", of("devices", number), True),
+    Column("In use", of("used", number), True),
+    Column("Free", lambda one: number(one["devices"] - one["used"] - one["unusable"]), True),
+    Column("Parts in use", of("parts", lambda count: number(count) if count else ""), True),
+)
 
 
 SECTION = Section("devices", "Devices", _collect, _render)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..fleet import Fleet, natural
 from ..markup import Markup, element, join
 from ..numbers import counted
-from ..section import Column, Data, Detail, Section, table
+from ..section import Column, Data, Detail, Section, lead, of
 
 REMEDIES = {
     "unreachable": "Check the address, the network path from this host or its gateway, and the "
@@ -55,29 +55,20 @@ def collect(fleet: Fleet) -> Data | None:
     return {"failing": len({error["name"] for error in errors}), "errors": errors}
 
 
+_COLUMNS = (
+    Column("Node", of("name")),
+    Column("Endpoint", of("endpoint", lambda text: element("code", text) if text else "")),
+    Column("What happened", lambda one: [element("b", one["reason"]), ": ", one["detail"]]),
+    Column("What to do", of("remedy")),
+)
+
+
 def _render(data: Data, detail: Detail) -> Markup:
     errors = data["errors"]
     if not errors:
-        return element("p", "Every endpoint answered.", class_="lead")
-    columns = [Column("Node"), Column("Endpoint"), Column("What happened"), Column("What to do")]
-    rows = [
-        [
-            error["name"],
-            element("code", error["endpoint"]) if error["endpoint"] else "",
-            join([element("b", error["reason"]), ": ", error["detail"]]),
-            error["remedy"],
-        ]
-        for error in detail.cut(errors)
-    ]
-    nodes = counted(data["failing"], "node")
-    words = f"{counted(len(errors), 'failure')} at {nodes}."
-    return join(
-        [
-            element("p", words, class_="lead"),
-            table("Failing endpoints", columns, rows),
-            detail.rest(errors, "failures"),
-        ]
-    )
+        return lead("Every endpoint answered.")
+    words = f"{counted(len(errors), 'failure')} at {counted(data['failing'], 'node')}."
+    return join([lead(words), detail.table("Failing endpoints", _COLUMNS, errors, "failures")])
 
 
 SECTION = Section("failing_endpoints", "Failing endpoints", collect, _render)

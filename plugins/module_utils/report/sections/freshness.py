@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ...base.units import format_duration, format_time, parse_time
 from ..fleet import Fleet, Node, source_of, time_of
 from ..markup import Child, Markup, element, join
 from ..numbers import LACKING, counted, moment, number, quantity
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, lead, note, of
 
 _QUANTITIES = {
     "inlet_celsius": ("Inlet", "°C", 1),
@@ -72,15 +73,15 @@ def _render(data: Data, detail: Detail) -> Markup:
     words = (
         f"{number(len(fresh))} of {counted(len(data['nodes']), 'node')} were read completely at "
     )
-    parts: list[Child] = [element("p", words, moment(data["read_at"]), ".", class_="lead")]
+    parts: list[Child] = [lead(words, moment(data["read_at"]), ".")]
     if others:
         parts.append(element("h3", "Not read completely"))
-        parts.append(_table("Incomplete readings", others, detail))
-        parts.append(detail.rest(others, "nodes"))
+        parts.append(detail.table("Incomplete readings", _COLUMNS, others, "nodes"))
     if fresh:
         summary = element("summary", f"The {counted(len(fresh), 'node')} that were read completely")
-        body = _table("Readings of nodes that were read completely", fresh, detail)
-        parts.append(element("details", summary, body, detail.rest(fresh, "nodes")))
+        caption = "Readings of nodes that were read completely"
+        body = detail.table(caption, _COLUMNS, fresh, "nodes")
+        parts.append(element("details", summary, body))
     parts.append(
         note(
             "The last value replaces a missing one for a limited time, then the NodeConfig's "
@@ -90,24 +91,10 @@ def _render(data: Data, detail: Detail) -> Markup:
     return join(parts)
 
 
-def _table(caption: str, entries: t.Sequence[Data], detail: Detail) -> Markup:
-    columns = [Column("Node"), *(Column(title, True) for title, *_rest in _QUANTITIES.values())]
-    rows = [
-        [
-            entry["node"],
-            *(
-                _cell(entry[name], name)
-                if entry[name] is not None or name in _expected(entry)
-                else ["not configured"]
-                for name in _QUANTITIES
-            ),
-        ]
-        for entry in detail.cut(entries)
-    ]
-    return table(caption, columns, rows)
-
-
-def _cell(value: Data | None, name: str) -> list[Child]:
+def _cell(name: str, entry: Data) -> list[Child]:
+    value = entry[name]
+    if value is None and name not in _expected(entry):
+        return ["not configured"]
     if value is None:
         return [element("span", f"{LACKING} no value", class_="lacking")]
     _title, unit, decimals = _QUANTITIES[name]
@@ -118,4 +105,11 @@ def _cell(value: Data | None, name: str) -> list[Child]:
     return [shown, " ", element("small", words) if value["source"] != "read" else None]
 
 
+_COLUMNS = (
+    Column("Node", of("node")),
+    *(
+        Column(title, functools.partial(_cell, name), True)
+        for name, (title, *_rest) in _QUANTITIES.items()
+    ),
+)
 SECTION = Section("freshness", "Freshness", _collect, _render)

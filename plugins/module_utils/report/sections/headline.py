@@ -13,7 +13,7 @@ from ...base.units import parse_time
 from ..fleet import Fleet
 from ..markup import Child, Markup, element, join
 from ..numbers import celsius, counted, listed, number, percent, watts
-from ..section import Data, Detail, Section, note
+from ..section import Data, Detail, Section, lead, note
 from ..sources import Sources
 from ..totals import add_up, saving
 from . import failing_endpoints, temperatures, waiting_pods
@@ -133,7 +133,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
                 "div",
                 element("p", _status(data), class_="eyebrow"),
                 element("h1", *_title(data)),
-                element("p", _sentence(data), class_="lead"),
+                lead(_sentence(data)),
                 _facts(data),
                 class_="say",
             ),

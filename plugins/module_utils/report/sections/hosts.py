@@ -10,7 +10,7 @@ import typing as t
 from ..fleet import Fleet, natural
 from ..markup import Markup, element
 from ..numbers import counted, moment, number
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, lead, note, of
 
 _NO_RACK = "no rack"
 
@@ -43,24 +43,18 @@ def _order(host: Data) -> tuple[t.Any, ...]:
 
 
 def _render(data: Data, detail: Detail) -> Markup:
-    lead = (
+    told = (
         f"Cluster {data['cluster']} has {counted(data['masters'], 'master')} and "
         f"{counted(data['workers'], 'worker')} on {counted(data['hosts'], 'known host')}."
     )
-    parts = [element("p", lead, class_="lead")]
-    columns = [Column("Host"), Column("Role"), Column("Capabilities"), Column("Reason")]
+    parts = [lead(told)]
     for rack in data["racks"]:
         hosts = rack["hosts"]
         used = sum(bool(host["roles"]) for host in hosts)
         heading = f"{rack['rack']}: {number(used)} of {counted(len(hosts), 'host')} with a role"
-        rows = [
-            [host["name"], _role(host), _capabilities(host), host["why"]]
-            for host in detail.cut(hosts)
-        ]
-        inside = table(f"Hosts of {rack['rack']}", columns, rows)
-        summary = element("summary", heading)
-        rest = detail.rest(hosts, "hosts of this rack")
-        parts.append(element("details", summary, inside, rest))
+        caption = f"Hosts of {rack['rack']}"
+        inside = detail.table(caption, _COLUMNS, hosts, "hosts of this rack")
+        parts.append(element("details", element("summary", heading), inside))
     parts.append(note(f"Assignment of {moment(data['time'])}."))
     return element("div", parts)
 
@@ -85,4 +79,10 @@ def _capabilities(host: Data) -> str:
     return ", ".join(words) or "not known"
 
 
+_COLUMNS = (
+    Column("Host", of("name")),
+    Column("Role", _role),
+    Column("Capabilities", _capabilities),
+    Column("Reason", of("why")),
+)
 SECTION = Section("hosts", "Hosts by rack", _collect, _render)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from ...base.errors import InvalidInput
 from ...base.units import parse_time
 from ..fleet import Fleet, natural
-from ..markup import Child, Markup, element, join
+from ..markup import Child, Markup, join
 from ..numbers import counted, moment, money, number, quantity, watts
-from ..section import Column, Data, Detail, Section, meter, note, numeric, table
+from ..section import Column, Data, Detail, Section, bar, lead, note, of
 from ..sources import Document
 
 DAYS = 30
@@ -152,13 +152,10 @@ def _render(data: Data, detail: Detail) -> Markup:
     spaces, workloads, nodes = data["namespaces"], data["workloads"], data["nodes"]
     return join(
         [
-            element("p", _lead(data), class_="lead"),
-            _table("Power by namespace", "Namespace", spaces, _namespace, data, detail),
-            detail.rest(spaces, "namespaces"),
-            _table("Power by workload", "Workload", workloads, _workload, data, detail),
-            detail.rest(workloads, "workloads"),
-            _node_table(nodes, detail) if nodes else None,
-            detail.rest(nodes, "nodes"),
+            lead(_lead(data)),
+            _table("namespace", spaces, of("namespace"), data, detail),
+            _table("workload", workloads, _workload, data, detail),
+            detail.table(_OF_NODES, _NODES, nodes, "nodes") if nodes else None,
             note(*_notes(data)),
         ]
     )
@@ -186,62 +183,53 @@ def _duration(seconds: float) -> str:
 
 
 def _table(
-    caption: str,
-    heading: str,
+    what: str,
     entries: t.Sequence[Entry],
-    name: t.Callable[[Entry], Child],
+    name: t.Callable[[Data], Child],
     data: Data,
     detail: Detail,
 ) -> Markup | None:
     if not entries:
         return None
-    columns = [Column(heading), Column("Watts"), Column("Memory", True), Column("Pods", True)]
+    most = max(entry["watts"] for entry in entries) or 1.0
+    columns = [
+        Column(what.capitalize(), name),
+        Column("Watts", of("watts", lambda value: bar(value, most, "ours", watts(value, 1)))),
+        Column("Memory", lambda entry: watts(entry["dram_watts"], 1), True),
+        Column("Pods", of("pods", number), True),
+    ]
     basis, has_price = data["energy"]["basis"], data["price_per_kwh"] is not None
     is_counted = basis == "counted"
     period = _duration(data["energy"]["seconds"]) if is_counted else f"{DAYS} days"
-    has_energy = has_price or is_counted
-    columns += [Column(f"Energy of {period}, {basis}", True)] if has_energy else []
-    columns += [Column(f"Cost, {basis}", True)] if has_price else []
-    most = max(entry["watts"] for entry in entries) or 1.0
-    rows: list[list[Child]] = []
-    for entry in detail.cut(entries):
-        text = element("span", watts(entry["watts"], 1))
-        watts_bar = element("span", meter(entry["watts"], most, "ours"), text, class_="bar")
-        memory, pods = watts(entry["dram_watts"], 1), number(entry["pods"])
-        row: list[Child] = [name(entry), watts_bar, memory, pods]
-        row += [quantity(entry["kwh"], "kWh", 3 if is_counted else 1)] if has_energy else []
-        row += [money(entry["cost"], data["currency"])] if has_price else []
-        rows.append(row)
-    return table(caption, columns, rows)
+    decimals = 3 if is_counted else 1
+    if has_price or is_counted:
+        energy = of("kwh", lambda kwh: quantity(kwh, "kWh", decimals))
+        columns.append(Column(f"Energy of {period}, {basis}", energy, True))
+    if has_price:
+        cost = of("cost", lambda amount: money(amount, data["currency"]))
+        columns.append(Column(f"Cost, {basis}", cost, True))
+    return detail.table(f"Power by {what}", columns, entries, f"{what}s")
 
 
-def _namespace(entry: Entry) -> Child:
-    return str(entry["namespace"])
-
-
-def _workload(entry: Entry) -> Child:
+def _workload(entry: Data) -> Child:
     if not entry["workload"]:
         return f"{entry['namespace']}, pods that have ended"
     kind = f" ({entry['workload_kind']})" if entry["workload_kind"] else ""
     return f"{entry['namespace']}/{entry['workload']}{kind}"
 
 
-def _node_table(nodes: t.Sequence[Entry], detail: Detail) -> Markup:
-    columns = [
-        Column("Node"),
-        *numeric("Pods", "Package and memory", "Whole machine", "Difference"),
-    ]
-    rows = [
-        [
-            node["node"],
-            watts(node["pods_watts"], 1),
-            watts(node["rapl_watts"], 1),
-            watts(node["measured_watts"], 1),
-            watts(node["difference_watts"], 1),
-        ]
-        for node in detail.cut(nodes)
-    ]
-    return table("Power draw of nodes by package and memory, and by BMC", columns, rows)
+def _exact(value: float | None) -> str:
+    return watts(value, 1)
+
+
+_OF_NODES = "Power draw of nodes by package and memory, and by BMC"
+_NODES = (
+    Column("Node", of("node")),
+    Column("Pods", of("pods_watts", _exact), True),
+    Column("Package and memory", of("rapl_watts", _exact), True),
+    Column("Whole machine", of("measured_watts", _exact), True),
+    Column("Difference", of("difference_watts", _exact), True),
+)
 
 
 def _notes(data: Data) -> t.Iterator[str]:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from ..fleet import Fleet
-from ..markup import Child, Markup, element, join
+from ..markup import Markup, join
 from ..numbers import counted, listed, number, watts
-from ..section import Column, Data, Detail, Section, meter, note, table
+from ..section import Column, Data, Detail, Section, bar, lead, note, of
 
 _MOVES_IN_SIGHT = 3
 _NODES_NAMED = 3
@@ -44,27 +46,23 @@ def _collect(fleet: Fleet) -> Data | None:
 def _render(data: Data, detail: Detail) -> Markup:
     steps = data["steps"]
     if not steps:
-        return element("p", "No move of running pods would save enough.", class_="lead")
+        return lead("No move of running pods would save enough.")
     most = max(step["gain_watts"] for step in steps)
-    rows = [
-        [number(position), *_cells(step, most, detail)]
-        for position, step in enumerate(detail.cut(steps), 1)
-    ]
+    positions = itertools.count(1)
     columns = [
-        Column("Step"),
-        Column("Saves"),
-        Column("Pods that move"),
-        Column("May sleep"),
-        Column("If interrupted", True),
+        Column("Step", lambda _step: number(next(positions))),
+        Column("Saves", of("gain_watts", lambda gain: bar(gain, most, "ours", watts(gain)))),
+        Column("Pods that move", of("moves", lambda moves: _moves(moves, detail))),
+        Column("May sleep", of("asleep", lambda names: listed(names, _NODES_NAMED))),
+        Column("If interrupted", _cost_if_stopped, True),
     ]
     told = (
         f"{counted(data['moves'], 'move')} of running pods would save {watts(data['gain_watts'])}."
     )
     return join(
         [
-            element("p", told, class_="lead"),
-            table("Moves of running pods, by step", columns, rows),
-            detail.rest(steps, "steps"),
+            lead(told),
+            detail.table("Moves of running pods, by step", columns, steps, "steps"),
             note(
                 "Proposed by the plan. A run may end after any step. The last column is the largest "
                 "cost of an end within the step, until its other moves are made."
@@ -73,24 +71,13 @@ def _render(data: Data, detail: Detail) -> Markup:
     )
 
 
-def _cells(step: Data, most: float, detail: Detail) -> list[Child]:
-    gain = step["gain_watts"]
-    track = meter(gain, most, "ours")
-    return [
-        element("span", track, element("span", watts(gain)), class_="bar"),
-        _moves(step["moves"], detail),
-        listed(step["asleep"], _NODES_NAMED),
-        watts(step["cost_if_stopped_watts"]) if len(step["moves"]) > 1 else "",
-    ]
+def _cost_if_stopped(step: Data) -> str:
+    return watts(step["cost_if_stopped_watts"]) if len(step["moves"]) > 1 else ""
 
 
 def _moves(moves: list[Data], detail: Detail) -> Markup:
     texts = [f"{move['pod']}: {move['from_node']} → {move['to_node']}" for move in moves]
-    items = element("ul", [element("li", text) for text in detail.cut(texts)], class_="names")
-    if len(texts) <= _MOVES_IN_SIGHT:
-        return items
-    summary = element("summary", f"{number(len(texts))} pods")
-    return element("details", summary, items, detail.rest(texts, "moves"))
+    return detail.names(texts, f"{number(len(texts))} pods", "moves", _MOVES_IN_SIGHT)
 
 
 SECTION = Section("moves", "Moves", _collect, _render)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from ..fleet import Fleet, natural
-from ..markup import Markup, element, join
+from ..markup import Markup, join
 from ..numbers import counted, number, watts
-from ..section import Column, Data, Detail, Section, note, numeric, table
+from ..section import Column, Data, Detail, Section, lead, note, of
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -40,41 +40,31 @@ def _collect(fleet: Fleet) -> Data | None:
 def _render(data: Data, detail: Detail) -> Markup:
     is_measured = any(entry["measured_after"] is not None for entry in data["nodes"])
     columns = [
-        Column("Node"),
-        Column("Server type"),
-        Column("Pods"),
-        *numeric("Cores in use", "Predicted"),
-        *([Column("Measured", True)] if is_measured else []),
+        Column("Node", of("node")),
+        Column("Server type", of("server_type", lambda name: name or "unknown")),
+        Column(
+            "Pods", of("pods", lambda pods: detail.names(pods, counted(len(pods), "pod"), "pods"))
+        ),
+        Column(
+            "Cores in use",
+            lambda one: f"{number(one['cpu_before'], 1)} → {number(one['cpu_after'], 1)}",
+            True,
+        ),
+        Column(
+            "Predicted",
+            lambda one: f"{number(one['watts_before'])} → {watts(one['watts_after'])}",
+            True,
+        ),
+        *([Column("Measured", of("measured_after", watts), True)] if is_measured else []),
     ]
-    rows = []
-    for entry in detail.cut(data["nodes"]):
-        row = [
-            entry["node"],
-            entry["server_type"] or "unknown",
-            _pods(entry["pods"], detail),
-            f"{number(entry['cpu_before'], 1)} → {number(entry['cpu_after'], 1)}",
-            f"{number(entry['watts_before'])} → {watts(entry['watts_after'])}",
-        ]
-        rows.append(row + ([watts(entry["measured_after"])] if is_measured else []))
     placed = counted(data["placed"], "pod")
     nodes = counted(len(data["nodes"]), "node")
     return join(
         [
-            element("p", f"{placed} on {nodes}.", class_="lead"),
-            table("Placements by node", columns, rows),
-            detail.rest(data["nodes"], "nodes with their pods"),
+            lead(f"{placed} on {nodes}."),
+            detail.table("Placements by node", columns, data["nodes"], "nodes with their pods"),
             note("Open a number of pods to see their names; report.json has them all."),
         ]
-    )
-
-
-def _pods(names: list[str], detail: Detail) -> Markup:
-    shown = [element("li", name) for name in detail.cut(names)]
-    return element(
-        "details",
-        element("summary", counted(len(names), "pod")),
-        element("ul", shown, class_="names"),
-        detail.rest(names, "pods"),
     )
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet import Fleet, Node, natural
+from ..fleet import Fleet, Node, grouped
 from ..markup import Child, Markup, element, join
 from ..numbers import LACKING, counted, number, percent, watts
-from ..section import Column, Data, Detail, Section, note, numeric, table
+from ..section import Column, Data, Detail, Section, note, of, table
 from ..sources import Document
 from .prediction_error import errors_of, pair
 
@@ -34,9 +34,7 @@ _SOURCES = {
 def _collect(fleet: Fleet) -> Data | None:
     if not any(node.curve for node in fleet.nodes):
         return None
-    types: dict[str, list[Node]] = {}
-    for node in fleet.nodes:
-        types.setdefault(node.server_type, []).append(node)
+    types = grouped(fleet.nodes, "server_type")
     return {
         "sources": _sources(fleet.nodes, fleet.state == "measured"),
         "published": _published(fleet.nodes),
@@ -50,7 +48,7 @@ def _collect(fleet: Fleet) -> Data | None:
                 "most_watts": max(_most_watts(node) for node in types[name]),
                 "nodes": [_entry(node) for node in sorted(types[name], key=_most_changed)],
             }
-            for name in sorted(types, key=lambda name: (_spared(types[name]), natural(name)))
+            for name in sorted(types, key=lambda name: _spared(types[name]))
         ],
     }
 
@@ -169,58 +167,32 @@ def _render(data: Data, detail: Detail) -> Markup:
         element("div", _heading(group), _figures(group, detail), class_="group")
         for group in data["types"]
     ]
-    sources, published = data["sources"], data["published"]
-    shown = _published_table(published, detail) if published else None
-    lacking = data["lacking"]
-    missing = _lacking_table(lacking, detail) if lacking else None
-    return join([_sources_table(sources), shown, missing, _legend(data), groups])
+    parts: list[Child] = [_sources_table(data["sources"])]
+    for key, caption, columns, what in (
+        ("published", "Servers with a published power curve", _PUBLISHED, "servers"),
+        ("lacking", "Nodes without a power curve", _LACKING, "nodes"),
+    ):
+        parts += [detail.table(caption, columns, data[key], what)] if data[key] else []
+    return join([*parts, _legend(data), groups])
 
 
-def _lacking_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
-    rows = [[entry["node"], entry["reason"]] for entry in detail.cut(entries)]
-    columns = [Column("Node"), Column("Reason")]
-    return join(
-        [table("Nodes without a power curve", columns, rows), detail.rest(entries, "nodes")]
-    )
-
-
-def _published_table(entries: t.Sequence[Data], detail: Detail) -> Markup:
-    columns = [
-        Column("Server"),
-        Column("Nodes", True),
-        Column("Measured servers"),
-        *numeric("Generations apart", "Cores scaled by"),
-    ]
-    rows = [
-        [
-            entry["server"],
-            number(entry["nodes"]),
-            entry["of"],
-            number(entry["generations"]),
-            number(entry["scale"], 2),
-        ]
-        for entry in detail.cut(entries)
-    ]
-    return join(
-        [
-            table("Servers with a published power curve", columns, rows),
-            detail.rest(entries, "servers"),
-        ]
-    )
+_LACKING = (Column("Node", of("node")), Column("Reason", of("reason")))
+_PUBLISHED = (
+    Column("Server", of("server")),
+    Column("Nodes", of("nodes", number), True),
+    Column("Measured servers", of("of")),
+    Column("Generations apart", of("generations", number), True),
+    Column("Cores scaled by", lambda entry: number(entry["scale"], 2), True),
+)
 
 
 def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
     """Sources of curves, unless all are predictors."""
     if [entry["source"] for entry in sources] == [_SOURCES["predictor"]]:
         return None
-    columns = [
-        Column("Source of the curve"),
-        *numeric("Nodes", "Samples", "Error", "Worst", "Recorded loads", "Off by"),
-    ]
-    rows = [_source_row(entry) for entry in sources]
     return join(
         [
-            table("Sources of power curves", columns, rows),
+            table("Sources of power curves", _OF_SOURCES, sources),
             note(
                 "Error: the mean absolute error of samples that the fit has not seen. A learned "
                 "curve is flat beyond the recorded loads. Off by: the mean absolute error of a "
@@ -230,21 +202,23 @@ def _sources_table(sources: t.Sequence[Data]) -> Markup | None:
     )
 
 
-def _source_row(entry: Data) -> list[str]:
-    first = [entry["source"], number(entry["nodes"])]
-    error = entry.get("metered_error_percent")
-    last = LACKING if error is None else percent(error)
-    if "samples" not in entry:
-        return [*first, *([LACKING] * 4), last]
-    low, high = entry["load_percent"]
-    return [
-        *first,
-        number(entry["samples"]),
-        percent(entry["error_percent"]),
-        percent(entry["worst_error_percent"]),
-        f"{number(low)} to {percent(high)}",
-        last,
-    ]
+def _if_there(key: str, show: t.Callable[[t.Any], str]) -> t.Callable[[Data], str]:
+    return lambda entry: show(entry[key]) if key in entry else LACKING
+
+
+_OF_SOURCES = (
+    Column("Source of the curve", of("source")),
+    Column("Nodes", of("nodes", number), True),
+    Column("Samples", _if_there("samples", number), True),
+    Column("Error", _if_there("error_percent", percent), True),
+    Column("Worst", _if_there("worst_error_percent", percent), True),
+    Column(
+        "Recorded loads",
+        _if_there("load_percent", lambda ends: f"{number(ends[0])} to {percent(ends[1])}"),
+        True,
+    ),
+    Column("Off by", _if_there("metered_error_percent", percent), True),
+)
 
 
 def _heading(group: Data) -> Markup:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..fleet import Fleet, Node, natural
-from ..markup import Markup, element, join
+from ..markup import Markup, join
 from ..numbers import number, percent, watts
-from ..section import Column, Data, Detail, Section, meter, note, numeric, table
+from ..section import Column, Data, Detail, Section, bar, lead, note, of, table
 
 
 def _collect(fleet: Fleet) -> Data | None:
@@ -58,27 +58,29 @@ def errors_of(pairs: list[tuple[float, float]]) -> dict[str, t.Any]:
 
 
 def _render(data: Data, detail: Detail) -> Markup:
-    columns = [
-        Column("Server type"),
-        *numeric("Nodes", "Predicted", "Measured", "Sum off by"),
-        Column("A node is off by"),
-        Column("Worst", True),
-    ]
-    types = data["types"]
+    types, fleet = data["types"], {**data["fleet"], "server_type": "all"}
     most = max(entry["node_error_percent"] for entry in types)
-    rows = [_row(entry["server_type"], entry, most) for entry in detail.cut(types)]
-    rows.append(_row("all", data["fleet"], most))
+    columns = [
+        Column("Server type", of("server_type")),
+        Column("Nodes", of("nodes", number), True),
+        Column("Predicted", of("predicted_watts", watts), True),
+        Column("Measured", of("measured_watts", watts), True),
+        Column("Sum off by", lambda one: percent(one["bias_percent"], sign=True), True),
+        Column(
+            "A node is off by",
+            of("node_error_percent", lambda error: bar(error, most, "base", percent(error))),
+        ),
+        Column("Worst", of("worst_error_percent", percent), True),
+    ]
     when = "after" if data["of"] == "after" else "before"
     return join(
         [
-            element(
-                "p",
-                f"The fleet's sum was off by {percent(data['fleet']['bias_percent'], sign=True)}, "
-                f"a node by {percent(data['fleet']['node_error_percent'])} on average, "
-                f"{when} the placement.",
-                class_="lead",
+            lead(
+                f"The fleet's sum was off by {percent(fleet['bias_percent'], sign=True)}, "
+                f"a node by {percent(fleet['node_error_percent'])} on average, "
+                f"{when} the placement."
             ),
-            table("Prediction error by server type", columns, rows),
+            table("Prediction error by server type", columns, [*detail.cut(types), fleet]),
             detail.rest(types, "server types"),
             note(
                 "Off by: predicted minus measured. Retrain the model of a type whose error is "
@@ -86,20 +88,6 @@ def _render(data: Data, detail: Detail) -> Markup:
             ),
         ]
     )
-
-
-def _row(name: str, entry: Data, most: float) -> list[Markup | str]:
-    error = entry["node_error_percent"]
-    track = meter(error, most, "base")
-    return [
-        name,
-        number(entry["nodes"]),
-        watts(entry["predicted_watts"]),
-        watts(entry["measured_watts"]),
-        percent(entry["bias_percent"], sign=True),
-        element("span", track, element("span", percent(error)), class_="bar"),
-        percent(entry["worst_error_percent"]),
-    ]
 
 
 SECTION = Section("prediction_error", "Prediction error", _collect, _render)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet import Fleet, Node, natural
-from ..markup import Markup, element, join
+from ..fleet import Fleet, Node, grouped
+from ..markup import Markup, join
 from ..numbers import listed, number, quantity, watts
-from ..section import Column, Data, Detail, Section, meter, note, numeric, table
+from ..section import Column, Data, Detail, Section, bar, lead, note, of
 
 _MIN_CORES = 1e-6
 
@@ -18,10 +18,8 @@ _MIN_CORES = 1e-6
 def _collect(fleet: Fleet) -> Data | None:
     if fleet.state == "observed":
         return None
-    types: dict[str, list[Node]] = {}
-    for node in fleet.nodes:
-        types.setdefault(node.server_type, []).append(node)
-    entries = [_of_type(name, types[name]) for name in sorted(types, key=natural)]
+    types = grouped(fleet.nodes, "server_type")
+    entries = [_of_type(name, nodes) for name, nodes in types.items()]
     return {"types": sorted(entries, key=_order)}
 
 
@@ -92,25 +90,40 @@ def _range(entries: t.Sequence[Data], lowest: bool = False) -> str:
     return f"{low}\u202fW" if lowest or low == high else f"{low} to {high}\u202fW"
 
 
-_COLUMNS = (
-    Column("Server type"),
-    Column("Watts a core"),
-    Column("Cores given"),
-    *numeric("Pods", "Nodes used", "Adds"),
-)
-
-
 def _render(data: Data, detail: Detail) -> Markup:
     entries = data["types"]
     dearest = max((entry["watts_per_core"] or 0 for entry in entries), default=0)
     most = max((entry["cores_added"] for entry in entries), default=0)
-    rows = [_row(entry, dearest, most) for entry in detail.cut(entries)]
+
+    def price(entry: Data) -> Markup:
+        price, kind = entry["watts_per_core"], "ours" if _is_used(entry) else "base"
+        return bar(price or 0, dearest, kind, quantity(price, "W", 2))
+
+    def given(entry: Data) -> Markup:
+        cores = entry["cores_added"]
+        if not _is_used(entry):
+            return bar(cores, most, "base", "spared", "bar wide")
+        text = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"
+        return bar(cores, most, "ours", text, "bar wide")
+
+    columns = [
+        Column("Server type", of("server_type")),
+        Column("Watts a core", price),
+        Column("Cores given", given),
+        Column("Pods", lambda one: number(one["pods"]) if _is_used(one) else "", True),
+        Column(
+            "Nodes used", lambda one: f"{number(one['nodes_used'])} of {number(one['nodes'])}", True
+        ),
+        Column(
+            "Adds", lambda one: watts(one["watts_added"], sign=True) if _is_used(one) else "", True
+        ),
+    ]
     reason = why(data)
+    caption = "What a core costs on each type of server"
     return join(
         [
-            element("p", reason, class_="lead") if reason else None,
-            table("What a core costs on each type of server", _COLUMNS, rows),
-            detail.rest(entries, "server types"),
+            lead(reason) if reason else None,
+            detail.table(caption, columns, entries, "server types"),
             note(
                 "Watts a core: the predicted power that the placed pods add per core in use; for a "
                 "type without placed pods, the least power per core of any additional load."
@@ -119,23 +132,8 @@ def _render(data: Data, detail: Detail) -> Markup:
     )
 
 
-def _row(entry: Data, dearest: float, most: float) -> list[Markup | str]:
-    is_used = entry["cores_added"] > _MIN_CORES
-    kind = "ours" if is_used else "base"
-    price, cores = entry["watts_per_core"], entry["cores_added"]
-    given = f"{number(cores, 1 if cores < 100 else 0)} of {number(entry['cores'])}"
-    return [
-        entry["server_type"],
-        _bar_cell(meter(price or 0, dearest, kind), quantity(price, "W", 2)),
-        _bar_cell(meter(cores, most, kind), given if is_used else "spared", "bar wide"),
-        number(entry["pods"]) if is_used else "",
-        f"{number(entry['nodes_used'])} of {number(entry['nodes'])}",
-        watts(entry["watts_added"], sign=True) if is_used else "",
-    ]
-
-
-def _bar_cell(track: Markup, text: str, class_: str = "bar") -> Markup:
-    return element("span", track, element("span", text), class_=class_)
+def _is_used(entry: Data) -> bool:
+    return bool(entry["cores_added"] > _MIN_CORES)
 
 
 SECTION = Section("server_types", "Why these nodes", _collect, _render)

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet import Fleet, Node, natural
-from ..markup import Markup, element, join
+from ..fleet import Fleet, Node, grouped
+from ..markup import Markup, join
 from ..numbers import counted, number, watts
-from ..section import Column, Data, Detail, Section, note, numeric, table
+from ..section import Column, Data, Detail, Section, lead, note, of
 
 
 def _collect(fleet: Fleet) -> Data | None:
     """Nodes with a curve that the plan lets sleep, by server type."""
     plan = fleet.plan or {}
     names = set(plan.get("asleep") or ())
-    types: dict[str, list[Node]] = {}
-    for node in fleet.nodes:
-        if node.name in names and node.curve and node.predicted_after is not None:
-            types.setdefault(node.server_type, []).append(node)
-    if not types:
+    nodes = [
+        node
+        for node in fleet.nodes
+        if node.name in names and node.curve and node.predicted_after is not None
+    ]
+    if not nodes:
         return None
-    entries = [_of_type(name, types[name]) for name in sorted(types, key=natural)]
+    entries = [_of_type(name, alike) for name, alike in grouped(nodes, "server_type").items()]
     return {
         "nodes": sum(entry["nodes"] for entry in entries),
         "saved_watts": round(sum(entry["saved_watts"] for entry in entries), 1),
@@ -49,26 +50,20 @@ def _idle(node: Node) -> float:
     return 0.0 if node.curve is None else node.curve.watts_at(node.cpu_before or 0.0)
 
 
+_COLUMNS = (
+    Column("Server type", of("server_type")),
+    Column("Nodes", of("nodes", number), True),
+    Column("Draw now", of("idle_watts", watts), True),
+    Column("Sleep saves", of("saved_watts", watts), True),
+)
+
+
 def _render(data: Data, detail: Detail) -> Markup:
-    columns = [
-        Column("Server type"),
-        *numeric("Nodes", "Draw now", "Sleep saves"),
-    ]
-    rows = [
-        [
-            entry["server_type"],
-            number(entry["nodes"]),
-            watts(entry["idle_watts"]),
-            watts(entry["saved_watts"]),
-        ]
-        for entry in detail.cut(data["types"])
-    ]
     told = f"{counted(data['nodes'], 'node')} without workload would save "
     return join(
         [
-            element("p", told, watts(data["saved_watts"]), " asleep.", class_="lead"),
-            table("Nodes that may sleep", columns, rows),
-            detail.rest(data["types"], "server types"),
+            lead(told, watts(data["saved_watts"]), " asleep."),
+            detail.table("Nodes that may sleep", _COLUMNS, data["types"], "server types"),
             note("These nodes run only pods of DaemonSets. Nothing here puts a node to sleep."),
         ]
     )

@@ -11,7 +11,7 @@ from ...base.units import parse_time
 from ..fleet import Fleet, natural
 from ..markup import Markup, element
 from ..numbers import counted, moment, money, number, quantity, watts
-from ..section import Column, Data, Detail, Section, note, table
+from ..section import Column, Data, Detail, Section, facts, lead, note, of, table
 from ..timeline import Line, timeline
 
 _COLUMNS = ("awake", "asleep", "waking", "quarantined", "needed")
@@ -78,7 +78,7 @@ def _order(machine: Data) -> tuple[int, list[t.Any]]:
 
 def _render(data: Data, detail: Detail) -> Markup:
     phases, price = data["phases"], data["saved_cost"]
-    lead = (
+    first = (
         f"{counted(phases['asleep'], 'machine')} asleep, {number(phases['awake'])} awake; sleep saves ",
         watts(data["saved_watts"]),
         " now, and saved ",
@@ -86,22 +86,16 @@ def _render(data: Data, detail: Detail) -> Markup:
         "" if price is None else f", worth {money(price, data['currency'])},",
         " so far.",
     )
-    parts = [element("p", *lead, class_="lead")]
+    parts = [lead(*first)]
     told = [_NOT_SWITCHED.get(data["mode"]), data["obstacle"]]
     if data["would_sleep"]:
         told.append(f"{counted(len(data['would_sleep']), 'machine')} would be switched off.")
     parts += [element("p", sentence) for sentence in told if sentence]
     parts += [_facts(data), *_over_time(data["timeline"])]
-    columns = [
-        *(Column("Machine"), Column("State"), Column("Word"), Column("Why")),
-        Column("Sleep saves", True),
-    ]
-    rows = [
-        [one["name"], _words(one["phase"]), _words(one["word"]), one["reason"], watts(one["watts"])]
-        for one in detail.cut(data["machines"])
-    ]
-    parts.append(table("Machines that sleep or stay awake, and why", columns, rows))
-    parts += filter(None, [detail.rest(data["machines"], "machines"), _days(data)])
+    caption = "Machines that sleep or stay awake, and why"
+    parts.append(detail.table(caption, _MACHINES, data["machines"], "machines"))
+    if data["dry_run_days"]:
+        parts.append(table("Dry runs by day", _DAYS, data["dry_run_days"]))
     measured = sum(one["is_measured"] for one in data["machines"])
     parts.append(
         note(
@@ -115,20 +109,14 @@ def _render(data: Data, detail: Detail) -> Markup:
 
 def _facts(data: Data) -> Markup:
     """Switches and wakes so far."""
-    late = data["wakes_late"]
-    facts = [
-        (
-            number(data["cycles"]),
-            "switches to off" if data["cycles"] != 1 else "switch to off",
-            None,
-        ),
-        (number(data["wakes_in_time"]), "woken in time", None),
-        (number(late), "woken late", "bad" if late else None),
-    ]
-    items = [
-        element("li", element("b", value), " ", word, class_=kind) for value, word, kind in facts
-    ]
-    return element("ul", items, class_="facts")
+    cycles, late = data["cycles"], data["wakes_late"]
+    return facts(
+        [
+            (number(cycles), "switch to off" if cycles == 1 else "switches to off", False),
+            (number(data["wakes_in_time"]), "woken in time", False),
+            (number(late), "woken late", bool(late)),
+        ]
+    )
 
 
 def _over_time(line: Data | None) -> list[Markup]:
@@ -148,27 +136,21 @@ def _over_time(line: Data | None) -> list[Markup]:
     return [element("h3", "Awake machines over time"), element("p", words), *picture]
 
 
-def _days(data: Data) -> Markup | None:
-    if not data["dry_run_days"]:
-        return None
-    columns = [
-        Column("Day of dry runs"),
-        *(Column(title, True) for title in ("Most asleep", "Would save", "Energy")),
-    ]
-    rows = [
-        [
-            one["day"],
-            number(one["most_asleep"]),
-            watts(one["saved_watts"]),
-            quantity(one["saved_kilowatt_hours"], "kWh", 2),
-        ]
-        for one in data["dry_run_days"]
-    ]
-    return table("Dry runs by day", columns, rows)
-
-
 def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
+_MACHINES = (
+    Column("Machine", of("name")),
+    Column("State", of("phase", _words)),
+    Column("Word", of("word", _words)),
+    Column("Why", of("reason")),
+    Column("Sleep saves", of("watts", watts), True),
+)
+_DAYS = (
+    Column("Day of dry runs", of("day")),
+    Column("Most asleep", of("most_asleep", number), True),
+    Column("Would save", of("saved_watts", watts), True),
+    Column("Energy", lambda one: quantity(one["saved_kilowatt_hours"], "kWh", 2), True),
+)
 SECTION = Section("sleeping", "Sleep", _collect, _render)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ...scheduling.plan import is_comparable
 from ..fleet import Fleet
-from ..markup import Markup, element, join
+from ..markup import Markup, join
 from ..numbers import number, percent, watts
-from ..section import Column, Data, Detail, Section, meter, note, table
+from ..section import Column, Data, Detail, Section, bar, lead, note, of, table
 
 _WORDS = {
     "optimal": "optimal: all pods at once",
@@ -59,29 +59,28 @@ def _render(data: Data, _detail: Detail) -> Markup:
     entries = data["strategies"]
     ours = entries[0]["watts_added"]
     most = max(entry["watts_added"] for entry in entries)
-    columns = [Column("Strategy"), Column("Pods add"), Column("Placed", True), Column("More", True)]
-    rows = []
-    for entry in entries:
-        added = entry["watts_added"]
-        comparable = entry["comparable"]
-        more = "" if entry["ours"] else "other pods placed"
-        if comparable and not entry["ours"] and ours > 0:
-            more = percent(100 * (added / ours - 1), sign=True)
-        track = meter(added, most, "ours" if entry["ours"] else "other" if comparable else "base")
-        rows.append(
-            [
-                _WORDS.get(entry["strategy"], entry["strategy"]),
-                element("span", track, element("span", watts(added)), class_="bar"),
-                number(entry["placed"]),
-                more,
-            ]
-        )
+
+    def added(entry: Data) -> Markup:
+        kind = "ours" if entry["ours"] else "other" if entry["comparable"] else "base"
+        return bar(entry["watts_added"], most, kind, watts(entry["watts_added"]))
+
+    def more(entry: Data) -> str:
+        if entry["comparable"] and not entry["ours"] and ours > 0:
+            return percent(100 * (entry["watts_added"] / ours - 1), sign=True)
+        return "" if entry["ours"] else "other pods placed"
+
+    columns = [
+        Column("Strategy", of("strategy", lambda name: _WORDS.get(name, name))),
+        Column("Pods add", added),
+        Column("Placed", of("placed", number), True),
+        Column("More", more, True),
+    ]
     bound = watts(data["lower_bound_added"])
     words = "and this plan is proven to be the best" if data["proven"] else "by a proven bound"
     return join(
         [
-            element("p", _compared(entries), class_="lead"),
-            table("Power that the pods add, by strategy", columns, rows),
+            lead(_compared(entries)),
+            table("Power that the pods add, by strategy", columns, entries),
             note(
                 "Predicted on the same snapshot with the same curves. No placement of these pods "
                 f"can add less than {bound}, {words}."

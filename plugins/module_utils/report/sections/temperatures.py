@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..fleet import Fleet, Node, natural, source_of
+from ..fleet import Fleet, Node, grouped, source_of
 from ..markup import Child, Markup, element, join
 from ..numbers import LACKING, celsius, counted, number
-from ..section import Data, Detail, Section, note
+from ..section import Data, Detail, Section, lead, note
 
 # Upper ends of the classes in °C. 18 to 27 is what ASHRAE TC 9.9 recommends for the inlet, 32 the
 # most that it allows for class A1 (Thermal Guidelines for Data Processing Environments, 2021).
@@ -24,9 +24,6 @@ _MAX_NAMED = 200
 def collect(fleet: Fleet) -> Data | None:
     if not any("inlet_celsius" in node.reading for node in fleet.nodes):
         return None
-    racks: dict[str, list[Node]] = {}
-    for node in fleet.nodes:
-        racks.setdefault(node.rack, []).append(node)
     known = [node for node in fleet.nodes if node.reading.get("inlet_celsius") is not None]
     hottest = max(known, key=lambda node: float(node.reading["inlet_celsius"]), default=None)
     return {
@@ -35,8 +32,8 @@ def collect(fleet: Fleet) -> Data | None:
         else {"node": hottest.name, "inlet_celsius": hottest.reading["inlet_celsius"]},
         "lacking": len(fleet.nodes) - len(known),
         "racks": [
-            {"rack": rack, "nodes": [_cell(node) for node in _from_top(racks[rack])]}
-            for rack in sorted(racks, key=natural)
+            {"rack": rack, "nodes": [_cell(node) for node in _from_top(nodes)]}
+            for rack, nodes in grouped(fleet.nodes, "rack").items()
         ],
     }
 
@@ -82,7 +79,7 @@ def _render(data: Data, _detail: Detail) -> Markup:
     order = "Racks are drawn with the highest unit on top. " if None not in positions else ""
     return join(
         [
-            element("p", " ".join(words), class_="lead"),
+            lead(" ".join(words)),
             _legend(lacking > 0),
             element("div", racks, class_="racks dense" if is_dense else "racks"),
             note(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..fleet import Fleet
 from ..markup import Markup, element
 from ..numbers import counted, number
-from ..section import Column, Data, Detail, Section, table
+from ..section import Column, Data, Detail, Section, lead, of
 
 
 def collect(fleet: Fleet) -> Data | None:
@@ -44,37 +44,34 @@ def collect(fleet: Fleet) -> Data | None:
     }
 
 
+_NOT_BOUND = (
+    Column("Pod", of("pod")),
+    Column("Planned node", of("node")),
+    Column("Reason", of("reason")),
+)
+
+
 def _render(data: Data, detail: Detail) -> Markup:
     if not data["waiting"] and not data["not_bound"]:
-        return element("p", "No pod is waiting.", class_="lead")
-    rows = [
-        [reason["message"], number(len(reason["pods"])), _names(reason["pods"], detail)]
-        for reason in detail.cut(data["reasons"])
+        return lead("No pod is waiting.")
+    columns = [
+        Column("Reason", of("message")),
+        Column("Pods", of("pods", lambda pods: number(len(pods))), True),
+        Column("Names", of("pods", lambda pods: _names(pods, detail))),
     ]
-    columns = [Column("Reason"), Column("Pods", True), Column("Names")]
-    parts = [element("p", f"{counted(data['waiting'], 'pod')} waiting.", class_="lead")]
-    if rows:
-        parts.append(table("Pods without a node, by reason", columns, rows))
-        parts += filter(None, [detail.rest(data["reasons"], "reasons")])
+    parts = [lead(f"{counted(data['waiting'], 'pod')} waiting.")]
+    if data["reasons"]:
+        caption = "Pods without a node, by reason"
+        parts.append(detail.table(caption, columns, data["reasons"], "reasons"))
     if data["not_bound"]:
-        rows = [
-            [entry["pod"], entry["node"], entry["reason"]]
-            for entry in detail.cut(data["not_bound"])
-        ]
         parts.append(element("h3", "Planned, but not bound"))
-        heads = [Column("Pod"), Column("Planned node"), Column("Reason")]
-        parts.append(table("Pods that were planned and not bound", heads, rows))
-        parts += filter(None, [detail.rest(data["not_bound"], "pods")])
+        caption = "Pods that were planned and not bound"
+        parts.append(detail.table(caption, _NOT_BOUND, data["not_bound"], "pods"))
     return element("div", parts)
 
 
 def _names(names: list[str], detail: Detail) -> Markup:
-    shown = [element("li", name) for name in detail.cut(names)]
-    items = element("ul", shown, class_="names")
-    if len(names) <= 3:
-        return items
-    summary = element("summary", f"{names[0]} and {number(len(names) - 1)} more")
-    return element("details", summary, items, detail.rest(names, "pods"))
+    return detail.names(names, f"{names[0]} and {number(len(names) - 1)} more", "pods", in_sight=3)
 
 
 SECTION = Section("waiting_pods", "Waiting pods", collect, _render)
