@@ -45,6 +45,7 @@ _BOOLEAN: Schema = {"type": "boolean"}
 _BOOLEAN_OR_NULL: Schema = {"type": ["boolean", "null"]}
 _INTEGER: Schema = {"type": "integer"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
+_POSITIVE_COUNT: Schema = {"type": "integer", "minimum": 1}
 _COUNT_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
 _NUMBER: Schema = {"type": "number"}
 _NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
@@ -161,8 +162,8 @@ _MOVE = _record(
 _LEARNED = _record(
     {
         "of": {"enum": ["node", "type"]},
-        "samples": {"type": "integer", "minimum": 1},
-        "nodes": {"type": "integer", "minimum": 1},
+        "samples": _POSITIVE_COUNT,
+        "nodes": _POSITIVE_COUNT,
         "error_percent": _AMOUNT,
         "load_percent": _NUMBERS,
     },
@@ -274,26 +275,18 @@ _POWER_LIMIT = _record(
 )
 _REPORT_STATE: Schema = {"enum": ["observed", "planned", "pending", "measured"]}
 
+_SNAPSHOT_PARTS = (
+    *("pods", "node_configs", "node_config_templates", "node_metrics", "pod_disruption_budgets"),
+    *("controllers", "namespaces", "replica_sets", "rmd_workloads", "rmd_node_states"),
+    *("rmd_configs", "rmd_pods", "device_objects", "volume_objects", "bare_metal_hosts"),
+)
+
 SCHEMAS: dict[str, Schema] = {
     "snapshot": _schema(
         "snapshot",
         {"cluster": _ANY, "nodes": _OBJECTS},
         {
-            "pods": _OBJECTS,
-            "node_configs": _OBJECTS,
-            "node_config_templates": _OBJECTS,
-            "node_metrics": _OBJECTS,
-            "pod_disruption_budgets": _OBJECTS,
-            "controllers": _OBJECTS,
-            "namespaces": _OBJECTS,
-            "replica_sets": _OBJECTS,
-            "rmd_workloads": _OBJECTS,
-            "rmd_node_states": _OBJECTS,
-            "rmd_configs": _OBJECTS,
-            "rmd_pods": _OBJECTS,
-            "device_objects": _OBJECTS,
-            "volume_objects": _OBJECTS,
-            "bare_metal_hosts": _OBJECTS,
+            **dict.fromkeys(_SNAPSHOT_PARTS, _OBJECTS),
             "targets": _TARGETS,
             "findings": _FINDINGS,
         },
@@ -396,65 +389,43 @@ SCHEMAS: dict[str, Schema] = {
         "advice",
         {
             "title": _TEXT,
-            "demand": {
-                "type": "object",
-                "required": ["source", "pods", "seconds", "peak_cores"],
-                "properties": {
+            "demand": _record(
+                {
                     "source": {"enum": ["prometheus", "trace"]},
-                    "pods": {"type": "integer", "minimum": 1},
-                    "seconds": {"type": "number", "minimum": 0},
-                    "peak_cores": {"type": "number", "minimum": 0},
-                },
-            },
+                    "pods": _POSITIVE_COUNT,
+                    "seconds": _AMOUNT,
+                    "peak_cores": _AMOUNT,
+                }
+            ),
             "kwh_a_year": {
-                "type": "object",
+                **_by_name(_AMOUNT),
                 "required": ["today", "awake", "asleep", "remaining", "remaining_asleep"],
-                "additionalProperties": {"type": "number", "minimum": 0},
             },
-            "timeline": {
-                "type": "object",
-                "required": ["hours", "awake", "cores"],
-                "additionalProperties": _NUMBERS,
-            },
-            "machines": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name", "type", "cores", "mean_cores", "awake_share"],
-                    "properties": {
+            "timeline": {**_by_name(_NUMBERS), "required": ["hours", "awake", "cores"]},
+            "machines": _list(
+                _record(
+                    {
                         "name": _TEXT,
                         "type": _TEXT,
-                        "cores": {"type": "number"},
-                        "mean_cores": {"type": "number", "minimum": 0},
+                        "cores": _NUMBER,
+                        "mean_cores": _AMOUNT,
                         "awake_share": {"type": "number", "minimum": 0, "maximum": 1},
-                        "kwh_a_year": {"type": "number", "minimum": 0},
-                        "retire": {"type": "boolean"},
-                        "protection": _TEXT,
                     },
-                },
-            },
-            "retirement": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name", "type", "kwh_a_year"],
-                    "properties": {"name": _TEXT, "type": _TEXT, "kwh_a_year": {"type": "number"}},
-                },
-            },
-            "one_more": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["type", "machines", "kwh_a_year", "waiting_pods"],
-                    "properties": {
+                    {"kwh_a_year": _AMOUNT, "retire": _BOOLEAN, "protection": _TEXT},
+                )
+            ),
+            "retirement": _list(_record({"name": _TEXT, "type": _TEXT, "kwh_a_year": _NUMBER})),
+            "one_more": _list(
+                _record(
+                    {
                         "type": _TEXT,
-                        "machines": {"type": "integer", "minimum": 1},
-                        "kwh_a_year": {"type": "number"},
-                        "waiting_pods": {"type": "integer"},
-                    },
-                },
-            },
-            "notes": {"type": "array", "items": _TEXT},
+                        "machines": _POSITIVE_COUNT,
+                        "kwh_a_year": _NUMBER,
+                        "waiting_pods": _INTEGER,
+                    }
+                )
+            ),
+            "notes": _TEXTS,
         },
         {},
     ),
