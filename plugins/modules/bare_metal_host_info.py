@@ -97,13 +97,6 @@ hosts:
   returned: always
   type: list
   elements: dict
-  sample:
-    - node: worker-1
-      host: hall-1/worker-1
-      endpoint: https://10.0.100.7
-      manufacturer: Dell Inc.
-      model: PowerEdge R650
-      processor: Intel(R) Xeon(R) Gold 6338N CPU @ 2.20GHz
   contains:
     node:
       description: Name of the Node.
@@ -153,10 +146,6 @@ errors:
   returned: always
   type: list
   elements: dict
-  sample:
-    - node: worker-2
-      host: hall-1/worker-2
-      detail: "spec.bmc.address: ipmi://10.0.100.8 is not an address of Redfish"
   contains:
     node:
       description: Name of the Node.

@@ -84,30 +84,18 @@ readings:
       type: dict
       sample: {pascals: "2026-01-31T12:00:00Z"}
 errors:
-  description: Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the form of
+    RV(wattwise.kube.redfish_thermal_info#module:errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: node-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-        V(not_found), V(throttled), V(server_error), V(malformed), V(no_sensor) or V(implausible).
-      type: str
-      sample: timeout
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
-        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; check
-        its load, or raise timeout
+  sample:
+    - name: node-7
+      endpoint: https://10.0.0.107
+      reason: timeout
+      detail: >-
+        no answer to GET /redfish/v1/Chassis/1/Thermal within 10 s for the whole target; check its
+        load, or raise timeout
 """
 
 from ..module_utils.module_runner import run_module

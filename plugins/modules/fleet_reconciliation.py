@@ -62,8 +62,8 @@ options:
       - devices
       - evict
       - sleep
-      - limits
       - store_sleep
+      - limits
     default: [snapshot, read, merge, statuses, predict, place, bind]
   run_dir:
     description:
@@ -1090,12 +1090,7 @@ devices:
     M(wattwise.kube.device_reconciliation) returns them.
   returned: when step V(devices) ran
   type: dict
-  sample:
-    changes: []
-    conflict: []
-    errors: []
-    outcome: allocated
-    pods: []
+  sample: {changes: [], conflict: [], errors: [], outcome: allocated, pods: []}
 evict:
   description:
     - C(moves) are those of the plan in their order, with their C(step), counted from 1. Their

@@ -149,63 +149,37 @@ groups:
       elements: str
       sample: [worker-1, worker-2]
 unsupported:
-  description: Nodes that Kepler cannot meter.
+  description: Nodes that Kepler cannot meter, with C(name) and C(reasons) as in RV(nodes).
   returned: success
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the Node.
-      type: str
-      sample: virtual-1
-    reasons:
-      description: Sentences why Kepler cannot meter the node.
-      type: list
-      elements: str
-      sample: ["the node is a virtual machine (kvm) without RAPL zones"]
+  sample:
+    - name: virtual-1
+      reasons: ["the node is a virtual machine (kvm) without RAPL zones"]
 errors:
-  description: Nodes that the API server refused to change.
+  description: Nodes that the API server refused to change, with C(name) and a sentence C(detail).
   returned: success
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the Node.
-      type: str
-      sample: worker-3
-    detail:
-      description: Sentence with the problem.
-      type: str
-      sample: >-
+  sample:
+    - name: worker-3
+      detail: >-
         Node worker-3: another manager owns .metadata.labels.wattwise.github.io/kepler-meter
         (conflict with "kubectl-label"); leave these fields out, or set force_conflicts to take them
         over
 findings:
   description: Objects and probes that cannot be read. Each causes a warning and stops no other.
+    Each has C(kind), C(namespace), C(name), C(field) (empty where the defect has no single place)
+    and C(problem).
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      sample: Node
-    namespace:
-      description: Namespace of the object; empty for cluster-scoped objects.
-      type: str
-      sample: ""
-    name:
-      description: Name of the object.
-      type: str
-      sample: worker-4
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-      sample: metadata.annotations[wattwise.github.io/kepler-probe]
-    problem:
-      description: Defect of the field.
-      type: str
-      sample: "it holds no facts of a probe: it has 70000 bytes; the limit is 65536"
+  sample:
+    - kind: Node
+      namespace: ""
+      name: worker-4
+      field: metadata.annotations[wattwise.github.io/kepler-probe]
+      problem: "it holds no facts of a probe: it has 70000 bytes; the limit is 65536"
 """
 
 from ..module_utils.kepler.labels import SPEC, label_nodes

@@ -103,63 +103,33 @@ containers:
       elements: int
       sample: [2, 34]
 errors:
-  description: Containers whose CPUs could not be determined, in the order of the pods.
+  description: Containers whose CPUs could not be determined, in the order of the pods, named as in
+    RV(containers). C(reason) is V(not_found), V(forbidden), V(malformed), V(implausible) or
+    V(server_error); C(detail) is a sentence with the problem, its place and the remedy.
   returned: success
   type: list
   elements: dict
-  contains:
-    pod_uid:
-      description: UID of the pod.
-      type: str
-      sample: f906a249-ab9d-4180-9afa-4075e2058ac7
-    namespace:
-      description: Namespace of the pod.
-      type: str
-      sample: default
-    pod:
-      description: Name of the pod.
-      type: str
-      sample: pod-1
-    container:
-      description: Name of the container.
-      type: str
-      sample: nginx1
-    reason:
-      description: V(not_found), V(forbidden), V(malformed), V(implausible) or V(server_error).
-      type: str
-      sample: implausible
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
+  sample:
+    - pod_uid: f906a249-ab9d-4180-9afa-4075e2058ac7
+      namespace: default
+      pod: pod-1
+      container: nginx1
+      reason: implausible
+      detail: >-
         the container runs on 64 CPUs and requested 2, so they are not its own; set kubelet's
         --cpu-manager-policy to static
 findings:
-  description: Pods that cannot be read. Each causes a warning and stops no other.
+  description: Pods that cannot be read. Each causes a warning and stops no other. Each has C(kind),
+    C(namespace), C(name), C(field) (empty where the defect has no single place) and C(problem).
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      sample: Pod
-    namespace:
-      description: Namespace of the object; empty for cluster-scoped objects.
-      type: str
-      sample: default
-    name:
-      description: Name of the object.
-      type: str
-      sample: pod-1
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-      sample: metadata
-    problem:
-      description: Defect of the field.
-      type: str
-      sample: "it has no name or no uid; give pods as the API returns them"
+  sample:
+    - kind: Pod
+      namespace: default
+      name: pod-1
+      field: metadata
+      problem: it has no name or no uid; give pods as the API returns them
 """
 
 from ..module_utils.module_runner import run_module

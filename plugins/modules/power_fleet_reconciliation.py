@@ -253,12 +253,7 @@ devices:
   description: What was done for devices, as in M(wattwise.kube.fleet_reconciliation).
   returned: when C(spec.devices.enabled) is true
   type: dict
-  sample:
-    changes: []
-    conflict: []
-    errors: []
-    outcome: allocated
-    pods: []
+  sample: {changes: [], conflict: [], errors: [], outcome: allocated, pods: []}
 evict:
   description: Which running pods were moved, as in M(wattwise.kube.fleet_reconciliation).
   returned: when there were moves to make

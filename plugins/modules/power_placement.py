@@ -305,7 +305,9 @@ EXAMPLES = r"""
 RETURN = r"""
 findings:
   description:
-    - Objects that cannot be used, with the reason. Other objects are not affected.
+    - Objects that cannot be used, with the reason. Other objects are not affected. Each has
+      C(kind), C(namespace), C(name), C(field) (empty where the defect has no single place) and
+      C(problem). An object without a usable name has its place in the input as C(name).
     - An unreadable waiting pod is in RV(unplaced) with the reason C(invalid) and the field. An
       unreadable amount of a running pod counts as all of that resource on its node, any other
       unreadable field of it as the whole node. An unreadable node takes no pods, an unreadable
@@ -313,22 +315,6 @@ findings:
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-    namespace:
-      description: Namespace of the object; empty where it has none.
-      type: str
-    name:
-      description: Name of the object, or its place in the input where it has no usable name.
-      type: str
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-    problem:
-      description: Defect of the field.
-      type: str
   sample:
     - field: spec.priority
       kind: Pod

@@ -211,110 +211,66 @@ failure:
   type: str
   sample: "Not every role gets a host: spec.master needs 1 host and lacks 1: 0 of 3 free hosts fit"
 assignments:
-  description: Hosts with their roles. A host that is master and worker has two entries. C(label) is
-    its name in the inventory.
+  description: Hosts with their roles, as RV(wattwise.kube.host_role_assignment#module:assignments).
   returned: when hosts are reserved
   type: list
   elements: dict
-  sample:
-    - role: master
-      label: test-master
-      host: fake-test-bmh
-      namespace: metal3
-      ip: 192.168.50.63
-      mac: 08:00:27:00:ab:2c
-      why: named by MAC address 08:00:27:00:ab:2c
 unassigned:
-  description: Hosts without a role, with the reason.
+  description: Hosts without a role, as RV(wattwise.kube.host_role_assignment#module:unassigned).
   returned: when hosts are reserved
   type: list
   elements: dict
-  sample:
-    - {host: node-7, namespace: metal3, reason: "is in error: no power"}
 objective:
-  description:
-    - Levels of the objective; each counts before the next. C(bound) is the best possible value.
-    - C(spread) counts pairs of masters in one rack. C(workers) counts hosts of items without a
-      count. C(waste) is what hosts have beyond the requirements, in thousandths of the largest
-      host. C(idle_watts) are drawn by idle hosts. C(unprovisioned) counts hosts without an image.
-      C(kept) counts former roles. C(workers) and C(kept) are maximised, the others minimised.
+  description: Levels of the objective, as RV(wattwise.kube.host_role_assignment#module:objective).
   returned: when hosts are reserved
   type: list
   elements: dict
-  sample:
-    - {level: spread, value: 0, bound: 0}
 proven:
   description: Whether RV(objective) is certainly the best.
   returned: when hosts are reserved
   type: bool
   sample: true
 inventory:
-  description: Inventory for kubespray in the form of YAML inventories.
+  description: Inventory for kubespray, as RV(wattwise.kube.host_role_assignment#module:inventory).
   returned: when hosts are reserved
   type: dict
-  sample:
-    all:
-      hosts:
-        test-master:
-          ansible_host: 192.168.50.63
-          ansible_port: 22
-          ansible_user: root
-          etcd_member_name: etcd1
-          ip: 192.168.50.63
 hosts_ini:
-  description: The file hosts.ini as the BPA operator writes it.
+  description: The file hosts.ini of the BPA operator, as
+    RV(wattwise.kube.host_role_assignment#module:hosts_ini).
   returned: when hosts are reserved
   type: str
-  sample: |
-    [all]
-    test-master  ansible_ssh_host=192.168.50.63 ansible_ssh_port=22
 known_hosts:
-  description: Host keys of the chosen hosts as the text of a known_hosts file.
+  description: Host keys of the chosen hosts, as
+    RV(wattwise.kube.host_role_assignment#module:known_hosts).
   returned: when hosts are reserved
   type: str
-  sample: ""
 hosts_without_key:
-  description: Labels of hosts whose host key no source told. The installer cannot reach them.
+  description: Labels of hosts without a host key, as
+    RV(wattwise.kube.host_role_assignment#module:hosts_without_key).
   returned: when hosts are reserved
   type: list
   elements: str
-  sample: [test-master]
 config_map:
-  description: The ConfigMap with addresses by role and label, as the BPA operator writes it.
+  description: The ConfigMap with addresses, as
+    RV(wattwise.kube.host_role_assignment#module:config_map).
   returned: when hosts are reserved
   type: dict
-  sample:
-    apiVersion: v1
-    kind: ConfigMap
-    metadata:
-      name: test-cluster-configmap
-      labels: {cluster: test-cluster}
-    data: {MASTER_test-master: 192.168.50.63, WORKER_test-master: 192.168.50.63}
 host_labels:
-  description: Labels of the hosts for the host selectors in RV(cluster_api).
+  description: Labels for host selectors, as
+    RV(wattwise.kube.host_role_assignment#module:host_labels).
   returned: when hosts are reserved
   type: list
   elements: dict
-  sample:
-    - host: fake-test-bmh
-      namespace: metal3
-      labels: {bpa.akraino.org/cluster: test-cluster, bpa.akraino.org/role: control-plane}
 cluster_api:
-  description: Values for a chart that creates the cluster through Cluster API and Metal3.
+  description: Values for a chart of Cluster API, as
+    RV(wattwise.kube.host_role_assignment#module:cluster_api).
   returned: when hosts are reserved
   type: dict
-  sample: {clusterName: test-cluster, numControlPlaneMachines: 1, numWorkerMachines: 0}
 findings:
-  description: Defects of the hosts, each with C(kind), C(namespace), C(name), C(field), C(problem).
+  description: Defects of the hosts, as RV(wattwise.kube.host_role_assignment#module:findings).
   returned: when RV(found) is true
   type: list
   elements: dict
-  sample:
-    - kind: BareMetalHost
-      namespace: metal3
-      name: node-9
-      field: ""
-      problem: "status.hardware.ramMebibytes: 'much' is not a whole number"
 results:
   description: Result of each object, as in M(wattwise.kube.kube_apply). Hosts are C(reserved) or
     C(released).

@@ -236,38 +236,26 @@ hardware:
       elements: str
       sample: []
 authentication:
-  description:
-    - Nodes whose account was refused, and nodes whose account is accepted again.
-    - Pass it to O(authentication) of the next module that asks the same machines.
+  description: Nodes whose account was refused, and nodes whose account is accepted again, for
+    O(authentication) of the next module that asks the same machines; see
+    RV(wattwise.kube.redfish_thermal_info#module:authentication).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
   sample: []
 errors:
-  description: Targets without a complete result, in the order of the input.
+  description: Targets without a complete result, in the form of
+    RV(wattwise.kube.redfish_thermal_info#module:errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: host-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-        V(not_found), V(throttled), V(server_error) or V(malformed).
-      type: str
-      sample: timeout
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
-        no answer to GET /redfish/v1/Systems/1/Storage within 10 s for the whole target; check
-        its load, or raise timeout
+  sample:
+    - name: host-7
+      endpoint: https://10.0.0.107
+      reason: timeout
+      detail: >-
+        no answer to GET /redfish/v1/Systems/1/Storage within 10 s for the whole target; check its
+        load, or raise timeout
 """
 
 import os

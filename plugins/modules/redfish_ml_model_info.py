@@ -112,48 +112,25 @@ models:
       description: Model of the response time, in the same form.
       type: dict
       returned: when it is complete
-      sample:
-        name: RT-PowerEdgeR650xs-2CPU
-        url: http://10.0.0.20
-        type: V2InferenceProtocol
-        version: v0.1.0
-        endpoint: http://10.0.0.20/v2/models/RT-PowerEdgeR650xs-2CPU/versions/v0.1.0/infer
 authentication:
-  description:
-    - Nodes whose account was refused, and nodes whose account is accepted again.
-    - Pass it to O(authentication) of the next module that asks the same machines.
-      M(wattwise.kube.fleet_reconciliation) writes it to C(status.authentication) of the NodeConfigs.
+  description: Nodes whose account was refused, and nodes whose account is accepted again, for
+    O(authentication) of the next module that asks the same machines; see
+    RV(wattwise.kube.redfish_thermal_info#module:authentication).
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  sample: []
+errors:
+  description: Targets without a complete result, in the form of
+    RV(wattwise.kube.redfish_thermal_info#module:errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
   sample:
-    - name: node-9
-      failures: 1
-      last_attempt: "2026-01-31T12:00:00Z"
-      secret_resource_version: "4711"
-errors:
-  description: Targets without a complete result, in the order of the input.
-  returned: success, and when too few targets succeeded
-  type: list
-  elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: node-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description: V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-        V(not_found), V(throttled), V(server_error) or V(malformed).
-      type: str
-      sample: timeout
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
+    - name: node-7
+      endpoint: https://10.0.0.107
+      reason: timeout
+      detail: >-
         no answer to GET /redfish/v1/Systems/1/MachineLearningModel within 10 s for the whole
         target; check its load, or raise timeout
 """

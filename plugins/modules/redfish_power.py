@@ -205,43 +205,27 @@ results:
       type: str
       sample: /redfish/v1/Systems/System.Embedded.1
 authentication:
+  description: Nodes whose account for reading was refused, and nodes whose account is accepted
+    again, for O(authentication) of the next module that asks the same machines; see
+    RV(wattwise.kube.redfish_thermal_info#module:authentication).
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  sample: []
+errors:
   description:
-    - Nodes whose account for reading was refused, and nodes whose account is accepted again.
-    - Pass it to O(authentication) of the next module that asks the same machines.
+    - Targets without a complete result, in the form of
+      RV(wattwise.kube.redfish_thermal_info#module:errors).
+    - V(timeout) is also one of the machine. Further reasons are V(refused) (by the BMC) and
+      V(conflict) (another machine, or one in two targets).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
   sample:
-    - name: node-9
-      failures: 1
-      last_attempt: "2026-01-31T12:00:00Z"
-      secret_resource_version: "4711"
-errors:
-  description:
-    - Targets without a complete result, in the order of the input.
-  returned: success, and when too few targets succeeded
-  type: list
-  elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: node-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description:
-        - V(unreachable), V(timeout) (also of the machine), V(tls), V(credential), V(unauthorized),
-          V(forbidden), V(not_found), V(throttled), V(server_error), V(malformed), V(refused) (by the
-          BMC) or V(conflict) (another machine, or one in two targets).
-      type: str
-      sample: timeout
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
+    - name: node-7
+      endpoint: https://10.0.0.107
+      reason: timeout
+      detail: >-
         the machine is not Off within 300 s; check that its operating system obeys the power button,
         or allow the mode graceful_then_force (GracefulShutdown after 0 s: HTTP 204; PowerState was
         On)

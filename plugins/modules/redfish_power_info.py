@@ -111,43 +111,24 @@ states:
       type: str
       sample: LastState
 authentication:
-  description:
-    - Nodes whose account for reading was refused, and nodes whose account is accepted again.
-    - Pass it to O(authentication) of the next module that asks the same machines.
+  description: Nodes whose account for reading was refused, and nodes whose account is accepted
+    again, for O(authentication) of the next module that asks the same machines; see
+    RV(wattwise.kube.redfish_thermal_info#module:authentication).
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  sample: []
+errors:
+  description: Targets without a complete result, in the form of
+    RV(wattwise.kube.redfish_thermal_info#module:errors).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
   sample:
-    - name: node-9
-      failures: 1
-      last_attempt: "2026-01-31T12:00:00Z"
-      secret_resource_version: "4711"
-errors:
-  description:
-    - Targets without a complete result, in the order of the input.
-  returned: success, and when too few targets succeeded
-  type: list
-  elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: node-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description:
-        - V(unreachable), V(timeout), V(tls), V(credential), V(unauthorized), V(forbidden),
-          V(not_found), V(throttled), V(server_error) or V(malformed).
-      type: str
-      sample: unreachable
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
-        cannot connect (Connection refused); check address, power and network of the machine
+    - name: node-7
+      endpoint: https://10.0.0.107
+      reason: unreachable
+      detail: cannot connect (Connection refused); check address, power and network of the machine
 """
 
 import os

@@ -141,46 +141,29 @@ limits:
       type: str
       sample: /redfish/v1/Managers/iDRAC.Embedded.1/Oem/Dell/DellAttributes/System.Embedded.1
 authentication:
+  description: Nodes whose account for reading was refused, and nodes whose account is accepted
+    again, for O(authentication) of the next module that asks the same machines; see
+    RV(wattwise.kube.redfish_thermal_info#module:authentication).
+  returned: success, and when too few targets succeeded
+  type: list
+  elements: dict
+  sample: []
+errors:
   description:
-    - Nodes whose account for reading was refused, and nodes whose account is accepted again.
-    - Pass it to O(authentication) of the next module that asks the same machines.
+    - Targets without a complete result, in the form of
+      RV(wattwise.kube.redfish_thermal_info#module:errors).
+    - V(timeout) is also one of the limit. Further reasons are V(refused) (by the BMC) and
+      V(conflict) (another machine, or one in two targets).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
   sample:
-    - name: node-9
-      failures: 1
-      last_attempt: "2026-01-31T12:00:00Z"
-      secret_resource_version: "4711"
-errors:
-  description:
-    - Targets without a complete result, in the order of the input.
-  returned: success, and when too few targets succeeded
-  type: list
-  elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: node-7
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.107
-    reason:
-      description:
-        - V(unreachable), V(timeout) (also of the limit), V(tls), V(credential), V(unauthorized),
-          V(forbidden), V(not_found), V(throttled), V(server_error), V(malformed), V(refused) (by the
-          BMC) or V(conflict) (another machine, or one in two targets).
-      type: str
-      sample: refused
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: >-
-        the limit 100 W is outside of the bounds of
-        /redfish/v1/Chassis/chassis/EnvironmentMetrics, 200 to 1200 W, so that nothing was sent; give
-        a limit within them
+    - name: node-7
+      endpoint: https://10.0.0.107
+      reason: refused
+      detail: >-
+        the limit 100 W is outside of the bounds of /redfish/v1/Chassis/chassis/EnvironmentMetrics,
+        200 to 1200 W, so that nothing was sent; give a limit within them
 """
 
 import os

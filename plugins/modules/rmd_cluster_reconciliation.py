@@ -170,31 +170,17 @@ path:
   sample: /var/lib/wattwise/run/rmd.json
 findings:
   description: RmdWorkloads, RmdConfigs, RmdNodeStates and Nodes that cannot be used. Each stops no
-    other.
+    other. Each has C(kind), C(namespace), C(name), C(field) (empty where the defect has no single
+    place) and C(problem).
   returned: with RMD objects or daemons
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      sample: RmdWorkload
-    namespace:
-      description: Namespace of the object; empty for cluster-scoped objects.
-      type: str
-      sample: default
-    name:
-      description: Name of the object.
-      type: str
-      sample: gold
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-      sample: spec.core_ids
-    problem:
-      description: Defect of the field.
-      type: str
-      sample: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
+  sample:
+    - kind: RmdWorkload
+      namespace: default
+      name: gold
+      field: spec.core_ids
+      problem: "'abc' is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
 """
 
 from ..module_utils.module_runner import run_module

@@ -148,28 +148,16 @@ daemons:
       sample:
         - {cache_id: 0, max: 4, min: 4, policy: null, score: 100}
 errors:
-  description: Daemons, or parts of their state, that could not be read.
+  description: Daemons, or parts of their state, that could not be read, in the form of
+    RV(wattwise.kube.redfish_thermal_info#module:errors). A further reason is V(refused).
   returned: success, and when too few targets succeeded
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: worker-node-2
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: http://10.0.0.2:8081
-    reason:
-      description: V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
-        V(malformed) or V(refused).
-      type: str
-      sample: unreachable
-    detail:
-      description: Sentence with the problem, its place and the remedy.
-      type: str
-      sample: cannot connect (Connection refused); check address, power and network of the machine
+  sample:
+    - name: worker-node-2
+      endpoint: http://10.0.0.2:8081
+      reason: unreachable
+      detail: cannot connect (Connection refused); check address, power and network of the machine
 """
 
 from ..module_utils.module_runner import run_module

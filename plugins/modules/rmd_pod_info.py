@@ -62,31 +62,17 @@ pods:
           containerStatuses:
             - {name: nginx1, containerID: containerd://0123456789abcdef}
 findings:
-  description: Pods that cannot be read. Each causes a warning and stops no other.
+  description: Pods that cannot be read. Each causes a warning and stops no other. Each has C(kind),
+    C(namespace), C(name), C(field) (empty where the defect has no single place) and C(problem).
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      sample: Pod
-    namespace:
-      description: Namespace of the object; empty for cluster-scoped objects.
-      type: str
-      sample: default
-    name:
-      description: Name of the object.
-      type: str
-      sample: pod-1
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-      sample: metadata.name
-    problem:
-      description: Defect of the field.
-      type: str
-      sample: "'A/B/C' is not a name"
+  sample:
+    - kind: Pod
+      namespace: default
+      name: pod-1
+      field: metadata.name
+      problem: "'A/B/C' is not a name"
 """
 
 from ..module_utils.module_runner import run_module

@@ -119,31 +119,18 @@ terminated:
   sample:
     - {namespace: default, pod: pod-1}
 findings:
-  description: Pods and RmdWorkloads of pods that cannot be read. Each stops no other.
+  description: Pods and RmdWorkloads of pods that cannot be read. Each stops no other. Each has
+    C(kind), C(namespace), C(name), C(field) (empty where the defect has no single place) and
+    C(problem).
   returned: success
   type: list
   elements: dict
-  contains:
-    kind:
-      description: Kind of the object.
-      type: str
-      sample: Pod
-    namespace:
-      description: Namespace of the object; empty for cluster-scoped objects.
-      type: str
-      sample: default
-    name:
-      description: Name of the object.
-      type: str
-      sample: pod-1
-    field:
-      description: Path of the field; empty where the defect has no single place.
-      type: str
-      sample: cpu of container c
-    problem:
-      description: Defect of the field.
-      type: str
-      sample: "'abc' is not a Kubernetes quantity"
+  sample:
+    - kind: Pod
+      namespace: default
+      name: pod-1
+      field: cpu of container c
+      problem: "'abc' is not a Kubernetes quantity"
 """
 
 from ..module_utils.module_runner import run_module

@@ -223,29 +223,20 @@ results:
       type: bool
       sample: true
 errors:
-  description: Daemons without an answer, and workloads that daemons refused.
+  description:
+    - Daemons without an answer, and workloads that daemons refused, in the form of
+      RV(wattwise.kube.redfish_thermal_info#module:errors). C(detail) explains the message of the
+      daemon.
+    - Further reasons are V(refused) (by the daemon) and V(conflict) (two workloads with the same
+      CPU).
   returned: always
   type: list
   elements: dict
-  contains:
-    name:
-      description: Name of the target.
-      type: str
-      sample: worker-node-2
-    endpoint:
-      description: Endpoint of the target.
-      type: str
-      sample: https://10.0.0.2:8443
-    reason:
-      description: V(unreachable), V(timeout), V(tls), V(unauthorized), V(forbidden), V(not_found),
-        V(malformed), V(refused) (by the daemon) or V(conflict) (two workloads with the same CPU).
-      type: str
-      sample: conflict
-    detail:
-      description: Sentence with the problem, its place and the remedy; it explains the daemon's
-        message.
-      type: str
-      sample: >-
+  sample:
+    - name: worker-node-2
+      endpoint: https://10.0.0.2:8443
+      reason: conflict
+      detail: >-
         workload database: CPU 1-2 belongs to the workload 'rmd-workload-pod-1' (id 3) of the
         daemon; remove it from one of them
 """
