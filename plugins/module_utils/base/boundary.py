@@ -65,13 +65,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, str]:
         """The finding in the form of module results."""
-        return {
-            "kind": self.subject.kind,
-            "namespace": self.subject.namespace,
-            "name": self.subject.name,
-            "field": self.field,
-            "problem": self.problem,
-        }
+        return {**vars(self.subject), "field": self.field, "problem": self.problem}
 
     @classmethod
     def from_dict(cls, entry: t.Mapping[str, str]) -> Finding:

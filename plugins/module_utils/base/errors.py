@@ -103,9 +103,4 @@ class TargetError:
     detail: str
 
     def as_dict(self) -> dict[str, str]:
-        return {
-            "name": self.name,
-            "endpoint": self.endpoint,
-            "reason": self.reason,
-            "detail": self.detail,
-        }
+        return dict(vars(self))

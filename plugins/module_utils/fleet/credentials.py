@@ -165,8 +165,16 @@ class Credentials:
 
     def _access(self, data: t.Any, source: str, version: str, takes_token: bool = True) -> Access:
         values = data if isinstance(data, dict) else {}
-        if takes_token and values.get("token") and not values.get("username"):
-            return self._of_token(values, source, version)
+        is_token = takes_token and values.get("token") and not values.get("username")
+        return Access(
+            self._token(values, source) if is_token else self._password(values, source),
+            ca=values.get("ca") or None,
+            fingerprints=_fingerprints(values.get("tls_fingerprint")),
+            source=source,
+            version=version,
+        )
+
+    def _password(self, values: Object, source: str) -> Credential:
         missing = [key for key in ("username", "password") if not values.get(key)]
         if missing:
             raise TargetFailure("credential", f"{source} has no {' and no '.join(missing)}; add it")
@@ -177,28 +185,16 @@ class Credentials:
                 "credential",
                 f"the user name in {source} holds a colon, which HTTP authentication cannot carry",
             )
-        return Access(
-            credential,
-            ca=values.get("ca") or None,
-            fingerprints=_fingerprints(values.get("tls_fingerprint")),
-            source=source,
-            version=version,
-        )
+        return credential
 
-    def _of_token(self, values: Object, source: str, version: str) -> Access:
+    def _token(self, values: Object, source: str) -> BearerToken:
         token = str(values["token"]).strip()
         self._protect(token)
         if not _TOKEN.fullmatch(token):
             raise TargetFailure(
                 "credential", f"the token in {source} has characters that HTTP cannot carry"
             )
-        return Access(
-            BearerToken(token),
-            ca=values.get("ca") or None,
-            fingerprints=_fingerprints(values.get("tls_fingerprint")),
-            source=source,
-            version=version,
-        )
+        return BearerToken(token)
 
 
 def _withheld(named: CredentialReference) -> str:

@@ -13,9 +13,9 @@ from ..base.context import Context, Parameters
 from ..base.errors import InvalidInput, TargetError, TargetFailure
 from ..fleet.credentials import Access, Credentials, SecretSource
 from ..fleet.tls import client_context
-from ..fleet.visits import Budget, FleetOptions, Trust, error_of
+from ..fleet.visits import Budget, FleetOptions, error_of
 from ..nodeconfig.nodeconfig import FAKE_POWER_WATTS
-from ..nodeconfig.poll import fleet_options, shared_trust, warn_of_plain_http
+from ..nodeconfig.poll import fleet_options, shared_trust, trust_of, warn_of_plain_http
 from ..scheduling.curve import Curve
 from . import asking, wire
 from .curves import PowerCurve
@@ -116,7 +116,7 @@ def _points(
     rows = query.rows(cpu)
     # A query without a credential gets none, because the entry `default` is for BMCs.
     access = credentials.resolve(node.named) if _needs_credential(node) else Access()
-    trust = _trust(access, options)
+    trust = trust_of({}, access, options)
     url, allowed = wire.infer_url(query.endpoint), options["allow_plain_http"]
     model = asking.Model(url, access.credential, trust, allowed)
     inquiry = inquiries.setdefault(model, asking.Inquiry(model, options["batch_rows"]))
@@ -162,16 +162,6 @@ def _budget(rows: int) -> Budget:
     usual = Budget()
     size = max(usual.size, rows * _ROW_BYTES)
     return replace(usual, size=size, members=max(usual.members, rows * _ROW_MEMBERS))
-
-
-def _trust(access: Access, options: Parameters) -> Trust:
-    """Trust of the credential, else the default."""
-    try:
-        if access.fingerprints:
-            return Trust(fingerprints=access.fingerprints)
-    except InvalidInput as error:
-        raise TargetFailure("tls", str(error)) from error
-    return Trust(ca_content=access.ca) if access.ca else shared_trust(options)
 
 
 def _warn_of_unverified(models: t.Iterable[asking.Model], context: Context) -> None:

@@ -52,39 +52,27 @@ def of_targets(
     for target in targets.nodes:
         if target.api_version is None:  # with an unreadable NodeConfig
             continue
-        source = _source(target)
-        if source is None:
+        used = _provider(target) or target.endpoints.get("power_consumption")
+        if used is None:
             without_predictor.append(target.name)
             continue
         try:
-            term = _term(source, named.get(target.name))
+            term = _term(target, used, named.get(target.name))
             query = _query(target, term, readings.get(target.name, Reading()), options)
-            node = _node_query(query, term, source, receivers)
+            node = _node_query(query, term, target, receivers)
         except Exception as error:  # noqa: BLE001 - the boundary around one node
-            node = NodeQuery(Query(target.name, source.used.endpoint), problem=failure_of(error))
+            node = NodeQuery(Query(target.name, used.endpoint), problem=failure_of(error))
         queries.append(node)
     return queries, without_predictor
 
 
-class _Source(t.NamedTuple):
-    """The predictor of a node, named by its endpoint or its BMC."""
-
-    target: NodeTarget
-    used: Endpoint
-    direct: Endpoint | None
-    is_provided: bool
+def _provider(target: NodeTarget) -> Endpoint | None:
+    """The BMC that names the predictor of a node, if it does."""
+    return target.endpoints.get("power_consumption_endpoint_provider")
 
 
-def _source(target: NodeTarget) -> _Source | None:
-    direct = target.endpoints.get("power_consumption")
-    provider = target.endpoints.get("power_consumption_endpoint_provider")
-    used = provider or direct
-    return None if used is None else _Source(target, used, direct, provider is not None)
-
-
-def _term(source: _Source, named: NodeModels | None) -> _Term:
-    used = source.used
-    if not source.is_provided:
+def _term(target: NodeTarget, used: Endpoint, named: NodeModels | None) -> _Term:
+    if _provider(target) is None:
         problem = TargetFailure("malformed", used.problem) if used.problem else None
         return _Term(used.type, used.endpoint, problem)
     if used.type == FAKE:
@@ -92,7 +80,7 @@ def _term(source: _Source, named: NodeModels | None) -> _Term:
     model = None if named is None else named.power
     if model is None:
         why = used.problem or (
-            f"NodeConfig {source.target.node_config} takes the power model from the machine, but "
+            f"NodeConfig {target.node_config} takes the power model from the machine, but "
             "no model was read there; give models, and see the errors of redfish_ml_model_info"
         )
         return _Term("", used.endpoint, TargetFailure("not_found", why))
@@ -115,14 +103,14 @@ def _query(target: NodeTarget, term: _Term, reading: Reading, options: Parameter
     )
 
 
-def _node_query(query: Query, term: _Term, source: _Source, receivers: _Receivers) -> NodeQuery:
+def _node_query(query: Query, term: _Term, target: NodeTarget, receivers: _Receivers) -> NodeQuery:
     # A provider gives type and endpoint; the Secret is that of powerConsumption.
-    namespace, direct = source.target.namespace, source.direct
+    namespace, direct = target.namespace, target.endpoints.get("power_consumption")
     if direct is None or not direct.secret_name:
         return NodeQuery(query, CredentialReference(namespace=namespace), term.problem)
     secret = (namespace, direct.secret_name)
     problem = term.problem
-    if problem is None and source.is_provided and term.type != FAKE:
+    if problem is None and _provider(target) is not None and term.type != FAKE:
         problem = receivers.problem(secret, term.endpoint)
     return NodeQuery(query, CredentialReference(secret=secret, namespace=namespace), problem)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, InvalidField, Subject, guarded, shown, subject_of
 from ..base.errors import InvalidInput, TargetFailure
 from ..base.fields import strict
-from ..base.fields.lenient import objects
+from ..base.fields.lenient import member, objects
 from ..base.fields.strict import is_subdomain
 from ..base.json_types import Object
 from ..base.units import parse_duration
@@ -124,7 +124,7 @@ def qualified_name(obj: Object) -> str:
 
 def node_name(node_config: Object) -> str:
     """Node name of a NodeConfig; empty if it has none."""
-    name = _mapping(_mapping(node_config).get("spec")).get("nodeName")
+    name = member(node_config, "spec", "nodeName")
     return name if isinstance(name, str) else ""
 
 
@@ -249,8 +249,8 @@ def _readable_status(status: Object, part: str) -> t.Any:
     if part == "conditions":
         conditions = strict.mappings(status.get(part), field)
         for condition in conditions:
-            for member in ("type", "status", "reason", "message"):
-                strict.text(condition.get(member), f"{field}.{member}")
+            for part in ("type", "status", "reason", "message"):
+                strict.text(condition.get(part), f"{field}.{part}")
         return conditions
     value = strict.mapping(status.get(part), field)
     if part == "authentication":
@@ -263,9 +263,9 @@ def _readable_status(status: Object, part: str) -> t.Any:
         for key, item in system.items():
             check = strict.number if key in ("sockets", "cores") else strict.text
             check(item, f"{field}.system.{key}")
-        for member in value.keys() - {"vendor", "system"}:
-            for key, item in strict.mapping(value[member], f"{field}.{member}").items():
-                strict.text(item, f"{field}.{member}.{key}")
+        for name in value.keys() - {"vendor", "system"}:
+            for key, item in strict.mapping(value[name], f"{field}.{name}").items():
+                strict.text(item, f"{field}.{name}.{key}")
     return value
 
 
@@ -289,18 +289,13 @@ def _shadowing(winner: Object, other: Object) -> str:
 
 def term_of(node_config: Object, kind: EndpointKind) -> Object | None:
     """The endpoint of this kind in the spec; None if there is none."""
-    part, name = TERMS[kind].path
-    term: Object | None = _mapping(_mapping(node_config.get("spec")).get(part)).get(name)
+    term: Object | None = member(node_config, "spec", *TERMS[kind].path)
     return term
-
-
-def _mapping(value: t.Any) -> Object:
-    return value if isinstance(value, dict) else {}
 
 
 def fetch_interval_seconds(term: t.Any) -> float:
     """Seconds for which a reading of this endpoint is fresh; the default if invalid."""
-    interval = _mapping(term).get("fetchInterval")
+    interval = member(term, "fetchInterval")
     if interval is None or _interval_problem(interval):
         return DEFAULT_FETCH_INTERVAL_SECONDS
     return parse_duration(interval)
@@ -309,7 +304,7 @@ def fetch_interval_seconds(term: t.Any) -> float:
 def problems(node_config: Object) -> list[Problem]:
     """Defects of the spec: node name, types, URLs, Secret names, durations."""
     found: list[Problem] = []
-    name = _mapping(node_config.get("spec")).get("nodeName")
+    name = member(node_config, "spec", "nodeName")
     if not is_subdomain(name):
         found.append(Problem("spec.nodeName", f"{shown(name)} is not the name of a Node"))
     for kind, term in TERMS.items():

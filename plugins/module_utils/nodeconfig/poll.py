@@ -356,22 +356,26 @@ def _is_fake(job: Job[t.Any]) -> bool:
 
 def _target(job: Job[t.Any], access: Access, options: Parameters) -> Target:
     found = job.target
-    try:
-        trust = replace(
-            _trust(found.tls, access, options),
-            server_name=found.tls.get("server_name") or None,
-            client=found.tls.get("client"),
-        )
-    except InvalidInput as error:
-        raise TargetFailure("tls", str(error)) from error
+    trust = replace(
+        trust_of(found.tls, access, options),
+        server_name=found.tls.get("server_name") or None,
+        client=found.tls.get("client"),
+    )
     allowed = options["allow_plain_http"]
     if found.allow_plain_http is not None:
         allowed = found.allow_plain_http
     return Target(found.name, found.endpoint, access.credential, trust, {"job": job}, allowed)
 
 
+def trust_of(tls: t.Mapping[str, t.Any], access: Access, options: Parameters) -> Trust:
+    """Trust of the target, else of its credential, else the default. Raises TargetFailure."""
+    try:
+        return _trust(tls, access, options)
+    except InvalidInput as error:
+        raise TargetFailure("tls", str(error)) from error
+
+
 def _trust(tls: t.Mapping[str, t.Any], access: Access, parameters: Parameters) -> Trust:
-    """Trust of the target, else of its credential, else the default."""
     if tls.get("tls_fingerprint"):
         return Trust(fingerprints=tuple(tls["tls_fingerprint"]))
     if tls.get("ca_path"):

@@ -24,8 +24,8 @@ from ..kube.common_sources import CONTROLLERS, NODES, images_of, images_with
 from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import NOTHING, Parts, Source, read_source
-from .nodeconfig import API_VERSIONS, TLS_FINGERPRINT_ANNOTATION
-from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, WAO_GROUPS, trim_node_config
+from .nodeconfig import API_VERSIONS, GROUPS, TLS_FINGERPRINT_ANNOTATION
+from .sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS, trim_node_config
 from .template_source import APPLY_SET
 from .templates import render
 
@@ -63,7 +63,7 @@ SPEC = KUBERNETES.merge(
                 },
             },
             "tls_fingerprints": {"type": "dict", "default": {}},
-            "wao_group": {"type": "str", "default": WAO_GROUPS[0], "choices": list(WAO_GROUPS)},
+            "wao_group": {"type": "str", "default": GROUPS[0], "choices": list(GROUPS)},
             "prune_max": {"type": "float", "default": 0.3},
             "force": {"type": "bool", "default": False},
             "assume": {"type": "list", "elements": "raw", "default": []},

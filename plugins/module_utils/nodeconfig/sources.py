@@ -10,8 +10,7 @@ import typing as t
 from ..base.json_types import MutableObject
 from ..fleet.urls import masked
 from ..kube.source import Source, trim_custom
-
-WAO_GROUPS = ("wao.bitmedia.co.jp", "node.waok8s.github.io")
+from .nodeconfig import GROUPS
 
 
 def trim_node_config(obj: MutableObject) -> MutableObject:
@@ -34,7 +33,7 @@ def _masked_term(term: t.Any) -> t.Any:
 
 
 def _custom_paths(plural: str) -> tuple[str, ...]:
-    return tuple(f"/apis/{group}/v1beta1/{plural}" for group in WAO_GROUPS)
+    return tuple(f"/apis/{group}/v1beta1/{plural}" for group in GROUPS)
 
 
 NODE_CONFIGS = Source(_custom_paths("nodeconfigs"), trim_node_config, {}, optional=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..base.boundary import Finding, guarded, shown_text, subject_of
 from ..base.errors import InvalidInput
 from ..base.fields import strict
-from ..base.fields.lenient import objects
+from ..base.fields.lenient import member, objects
 from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.manifests import MANAGED_BY_LABEL, MANAGER
@@ -189,7 +189,7 @@ class TemplateSource:
     @staticmethod
     def _join(path: Path, spec: Object) -> t.Callable[[t.Sequence[Piece]], str]:
         """Function that joins pieces to a field's text; the type of a term renders first."""
-        is_asked = _at(spec, (*path[:-1], "type")) not in ("Fake", "")
+        is_asked = member(spec, *path[:-1], "type") not in ("Fake", "")
         return url_of if path[-1] == "endpoint" and is_asked else plain_text
 
     def manifest(self, name: str, spec: t.Mapping[str, t.Any]) -> Manifest:
@@ -245,15 +245,9 @@ def _node_config_spec(whole: Object) -> tuple[str, t.Mapping[str, t.Any], list[P
     missing = [
         Problem(f"{place}.{'.'.join(term.path)}", f"is missing; write one of type {term.types[0]}")
         for term in TERMS.values()
-        if term.required and _at(spec, term.path) is None
+        if term.required and member(spec, *term.path) is None
     ]
     return place, (spec if isinstance(spec, dict) else {}), missing
-
-
-def _at(value: t.Any, path: Path) -> t.Any:
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _put(spec: Manifest, path: Path, text: str) -> None:
@@ -265,8 +259,8 @@ def _put(spec: Manifest, path: Path, text: str) -> None:
 def _texts(spec: t.Mapping[str, t.Any]) -> t.Iterator[tuple[Path, str]]:
     """The template fields with their texts."""
     for term in TERMS.values():
-        for member in _MEMBERS:
-            path = (*term.path, *member)
-            text = _at(spec, path)
+        for part in _MEMBERS:
+            path = (*term.path, *part)
+            text = member(spec, *path)
             if isinstance(text, str):
                 yield path, text

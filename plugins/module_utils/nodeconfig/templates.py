@@ -104,7 +104,7 @@ def _readable(snapshot: Object, part: str, kind: str, findings: list[Finding]) -
 
 
 def _key_of_readable(obj: t.Any) -> Key:
-    return _key(strict.with_readable_metadata(obj), "")
+    return _key(strict.with_readable_metadata(obj))
 
 
 def _result(
@@ -206,14 +206,12 @@ def _nodes(
 
 
 def _require_name(obj: t.Any, where: str) -> None:
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = member(obj, "metadata", "name")
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{where}: metadata.name is missing; give the object as the API does")
 
 
-def _key(obj: Object, where: str) -> Key:
-    _require_name(obj, where)
+def _key(obj: Object) -> Key:
     metadata = obj["metadata"]
     return group_rank(obj), metadata.get("namespace") or "", metadata["name"]
 
@@ -390,7 +388,7 @@ class Rendering:
             metadata = {**manifest["metadata"], "creationTimestamp": created}
             future.append({**manifest, "metadata": metadata})
         found = effective(future)
-        shadows = {_key(shadow.node_config, "node_configs"): shadow for shadow in found.shadowed}
+        shadows = {_key(shadow.node_config): shadow for shadow in found.shadowed}
         return shadows, found.findings
 
     def _rendered(self, key: Key) -> Manifest:

@@ -17,9 +17,8 @@ from ..base.fields.lenient import count, member, text
 from ..base.json_types import Object
 from . import words
 from .links import identity, last_segment, link, links, name_of, natural_order
-from .tree import Tree
+from .tree import ROOT, Tree
 
-ROOT = "/redfish/v1"
 CHASSIS = "/redfish/v1/Chassis"
 SYSTEMS = "/redfish/v1/Systems"
 
@@ -99,9 +98,7 @@ class Survey:
 
 async def survey(tree: Tree) -> Survey:
     """Find the chassis of the whole server. Raises TargetFailure for a defective BMC."""
-    root = await tree.require(ROOT) or {}
-    features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
-    tree.can_expand = member(features, "NoLinks") is True
+    root = await tree.root()
     systems = await _systems(tree, link(root.get("Systems")) or SYSTEMS)
     collection = link(root.get("Chassis")) or CHASSIS
     linked = await _linked_chassis(tree, systems)

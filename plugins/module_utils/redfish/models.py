@@ -35,9 +35,9 @@ from ..nodeconfig.poll import (
     reading_spec,
 )
 from ..nodeconfig.readings import Answers
-from .discovery import ROOT, SYSTEMS, nothing_found
+from .discovery import SYSTEMS, nothing_found
 from .links import identity, link
-from .tree import Tree
+from .tree import ROOT, Tree
 
 SPEC = reading_spec().merge(
     AUTHENTICATION,

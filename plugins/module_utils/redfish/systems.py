@@ -8,10 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..base.errors import TargetFailure
-from ..base.fields.lenient import member
 from ..base.json_types import Object
 from ..base.texts import shown_text
-from .discovery import ROOT, SYSTEMS, nothing_found
+from .discovery import SYSTEMS, nothing_found
 from .links import identity, last_segment, link, name_of, natural_order
 from .tree import Tree
 
@@ -39,9 +38,7 @@ async def find_servers(tree: Tree) -> list[Member]:
 
 
 async def _read_systems(tree: Tree, wanted: str, most: int) -> tuple[Object, list[Member]]:
-    root = await tree.require(ROOT) or {}
-    features = member(root, "ProtocolFeaturesSupported", "ExpandQuery")
-    tree.can_expand = member(features, "NoLinks") is True
+    root = await tree.root()
     uri = link(root.get("Systems")) or SYSTEMS
     uris = await tree.members(uri, required=True) or []
     uris = sorted(uris, key=lambda uri: identity(uri) != identity(wanted))[:most]

@@ -243,25 +243,21 @@ async def _read_bmc(client: Client, known: KnownSensors, gather: frozenset[str])
 
 def _known(extra: t.Mapping[str, t.Any], now: datetime.datetime) -> KnownSensors:
     """From the target's ``sensors`` of an earlier result, or its NodeConfig's status."""
-    status = extra.get("status")
-    if status is None:
-        given = extra.get("sensors") or {}
-        return KnownSensors(
-            inlet_uri=link(given.get("inlet_uri")),
-            inlet_name=name_of(given.get("inlet_name")),
-            power_uri=link(given.get("power_uri")),
-            vendor=name_of(given.get("vendor")) or None,
-            system=mapping_of(given.get("system")),
-        )
-    sensors = member(status, "sensors")
-    read_at = moment_of(member(status, "readings", "inletTemp", "time"))
+    status, given, is_doubtful = extra.get("status"), extra.get("sensors"), False
+    places: tuple[tuple[str, ...], ...] = (("inlet_uri",), ("inlet_name",), ("power_uri",))
+    if status is not None:
+        given = member(status, "sensors")
+        places = (("inletTemp", "uri"), ("inletTemp", "name"), ("power", "uri"))
+        read_at = moment_of(member(status, "readings", "inletTemp", "time"))
+        is_doubtful = read_at is None or now - read_at > _DOUBT_AFTER
+    inlet_uri, inlet_name, power_uri = (member(given, *place) for place in places)
     return KnownSensors(
-        inlet_uri=link(member(sensors, "inletTemp", "uri")),
-        inlet_name=name_of(member(sensors, "inletTemp", "name")),
-        power_uri=link(member(sensors, "power", "uri")),
-        vendor=name_of(member(sensors, "vendor")) or None,
-        system=mapping_of(member(sensors, "system")),
-        is_doubtful=read_at is None or now - read_at > _DOUBT_AFTER,
+        inlet_uri=link(inlet_uri),
+        inlet_name=name_of(inlet_name),
+        power_uri=link(power_uri),
+        vendor=name_of(member(given, "vendor")) or None,
+        system=mapping_of(member(given, "system")),
+        is_doubtful=is_doubtful,
     )
 
 

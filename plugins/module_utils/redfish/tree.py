@@ -8,10 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from ..base.errors import TargetFailure
+from ..base.fields.lenient import member
 from ..base.json_types import Object
 from ..fleet.visits import Client
 from .links import identity, link
 
+ROOT = "/redfish/v1"
+_EXPANDS = ("ProtocolFeaturesSupported", "ExpandQuery", "NoLinks")
 MAX_PAGES = 50
 MAX_MEMBERS = 500
 _EXPAND_SECONDS = 5.0
@@ -49,6 +52,12 @@ class Tree:
         if place not in self._known:
             self._known[place] = await self._get(uri)
         return self._known[place]
+
+    async def root(self) -> Object:
+        """The service root. Raises TargetFailure if it is defective."""
+        root = await self.require(ROOT) or {}
+        self.can_expand = member(root, *_EXPANDS) is True
+        return root
 
     async def require(self, uri: str) -> Object | None:
         """Like ``read``, but raises the failure of an existing but defective resource."""

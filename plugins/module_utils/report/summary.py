@@ -15,6 +15,10 @@ Report = t.Mapping[str, t.Any]
 
 _MAX_LINE_LENGTH = 1000
 
+_FIGURES = (
+    *("nodes", "placed", "not_bound", "waiting", "failing"),
+    *("watts", "added", "saved", "hottest"),
+)
 _ROWS = (
     ("measured_before", "before"),
     ("baseline", "default scheduler"),
@@ -27,21 +31,10 @@ _ROWS = (
 def summarize(report: Report, page_path: str) -> dict[str, t.Any]:
     """The summary document; ``lines`` are for a terminal."""
     first = report["sections"]["headline"]
-    hottest, waiting, failing = first["hottest"], first["waiting"], first["failing"]
     return {
         "document": documents.document_name("summary"),
-        "time": report["time"],
-        "title": report["title"],
-        "state": report["state"],
-        "nodes": first["nodes"],
-        "placed": first["placed"],
-        "not_bound": first["not_bound"],
-        "waiting": waiting,
-        "failing": failing,
-        "watts": first["watts"],
-        "added": first["added"],
-        "saved": first["saved"],
-        "hottest": hottest,
+        **{name: report[name] for name in ("time", "title", "state")},
+        **{name: first[name] for name in _FIGURES},
         "report": page_path,
         # Names of a cluster may contain control sequences of terminals.
         "lines": [shown_text(line, _MAX_LINE_LENGTH) for line in _lines(first, page_path)],

@@ -17,11 +17,11 @@ from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, number, text
 from ...base.json_types import Object
 from .. import parts
-from ..discovery import ROOT, SYSTEMS, Chassis, Survey, nothing_found
+from ..discovery import SYSTEMS, Chassis, Survey, nothing_found
 from ..links import identity, last_segment, link, links
 from ..power import MAX_WATTS, server_controls
 from ..systems import is_server
-from ..tree import Tree
+from ..tree import ROOT, Tree
 from ..walk import require_one_server
 
 Place = t.Literal["dell_attributes", "control", "environment_metrics", "power_control"]
