@@ -96,8 +96,8 @@ def _render(data: Data, detail: Detail) -> Markup:
     most = max((entry["cores_added"] for entry in entries), default=0)
 
     def price(entry: Data) -> Markup:
-        price, kind = entry["watts_per_core"], "ours" if _is_used(entry) else "base"
-        return bar(price or 0, dearest, kind, quantity(price, "W", 2))
+        per_core, kind = entry["watts_per_core"], "ours" if _is_used(entry) else "base"
+        return bar(per_core or 0, dearest, kind, quantity(per_core, "W", 2))
 
     def given(entry: Data) -> Markup:
         cores = entry["cores_added"]
