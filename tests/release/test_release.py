@@ -19,6 +19,7 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Kube
 from lab.gotools import build
+from lab.process import wait_until
 from scripts import containers
 from scripts.manifests.programs import PROGRAMS
 from scripts.release.programs import HELM
@@ -192,7 +193,10 @@ def test_the_chart_is_installed_upgraded_and_removed(lab: RunningLab, released: 
     run(*program, "install", "wattwise", chart, *values, folder=released)
     [first, *_rest] = kube.get(deployment)["spec"]["template"]["spec"]["containers"]
     assert first["image"] == f"registry.example/wattwise-operator:{VERSION}"
-    kube.request("POST", "/apis/wattwise.github.io/v1alpha1/namespaces/default/powerfleets", FLEET)
+    # Helm does not wait until the API server serves new kinds.
+    path = "/apis/wattwise.github.io/v1alpha1/namespaces/default/powerfleets"
+    wait_until(lambda: kube.find(path) is not None, 60.0, "kind PowerFleet to be served")
+    kube.request("POST", path, FLEET)
 
     run(*program, "upgrade", "wattwise", chart, *values, "--set=image.tag=next", folder=released)
     [first, *_rest] = kube.get(deployment)["spec"]["template"]["spec"]["containers"]

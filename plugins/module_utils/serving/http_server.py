@@ -27,6 +27,8 @@ __all__ = ["Answer", "Bounds", "HttpServer", "Reply", "Request", "sentence"]
 
 # Time for the other side to read the rest and to close, before the connection is cut.
 _CLOSING_SECONDS = 1.0
+# Time for a refused client to send its rest: most clients read an answer only after that.
+_DISCARD_SECONDS = 15.0
 
 
 class Reply(t.NamedTuple):
@@ -209,7 +211,7 @@ class HttpServer:
             # A client that still sends would otherwise lose the answer with the connection.
             if writer.can_write_eof():
                 writer.write_eof()
-            await asyncio.wait_for(_discard(reader), seconds)
+            await asyncio.wait_for(_discard(reader), _DISCARD_SECONDS)
         return keeps_alive
 
 

@@ -201,6 +201,17 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
         assert not server.server._connections
 
 
+def test_a_refused_client_may_send_its_body_to_the_end(server: Running) -> None:
+    """However slow the machine is, the refusal is not lost with a reset connection."""
+    size = 2**20
+    with server.connect() as client:
+        client.sendall(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (2 * size))
+        client.sendall(b"x" * size)
+        threading.Event().wait(2 * BOUNDS.request_seconds)
+        client.sendall(b"x" * size)
+        assert client.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
 def test_bodies_together_have_a_limit(server: Running) -> None:
     head = b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
     with server.connect() as first:
