@@ -233,8 +233,10 @@ def _requested(pods: t.Iterable[t.Any], moments: Moments) -> dict[str, float | N
             continue
         subject = functools.partial(subject_of, pod, "Pod")
         read = guarded(subject, functools.partial(_millicores, pod, settled[name]))
-        is_known = read is not None and not isinstance(read, Finding)
-        millicores[name] = before + read if is_known else None
+        if read is None or isinstance(read, Finding):
+            millicores[name] = None
+        else:
+            millicores[name] = before + read
     return {name: None if one is None else one / 1000 for name, one in millicores.items()}
 
 
