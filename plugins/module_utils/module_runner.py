@@ -12,7 +12,6 @@ import json
 import os
 import traceback
 import typing as t
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback, missing_required_lib
 
@@ -98,11 +97,12 @@ def _progress_callback(path: str | None, step: str = "") -> ProgressCallback:
     """A callback that appends each step to the file which the action plugin reads."""
     if path is None:
         return ignore_progress
+    # Open until the process ends, because a step of a large cluster has ten thousand lines.
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def append(done: int, total: int, failed: int) -> None:
-        line = json.dumps({"step": step, "done": done, "total": total, "failed": failed})
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        line = {"step": step, "done": done, "total": total, "failed": failed}
+        os.write(file, f"{json.dumps(line)}\n".encode())
 
     return append
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.kit import processes
-from bench.kit.hall import FLEET, ROW_OF_RACKS, Size, main_job
+from bench.kit.hall import FLEET, LARGEST_CLUSTER, ROW_OF_RACKS, Size, main_job
 from bench.kit.plays import nothing
 from bench.kit.rows import Bench, Different, Json, Metric, Row, at_most, metric
 from bench.kit.stage import MIB, Stage
@@ -91,14 +91,38 @@ def whole_fleet(stage: Stage) -> Row:
     return _row(stage, FLEET, seconds=15.0)
 
 
-def _row(stage: Stage, size: Size, seconds: float) -> Row:
-    job = main_job(stage, size)
-    nodes = len(job.hall.machines)
+def largest_cluster(stage: Stage) -> Row:
+    """Steady runs at Kubernetes' own limit."""
+    job = main_job(stage, LARGEST_CLUSTER)
+    ansible, imports = _starts(stage)
+    with _at_work(stage, LARGEST_CLUSTER) as continuous:
+        steady, written = _steady_runs(stage, continuous)
+    return Row(
+        title=f"The operator on {len(job.hall.machines):,} nodes with {job.pods:,} pods",
+        work=(
+            "Steady runs of one PowerFleet on the largest cluster that Kubernetes supports. Each "
+            "reads all machines, which take 50 ms for an answer, and finds nothing to do."
+        ),
+        command="ansible-operator run --max-concurrent-reconciles=1",
+        metrics=[*_times(steady, ansible, imports, 45.0)],
+        equal=f"{written} objects that the operator may write: steady runs wrote only heartbeats.",
+    )
+
+
+def _starts(stage: Stage) -> tuple[list[float], list[float]]:
+    """Seconds of a playbook that does nothing, and of the library's imports."""
     ansible = [stage.playbook(nothing()).seconds for _run in stage.runs(3)]
     imports = [
         stage.call("bench.kit.plays:import_alone", {}, [LIBRARY]).import_seconds
         for _run in stage.runs(3)
     ]
+    return ansible, imports
+
+
+def _row(stage: Stage, size: Size, seconds: float) -> Row:
+    job = main_job(stage, size)
+    nodes = len(job.hall.machines)
+    ansible, imports = _starts(stage)
     with _at_work(stage, size) as continuous:
         steady, written = _steady_runs(stage, continuous)
         memory = _memory(stage, continuous)
@@ -326,4 +350,8 @@ def _burst(stage: Stage, continuous: Continuous) -> int:
     return starts
 
 
-BENCHES = [Bench("operator-50", small_fleet), Bench("operator", whole_fleet)]
+BENCHES = [
+    Bench("operator-50", small_fleet),
+    Bench("operator", whole_fleet),
+    Bench("operator-5000", largest_cluster),
+]

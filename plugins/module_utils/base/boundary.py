@@ -83,21 +83,23 @@ class InvalidField(InvalidInput):
         self.problem = problem
 
 
-def guarded(subject: Subject, read: t.Callable[[], T]) -> T | Finding:
+def guarded(subject: Subject | t.Callable[[], Subject], read: t.Callable[[], T]) -> T | Finding:
     """The result of ``read``, or a finding for any exception inside it.
 
-    MissingLibrary is raised, because it is no defect of the object.
+    Readers of a hundred thousand objects give a function for ``subject``, which only a finding
+    calls. MissingLibrary is raised, because it is no defect of the object.
     """
     try:
         return read()
     except MissingLibrary:
         raise
     except InvalidField as error:
-        return Finding(subject, shown_text(error.field), shown_text(error.problem))
+        field, problem = shown_text(error.field), shown_text(error.problem)
     except WattwiseError as error:
-        return Finding(subject, str(error.fields.get("field", "")), shown_text(str(error)))
+        field, problem = str(error.fields.get("field", "")), shown_text(str(error))
     except Exception as error:  # noqa: BLE001 - the boundary: no object may stop the others
-        return Finding(subject, "", f"cannot be read ({type(error).__name__})")
+        field, problem = "", f"cannot be read ({type(error).__name__})"
+    return Finding(subject if isinstance(subject, Subject) else subject(), field, problem)
 
 
 def read_each(

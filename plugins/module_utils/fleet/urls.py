@@ -161,6 +161,8 @@ def redacted(url: str) -> str:
 
 def masked(url: str) -> str:
     """The URL with masked user name and password, which is still refused as an endpoint."""
+    if "@" not in url:
+        return url
     parts = _split(url)
     holds = "@" in (url if parts is None else parts.netloc)
     return re.sub(r"^((?:[\w+.-]+:)?//)?.*@", r"\1***@", url, flags=re.DOTALL) if holds else url

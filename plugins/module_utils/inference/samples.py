@@ -21,8 +21,8 @@ from ..base.fields.lenient import member, objects
 from ..base.json_types import Object
 from ..base.units import format_time, parse_time
 from ..nodeconfig.readings import Reading, Readings
-from ..scheduling.node_reader import Occupancy, measured_use
-from ..scheduling.pod_reader import is_finished
+from ..scheduling.node_reader import measured_use
+from ..scheduling.pod_reader import held_requests, is_finished
 from .nodes import cpu_capacity_of, name_of
 from .wire import MAXIMUM_WATTS
 
@@ -223,22 +223,21 @@ def _requested(pods: t.Iterable[t.Any], moments: Moments) -> dict[str, float | N
     settling = datetime.timedelta(seconds=_SETTLE_SECONDS)
     # In Kubernetes' form.
     settled = {name: format_time(moment - settling) for name, moment in moments.items()}
-    occupied: dict[str, Occupancy | None] = {}
+    millicores: dict[str, int | None] = {}
     for pod in pods:
         name = name_of(pod, "spec", "nodeName")
         if name not in settled:
             continue
-        occupancy = occupied.setdefault(name, Occupancy())
-        if occupancy is None:
+        before = millicores.setdefault(name, 0)
+        if before is None:
             continue
-        counted = guarded(subject_of(pod, "Pod"), functools.partial(_count, pod, occupancy))
-        is_new = occupancy.starting_millicores or _began(pod) > settled[name]
-        if is_new or isinstance(counted, Finding):
-            occupied[name] = None
-    return {
-        name: None if one is None else one.requests.get("cpu", 0) / 1000
-        for name, one in occupied.items()
-    }
+        subject = functools.partial(subject_of, pod, "Pod")
+        read = guarded(subject, functools.partial(_millicores, pod, settled[name]))
+        if read is None or isinstance(read, Finding):
+            millicores[name] = None
+        else:
+            millicores[name] = before + read
+    return {name: None if one is None else one / 1000 for name, one in millicores.items()}
 
 
 def _began(pod: Object) -> str:
@@ -251,9 +250,11 @@ def _began(pod: Object) -> str:
     return max(moments)
 
 
-def _count(pod: Object, occupancy: Occupancy) -> None:
-    if not is_finished(pod):
-        occupancy.add(pod)
+def _millicores(pod: Object, settled: str) -> int | None:
+    """Requested CPU; None for a pod that starts or began after ``settled``. Raises InvalidField."""
+    requested = 0 if is_finished(pod) else held_requests(pod).get("cpu", 0)
+    starts = requested and (pod.get("status") or {}).get("phase") == "Pending"
+    return None if starts or _began(pod) > settled else requested
 
 
 def _read_node(entry: t.Any) -> NodeSamples:

@@ -53,8 +53,10 @@ def read_source(
 
     def trim(obj: MutableObject) -> MutableObject:
         """The trimmed object; empty if it is left out."""
-        subject = subject_of(obj, str(obj.get("kind") or "object"))
-        result = guarded(subject, functools.partial(trimmed, source, obj))
+        result = guarded(
+            lambda: subject_of(obj, str(obj.get("kind") or "object")),
+            functools.partial(trimmed, source, obj),
+        )
         if isinstance(result, Finding):
             findings.append(result)
             return {}

@@ -276,6 +276,8 @@ def _endpoints(config: Object, annotations: Object) -> dict[EndpointKind, Endpoi
     bmc = inlet.endpoint if inlet is not None and inlet.type == "Redfish" else None
     pins = [text.strip() for text in annotations.get(TLS_FINGERPRINT_ANNOTATION, "").split(",")]
     pinned = tuple(filter(None, pins))
+    if not pinned:
+        return found
     return {
         kind: replace(one, tls_fingerprints=pinned) if _is_bmc(one, bmc) else one
         for kind, one in found.items()

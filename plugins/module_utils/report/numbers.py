@@ -49,7 +49,7 @@ def finite(value: t.Any) -> t.Any:
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
-    if is_number(value) and not (is_finite(value) and abs(value) < _MAX_NUMBER):
+    if is_number(value) and not -_MAX_NUMBER < value < _MAX_NUMBER:
         return None
     return value
 

@@ -48,8 +48,10 @@ class Intake:
         """The result of ``read`` for each object; a finding if it raises."""
         found: list[T] = []
         for index, item in enumerate(items):
-            place = f"{where}[{index}]"
-            result = guarded(subject_of(item, kind, place), functools.partial(_read, read, item))
+            result = guarded(
+                functools.partial(_subject, item, kind, where, index),
+                functools.partial(_read, read, item),
+            )
             if isinstance(result, Finding):
                 self.findings.append(result)
             else:
@@ -82,14 +84,14 @@ class Intake:
         seen: set[tuple[str, str]] = set()
         former: Object | None = None
         for index, pod in enumerate(given):
-            subject = subject_of(pod, "Pod", f"running[{index}]")
+            subject = functools.partial(_subject, pod, "Pod", "running", index)
             if former is not None and is_copy(pod, former):
                 read = guarded(subject, functools.partial(identity, pod))
             else:
                 read = guarded(subject, functools.partial(check_running, pod))
             former = None if isinstance(read, Finding) else pod
             if read in seen:
-                read = Finding(subject, "metadata.name", "another pod has this name")
+                read = Finding(subject(), "metadata.name", "another pod has this name")
             counted: Object | None = pod
             if isinstance(read, Finding):
                 counted = self._counted(pod, read, allocatable)
@@ -140,6 +142,10 @@ class _Repaired:
 
     pod: Object
     fields: t.Sequence[InvalidField]
+
+
+def _subject(item: t.Any, kind: str, where: str, index: int) -> Subject:
+    return subject_of(item, kind, f"{where}[{index}]")
 
 
 def _read(read: t.Callable[[Object], T], item: t.Any) -> T:

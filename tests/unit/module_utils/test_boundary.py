@@ -40,6 +40,19 @@ def test_what_is_read_without_an_exception_is_given() -> None:
     assert guarded(POD, lambda: 7) == 7
 
 
+def test_an_object_is_named_only_in_a_finding() -> None:
+    named: list[Subject] = []
+
+    def name() -> Subject:
+        named.append(POD)
+        return POD
+
+    assert guarded(name, lambda: 7) == 7
+    assert not named
+    assert guarded(name, raising(InvalidField("spec", "'x'"))) == Finding(POD, "spec", "'x'")
+    assert named == [POD]
+
+
 def test_the_field_of_an_error_is_the_field_of_its_finding() -> None:
     found = guarded(POD, raising(InvalidField("spec.overhead.cpu", "'x' is not a quantity")))
     assert isinstance(found, Finding)

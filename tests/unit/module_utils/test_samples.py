@@ -111,6 +111,13 @@ def test_a_load_or_watts_that_are_not_known_are_no_sample(given: Json, parts: Js
     assert observed(given, **parts) is None
 
 
+def test_only_the_cpu_of_a_pod_has_to_be_readable() -> None:
+    pod = running("20")
+    pod["spec"]["containers"][0]["ports"] = [{"hostPort": "http"}]
+    found = observed(reading(), pods=[pod])
+    assert found is not None and found.samples[0].requested_cores == 20.0
+
+
 def test_metrics_of_another_moment_do_not_count() -> None:
     old = {**METRICS, "timestamp": "2026-01-31T11:57:00Z"}
     found = observed(reading(), node_metrics=[old])

@@ -93,7 +93,7 @@ class ClusterVolumes:
 
     def _used_by(self, pod: Object) -> tuple[list[Key], set[Disk]]:
         """Claims and disks of a pod; none of an unreadable one."""
-        subject = subject_of(pod, "Pod")
+        subject = functools.partial(subject_of, pod, "Pod")
         names = guarded(subject, functools.partial(claim_names, pod))
         inline = guarded(subject, functools.partial(_inline_disks, pod))
         keys = [] if isinstance(names, Finding) else [name.key for name in names]

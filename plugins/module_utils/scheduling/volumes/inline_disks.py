@@ -66,9 +66,10 @@ def trimmed_source(source: str, given: t.Any) -> t.Any:
 def _sources(spec: Object) -> t.Iterator[tuple[str, Object]]:
     for volume in mappings(spec.get("volumes"), "spec.volumes"):
         for source in PARTS:
-            given = mapping(volume.get(source), f"spec.volumes.{source}")
-            if given:
-                yield source, given
+            if volume.get(source) is not None:
+                given = mapping(volume[source], f"spec.volumes.{source}")
+                if given:
+                    yield source, given
 
 
 def _uses(source: str, given: Object) -> t.Iterator[tuple[str, bool]]:
