@@ -30,7 +30,16 @@ def _collect(fleet: Fleet) -> Data | None:
     if document is None:
         return None
     machines = [{name: one[name] for name in _OF_MACHINES} for one in document["machines"]]
-    same = ("time", "mode", "obstacle", "saved_watts", "cycles", "wakes_in_time", "wakes_late", "notes")
+    same = (
+        "time",
+        "mode",
+        "obstacle",
+        "saved_watts",
+        "cycles",
+        "wakes_in_time",
+        "wakes_late",
+        "notes",
+    )
     kilowatt_hours = document["saved_joules"] / _JOULES_PER_KILOWATT_HOUR
     options = fleet.sources.options
     price = options.price_per_kwh

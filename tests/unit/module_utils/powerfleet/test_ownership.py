@@ -287,7 +287,7 @@ def test_both_fleets_are_told_of_nodes_that_both_select() -> None:
     assert (found.lost_to_older("power/young"), found.kept_from_younger("power/young")) == (1, 0)
 
 
-SLEEPING = {"sleep": {"mode": "on", "nodeSelector": "rack"}}
+SLEEPING: Json = {"sleep": {"mode": "on", "nodeSelector": "rack"}}
 
 
 def asleep(owner: str, rack: str = "r0", phase: Phase = Phase.ASLEEP, hold: bool = False) -> Json:
@@ -296,9 +296,7 @@ def asleep(owner: str, rack: str = "r0", phase: Phase = Phase.ASLEEP, hold: bool
     made["metadata"]["annotations"] = {ANNOTATION: record.as_annotation()}
     if hold:
         made["metadata"]["annotations"][HOLD] = "true"
-    made["spec"] = {
-        "taints": [{"key": ASLEEP_TAINT, "value": phase.value, "effect": "NoSchedule"}]
-    }
+    made["spec"] = {"taints": [{"key": ASLEEP_TAINT, "value": phase.value, "effect": "NoSchedule"}]}
     return made
 
 
@@ -327,6 +325,6 @@ def test_a_sleeping_machine_that_no_fleet_handles_is_left_to_the_one_of_its_reco
 ) -> None:
     mine = fleet("mine", "2026-01-02T00:00:00Z", nodeSelector=of_racks("r0"), **SLEEPING)
     first = fleet("older", "2026-01-01T00:00:00Z", nodeSelector=of_racks("r0"), **older)
-    found = abandoned(mine, [first, mine], [machine], 2e9)
-    assert bool(found) == is_abandoned
-    assert not abandoned(fleet("mine", **SLEEPING), [fleet("mine", **SLEEPING)], [machine], 2e9)
+    assert bool(abandoned(mine, [first, mine], [machine], 2e9)) == is_abandoned
+    every = fleet("mine", **SLEEPING)
+    assert not abandoned(every, [every], [machine], 2e9)

@@ -108,7 +108,11 @@ def test_a_sleeping_machine_whose_curve_is_missing_is_the_last_to_wake(
     asleep = {name: Machine(name, phase=Phase.ASLEEP) for name in "bc"}
     pods = [running("one", "a"), *(pod(f"new-{i}", cpu=cpu) for i, cpu in enumerate(waiting))]
     found = state(
-        pods, nodes, {"a": Machine("a"), **asleep}, curves={"a": CURVE, "b": CURVE}, unpriced=unpriced
+        pods,
+        nodes,
+        {"a": Machine("a"), **asleep},
+        curves={"a": CURVE, "b": CURVE},
+        unpriced=unpriced,
     )
     decision = decide(found, Demand(0.0), replace(EVERY, min_awake=2), 1e9)
     assert [machine.protection for machine in found.machines] == ["", "", ""]
