@@ -429,6 +429,7 @@ def _execute(parts: _Parts) -> None:
 
 
 def _with_nodes(kube: Kube, known: Parts) -> Parts:
+    """The known parts with the nodes. Raises ApiError."""
     if "nodes" in known.objects:
         return known
     nodes, findings = read_source(kube, SOURCES["nodes"], None)

@@ -31,14 +31,8 @@ def _collect(fleet: Fleet) -> Data | None:
         return None
     machines = [{name: one[name] for name in _OF_MACHINES} for one in document["machines"]]
     same = (
-        "time",
-        "mode",
-        "obstacle",
-        "saved_watts",
-        "cycles",
-        "wakes_in_time",
-        "wakes_late",
-        "notes",
+        *("time", "mode", "obstacle", "notes"),
+        *("saved_watts", "cycles", "wakes_in_time", "wakes_late"),
     )
     kilowatt_hours = document["saved_joules"] / _JOULES_PER_KILOWATT_HOUR
     options = fleet.sources.options
