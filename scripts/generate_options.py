@@ -6,14 +6,12 @@
 A comment `begin generated: TABLE` asks for a part of a file, up to `end generated`; names after the
 table limit it to these options, and names with a hyphen leave options out. The file decides the
 form: documentation of a module, or specification, defaults, limits or passed variables of a role.
-The tables of docs/reference/inventory.md are those in the READMEs of roles, with the types.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import sys
 import textwrap
@@ -35,11 +33,6 @@ WIDTH = 100
 PART = re.compile(
     r"^(?P<begin>(?P<indent> *)# begin generated: (?P<request>[^\n]*)\n).*?(?P<end> *# end generated\n)",
     re.MULTILINE | re.DOTALL,
-)
-INVENTORY = REPOSITORY / "docs" / "reference" / "inventory.md"
-TABLE = re.compile(
-    r"(?P<begin><!-- begin generated: variables of (?P<role>\w+) -->\n).*?(?P<end><!-- end generated -->\n)",
-    re.DOTALL,
 )
 # REUSE-IgnoreStart: the header below is that of the written file
 FIELDS_HEADER = '''# Copyright: Contributors to the wattwise.kube project
@@ -197,40 +190,6 @@ def fields() -> str:
     return text + "}\n"
 
 
-def inventory_table(generated: t.Mapping[Path, str], match: re.Match[str]) -> str:
-    """The variables of a role, from its README and its argument specification."""
-    role = match["role"]
-    folder = REPOSITORY / "roles" / role
-    path = folder / "meta" / "argument_specs.yml"
-    specification = yaml.safe_load(generated.get(path) or path.read_text(encoding="utf-8"))
-    kinds = {
-        name: option["type"]
-        for entry in specification["argument_specs"].values()
-        for name, option in entry["options"].items()
-    }
-    text = (folder / "README.md").read_text("utf-8").partition("\n## Variables\n")[2]
-    rows = re.findall(
-        r"^\| `(\w+)` \| (.*)$",
-        re.split(r"^#", text, maxsplit=1, flags=re.MULTILINE)[0],
-        re.MULTILINE,
-    )
-    table_lines = ["| variable | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for name, rest in rows:
-        table_lines.append(f"| `{name}` | {kinds[name]} | {_links_from_inventory(rest, folder)}")
-    return match["begin"] + "".join(f"{line}\n" for line in table_lines) + match["end"]
-
-
-def _links_from_inventory(text: str, folder: Path) -> str:
-    """The text of a README in this folder, with links that lead from the inventory reference."""
-
-    def link(match: re.Match[str]) -> str:
-        path, hash_sign, anchor = match[1].partition("#")
-        target = os.path.relpath(folder / (path or "README.md"), INVENTORY.parent)
-        return f"]({target}{hash_sign}{anchor})"
-
-    return re.sub(r"\]\((?!https?:)([^)\s]+)\)", link, text)
-
-
 def rendered() -> dict[Path, str]:
     """Expected contents of all files with generated parts."""
     found = {FIELDS: fields()}
@@ -242,8 +201,6 @@ def rendered() -> dict[Path, str]:
                 # Without its end, a part would reach to the end of the next one.
                 if parts != text.count("# begin generated:"):
                     raise ValueError(f"{path}: a generated part has no end")
-    inventory = INVENTORY.read_text(encoding="utf-8")
-    found[INVENTORY] = TABLE.sub(functools.partial(inventory_table, found), inventory)
     return found
 
 

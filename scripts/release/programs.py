@@ -16,11 +16,14 @@ HELM = GoTools(
     programs={"helm": "helm.sh/helm/v4/cmd/helm"},
     duration="three minutes",
 )
-# The command of operator-sdk's validation library; two modules, because the library is older than
-# Helm's libraries of Kubernetes.
+CRD_OF_VERSIONS = "clusterserviceversions.yaml"
+# The command of operator-sdk's validation library, and a CRD of OLM; two modules, because the library
+# is older than Helm's libraries of Kubernetes.
 VERIFY = GoTools(
     name="operator-verify",
     module=FOLDER / "bundle",
     programs={"operator-verify": "github.com/operator-framework/api/cmd/operator-verify"},
+    files_module="github.com/operator-framework/api",
+    files={CRD_OF_VERSIONS: "crds/operators.coreos.com_clusterserviceversions.yaml"},
     duration="a minute",
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 import typing as t
 import urllib.request
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from lab import kepler, lifecycle, process
 from lab.physics import CPU_USAGE_ANNOTATION
 from lab.process import wait_until
 from lab.room import Room
+from support import guide_pictures
+from support.guide_pictures import Sample, power_of_pods
 from support.lab import RunningLab, up
 from support.wao import DEFINITIONS
 
@@ -66,11 +69,14 @@ class Metered:
 
     def run_pods(self) -> None:
         for name, cores in CORES.items():
-            metadata = {"name": name, "annotations": {CPU_USAGE_ANNOTATION: str(cores)}}
-            container = {"name": "main", "image": "none"}
-            spec = {"nodeName": self.machine.name, "containers": [container]}
-            pod = {"metadata": metadata, "spec": spec}
-            self.kube.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod)
+            self.run_pod(name, cores)
+
+    def run_pod(self, name: str, cores: float) -> None:
+        metadata = {"name": name, "annotations": {CPU_USAGE_ANNOTATION: str(cores)}}
+        container = {"name": "main", "image": "none"}
+        spec = {"nodeName": self.machine.name, "containers": [container]}
+        pod = {"metadata": metadata, "spec": spec}
+        self.kube.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod)
 
     def metered(self, source: str, previous: Json | None = None) -> metering.Metering:
         given = {"kubeconfig": self.lab.kubeconfig, "include": ["nodes", "pods"]}
@@ -198,6 +204,36 @@ def test_prometheus_scrapes_keplers_that_follow_the_physics_and_alerts(
         if each["labels"]["instance"] == site.machine.name
     ]
     assert one["annotations"]["summary"] == f"Kepler of {site.machine.name} cannot be scraped."
+
+
+def test_the_guide_draws_the_power_of_pods_over_time(site: Metered) -> None:
+    """A job begins and ends beside two services."""
+    samples: list[Sample] = []
+    begin, job, cores = time.monotonic(), "training", site.machine.cores / 2
+
+    def sampled(count: int, with_job: bool) -> bool:
+        found = site.metered("kepler")
+        pods = {
+            pod.name: sum(zones.values())
+            for pod, zones in found.pods.items()
+            if pod.namespace == site.namespace
+        }
+        node = sum(found.nodes[site.machine.name].values())
+        samples.append(Sample(time.monotonic() - begin, node, pods))
+        return [job in one.pods for one in samples[-count:]] == [with_job] * count
+
+    def wait(with_job: bool) -> None:
+        wait_until(lambda: sampled(10, with_job), 60.0, "samples of the pods", interval=0.5)
+
+    wait(with_job=False)
+    site.run_pod(job, cores)
+    wait(with_job=True)
+    path = f"/api/v1/namespaces/{site.namespace}/pods/{job}"
+    site.kube.request("DELETE", path, {"gracePeriodSeconds": 0})
+    wait(with_job=False)
+    before, during = samples[9], next(one for one in reversed(samples) if job in one.pods)
+    assert during.node > before.node and during.pods[job] > sum(before.pods.values())
+    guide_pictures.write("kepler.svg", power_of_pods(samples))
 
 
 def run(site: Metered, folder: Path) -> Json:

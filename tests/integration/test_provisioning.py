@@ -33,7 +33,9 @@ from lab.api import Api
 from lab.machines import Machine, build_machines
 from lab.process import wait_until
 from lab.state import LabSettings
+from support import guide_pictures
 from support.dockerfile import ROOT
+from support.guide_pictures import hosts_by_rack
 from support.lab import RunningLab
 from support.recording_proxy import Permission, recording_proxy
 from support.wao import DEFINITIONS
@@ -566,3 +568,12 @@ def forget_lease(site: Site) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/wattwise-provisioning"
     if site.kube.find(path):
         site.kube.request("DELETE", path)
+
+
+def test_the_picture_of_the_guide_is_that_of_a_run(site: Site) -> None:
+    spec = {
+        "master": {"count": 3, "cpu": 10, "memory": "4Gi"},
+        "worker": {"count": 5, "cpu": 20, "memory": "8Gi", "sriov": True},
+    }
+    site.run(spec=spec)
+    guide_pictures.check("provisioning.svg", hosts_by_rack(site.hosts(), site.resource()["status"]))

@@ -28,6 +28,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
 from ansible_collections.wattwise.kube.plugins.module_utils.nodeconfig.targets import (
     POWER_SECRET_ANNOTATION,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import OWNER
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.reconciliation import (
     reconcile,
 )
@@ -527,11 +528,12 @@ def test_two_runs_at_once_are_refused(sleeping: SleepingLab) -> None:
 class SleepingFleet:
     """A PowerFleet of the machines, whose runs have their NodeConfigs and accounts."""
 
-    def __init__(self, sleeping: SleepingLab, folder: Path) -> None:
+    def __init__(self, sleeping: SleepingLab, folder: Path, name: str = "fleet") -> None:
         self.sleeping, self.kube, self.folder = sleeping, sleeping.kube, folder
-        self.path = path_of(sleeping.namespace, "fleet")
+        self.name, self.path = name, path_of(sleeping.namespace, name)
 
-    def create(self) -> None:
+    def create(self, label: str = "") -> None:
+        """The fleet of the nodes with this value of LABEL, by default of the lab's machines."""
         lab, namespace = self.sleeping.lab, self.sleeping.namespace
         names = ("wattwise.github.io_powerfleets.yaml", "wao.bitmedia.co.jp_nodeconfigs.yaml")
         sources = [str(DEFINITIONS / name) for name in names]
@@ -539,9 +541,9 @@ class SleepingFleet:
         fleet = {
             "apiVersion": "wattwise.github.io/v1alpha1",
             "kind": "PowerFleet",
-            "metadata": {"name": "fleet", "namespace": namespace},
+            "metadata": {"name": self.name, "namespace": namespace},
             "spec": {
-                "nodeSelector": {"matchLabels": {LABEL: namespace}},
+                "nodeSelector": {"matchLabels": {LABEL: label or namespace}},
                 "placement": {"schedulerName": f"s-{namespace}"},
                 "sleep": {"mode": "on", "nodeSelector": f"{LABEL}={namespace}"},
             },
@@ -572,9 +574,26 @@ class SleepingFleet:
             config["spec"]["metricsCollector"]["inletTemp"]["basicAuthSecret"] = {"name": "reader"}
         return list(found)
 
+    def patch(self, **spec: t.Any) -> None:
+        self.kube.request("PATCH", self.path, {"spec": spec}, MERGE_CONTENT_TYPE)
+
+    def put_to_sleep(self) -> list[str]:
+        """The machines that sleep after a run with this fleet as their owner."""
+        self.run()
+        self.sleeping.run(owner=f"{OWNER}{self.sleeping.namespace}/{self.name}")
+        return self.sleeping.asleep()
+
     def run(self) -> Json:
         given = {"kubeconfig": self.sleeping.lab.kubeconfig, "run_dir": str(self.folder)}
-        return reconcile({**given, "namespace": self.sleeping.namespace, "name": "fleet"})
+        return reconcile({**given, "namespace": self.sleeping.namespace, "name": self.name})
+
+    def delete(self) -> None:
+        """Delete the fleet without waking its machines."""
+        if self.kube.find(self.path) is not None:
+            none = {"metadata": {"finalizers": None}}
+            self.kube.request("PATCH", self.path, none, MERGE_CONTENT_TYPE)
+            with contextlib.suppress(ApiError):
+                self.kube.request("DELETE", self.path)
 
 
 @pytest.fixture
@@ -582,11 +601,16 @@ def fleet(sleeping: SleepingLab, tmp_path: Path) -> Iterator[SleepingFleet]:
     found = SleepingFleet(sleeping, tmp_path)
     found.create()
     yield found
-    if found.kube.find(found.path) is not None:
-        none = {"metadata": {"finalizers": None}}
-        found.kube.request("PATCH", found.path, none, MERGE_CONTENT_TYPE)
-        with contextlib.suppress(ApiError):
-            found.kube.request("DELETE", found.path)
+    found.delete()
+
+
+@pytest.fixture
+def older(sleeping: SleepingLab, tmp_path: Path) -> Iterator[SleepingFleet]:
+    """A fleet that is created before the other one, and has none of its machines."""
+    found = SleepingFleet(sleeping, tmp_path, "earlier")
+    found.create("others")
+    yield found
+    found.delete()
 
 
 def test_a_deleted_fleet_goes_when_its_machines_are_awake(
@@ -619,3 +643,40 @@ def test_a_deleted_fleet_leaves_a_machine_with_a_hold(
     fleet.run()
     assert fleet.kube.find(fleet.path) is None
     assert len(sleeping.asleep()) == 2
+
+
+def _are_awake_after_a_run(sleeping: SleepingLab, fleet: SleepingFleet) -> bool:
+    fleet.run()
+    return set(sleeping.phases().values()) == {"awake"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"sleep": {"mode": "dry_run"}}, {"nodeSelector": {"matchLabels": {LABEL: "others"}}}],
+    ids=["dry run", "other nodes"],
+)
+def test_a_fleet_wakes_its_machines_that_no_fleet_handles_any_more(
+    sleeping: SleepingLab, fleet: SleepingFleet, spec: Json
+) -> None:
+    assert len(fleet.put_to_sleep()) == 2
+    fleet.patch(**spec)
+    fleet.run()
+    assert fleet.kube.get(fleet.path)["metadata"]["finalizers"] == [RESOURCE_KIND.finalizer]
+    wait_until(lambda: _are_awake_after_a_run(sleeping, fleet), 90.0, "the wake", interval=1.0)
+    events = fleet.kube.list(f"/api/v1/namespaces/{sleeping.namespace}/events")
+    [told] = [one for one in events if one["reason"] == "MachinesWaking"]
+    assert "Nothing lets it sleep any more" in told["message"]
+
+
+def test_a_deleted_fleet_wakes_machines_that_an_older_fleet_in_dry_run_took_over(
+    sleeping: SleepingLab, older: SleepingFleet, fleet: SleepingFleet
+) -> None:
+    asleep = fleet.put_to_sleep()
+    taken_over = {"nodeSelector": {"matchLabels": {LABEL: sleeping.namespace}}}
+    older.patch(**taken_over, sleep={"mode": "dry_run"})
+    fleet.kube.request("DELETE", fleet.path)
+    told = fleet.run()
+    assert told["found"] and not told["ready"], told
+    assert all(map(sleeping.is_on, asleep))
+    wait_until(lambda: not fleet.run()["found"], 90.0, "the end of the fleet", interval=1.0)
+    assert set(sleeping.phases().values()) == {"awake"}

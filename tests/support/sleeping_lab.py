@@ -168,7 +168,7 @@ class SleepingLab:
     def run(self, mode: str = "on", check_mode: bool = False, **more: t.Any) -> Json:
         of_inputs = {
             name: more.pop(name)
-            for name in ("fresh", "readings_age", "idle_watts", "power_watts", "approved")
+            for name in ("fresh", "readings_age", "idle_watts", "power_watts", "approved", "owner")
             if name in more
         }
         context = Context(check_mode=check_mode, warn=self.warnings.append)

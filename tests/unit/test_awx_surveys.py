@@ -13,8 +13,10 @@ import pytest
 import yaml
 from jinja2 import nodes
 
+from ansible_collections.wattwise.kube.plugins.modules import fleet_advice_info
 from ansible_collections.wattwise.kube.plugins.plugin_utils.role_variables import (
     RenderedValue,
+    Variable,
     problems_of,
     role_names,
     variables_of,
@@ -27,7 +29,15 @@ SURVEYS: dict[str, Json] = {
     path.stem: yaml.safe_load(path.read_text())
     for path in (ROOT / "extensions" / "awx" / "surveys").glob("*.yml")
 }
-VARIABLES = variables_of(role_names())
+# The variables of the playbook without a role, and the limits of its module.
+ADVISE: Json = {
+    f"advise_{name}": option
+    for name, option in yaml.safe_load(fleet_advice_info.DOCUMENTATION)["options"].items()
+}
+VARIABLES = {
+    **variables_of(role_names()),
+    "advise_spare": Variable("advise_spare", (), ADVISE["advise_spare"], {"min": 0, "max": 10}),
+}
 BOOLEANS = {name for name, variable in VARIABLES.items() if variable.spec["type"] == "bool"}
 QUESTIONS = [
     pytest.param(playbook, question, id=f"{playbook}-{question['variable']}")
@@ -53,6 +63,8 @@ def role_options(role: str) -> Json:
 
 def options_of(playbook: str) -> Json:
     """The variables of the roles that a playbook checks before it begins, which are its own."""
+    if playbook == "advise":
+        return ADVISE
     [play] = yaml.safe_load((ROOT / "playbooks" / f"{playbook}.yml").read_text())
     check = "wattwise.kube.validate_role_variables"
     [roles] = [task[check]["roles"] for task in play["pre_tasks"] if check in task]

@@ -518,7 +518,7 @@ SCHEMAS: dict[str, Schema] = {
             "saved_watts": _AMOUNT,
             "saved_joules": _AMOUNT,
             **dict.fromkeys(("cycles", "wakes_in_time", "wakes_late"), _COUNT),
-            # Columns of equal length; numbers are of machines of the cluster.
+            # Columns of equal length; numbers are of machines of the fleet.
             "timeline": _record(
                 {
                     "since": _TIME,

@@ -16,16 +16,22 @@ import typing as t
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ..base.boundary import Finding, guarded, subject_of
+from ..base.boundary import Finding, Subject, guarded, subject_of
 from ..scheduling.feasibility import obstacle
 from ..scheduling.intake import Intake
 from ..scheduling.model import Constraints, Node
 from ..scheduling.node_reader import Loads, Occupancy, read_node
 from ..scheduling.pod_reader import identity, is_finished, read_pod
 from ..scheduling.scope import Scope
+from ..sleep.cluster.cluster_view import tainted_phase
+from ..sleep.cluster.record import is_held, read_record
+from ..sleep.machine import Phase
 from .resource import FLEET_ANNOTATION, PowerFleet
 
 Key = tuple[str, str]
+
+# Before the key of the fleet that put a machine to sleep, in the record of its Node.
+OWNER = "PowerFleet "
 
 _NO_LOADS = Loads("requests", Decimal(1), {})
 
@@ -131,21 +137,46 @@ class _Division:
 
 
 def heirs(fleet: PowerFleet, living: t.Iterable[PowerFleet]) -> list[PowerFleet]:
-    """The fleets that keep nodes of a deleted one as they are, the oldest first.
+    """The fleets whose nodes a deleted one leaves alone, the oldest first.
 
-    Nodes of an older one never belonged to it. A younger one with sleep goes on with its machines.
+    Nodes of an older one belong to that one. A younger one goes on with sleeping machines.
     """
     return [
-        one
-        for one in living
-        if one.seniority < fleet.seniority
-        or (
-            one.spec["sleep"]["mode"] == "on"
-            and one.spec["sleep"]["nodeSelector"]
-            and one.spec["placement"]["enabled"]
-            and not one.is_suspended
-        )
+        one for one in living if one.seniority < fleet.seniority or _handles_sleeping_machines(one)
     ]
+
+
+def abandoned(
+    fleet: PowerFleet, living: t.Sequence[PowerFleet], nodes: t.Sequence[t.Any], now: float
+) -> frozenset[str]:
+    """Nodes of sleeping machines that this fleet has to wake, because no other fleet does.
+
+    The record of such a machine names the fleet, or one that is gone. The node belongs to no fleet
+    of the ``living`` ones, the oldest first, or to one that neither wakes machines nor lets them
+    sleep. ``nodes`` are unchecked; ``now`` is in seconds since the epoch.
+    """
+    others = {f"{OWNER}{one.key}" for one in living} - {f"{OWNER}{fleet.key}"}
+    tainted = [node for node in nodes if tainted_phase(node) is not None and not is_held(node)]
+    found = set()
+    for name, node in Intake().nodes(tainted).items():
+        record = guarded(Subject("Node", name), functools.partial(read_record, node.given, now))
+        if isinstance(record, Finding) or record is None or record.phase is Phase.QUARANTINED:
+            continue
+        if record.owner.startswith(OWNER) and record.owner not in others:
+            of_node = next((one for one in living if one.selector.matches(node.labels)), None)
+            if of_node is None or not _handles_sleeping_machines(of_node):
+                found.add(name)
+    return frozenset(found)
+
+
+def _handles_sleeping_machines(fleet: PowerFleet) -> bool:
+    """Whether each run of the fleet wakes its sleeping machines, or has a reason that they sleep."""
+    sleep = fleet.spec["sleep"]
+    return (
+        fleet.spec["placement"]["enabled"]
+        and not fleet.is_suspended
+        and (sleep["mode"] == "off" or (sleep["mode"] != "dry_run" and bool(sleep["nodeSelector"])))
+    )
 
 
 def serves(fleet: PowerFleet, pod: t.Mapping[str, t.Any]) -> bool:

@@ -12,7 +12,7 @@ import datetime
 import functools
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..base import whole_files
@@ -141,12 +141,16 @@ class _Division:
 
 @dataclass
 class _StepResults:
-    """Results of the steps so far. ``refused`` has objects that the API server refused."""
+    """Results of the steps so far. ``refused`` has objects that the API server refused.
+
+    ``has_abandoned`` says whether abandoned machines are not awake yet.
+    """
 
     log: StepLog
     applying: Applying
     refused: list[str] = field(default_factory=list)
     failure: Failure | None = None
+    has_abandoned: bool = False
 
     def attempt(self, name: str, work: t.Callable[[Context], Result]) -> Object:
         """Result of a step before the snapshot, whose failure does not stop the others."""
@@ -177,7 +181,8 @@ def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     _keep_period(run, fleet)
     status = suspended_status(fleet)
     if settings.has_sleepers(fleet):
-        woken = _wake_all(run, fleet, fleets_of(run.kube.list(ALL)))
+        living = fleets_of(run.kube.list(ALL))
+        woken = _wake_all(run, fleet, living, living)
         if woken.problem:
             run.context.warn(f"Machines of {fleet.key} were not woken: {woken.problem}")
         status["sleep"] = woken.sleep
@@ -190,7 +195,7 @@ def _suspended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
 def _ended(run: Run, fleet: PowerFleet) -> t.Iterator[_Reached]:
     """Bring back the machines of a deleted fleet, which goes when none of them sleeps."""
     living = fleets_of(run.kube.list(ALL))
-    woken = _wake_all(run, fleet, [*ownership.heirs(fleet, living), fleet])
+    woken = _wake_all(run, fleet, [*ownership.heirs(fleet, living), fleet], living)
     waits = bool(woken.left or woken.problem)
     status = dict(fleet.status)
     if waits:
@@ -208,14 +213,26 @@ class _Woken(t.NamedTuple):
     problem: str
 
 
-def _wake_all(run: Run, fleet: PowerFleet, fleets: t.Sequence[PowerFleet]) -> _Woken:
-    """Bring back the machines of the fleet among fleets, the first of which owns a node."""
+def _wake_all(
+    run: Run, fleet: PowerFleet, fleets: t.Sequence[PowerFleet], living: t.Sequence[PowerFleet]
+) -> _Woken:
+    """Bring back the machines of the fleet among fleets, the first of which owns a node.
+
+    Machines that are abandoned among the ``living`` fleets come back, too.
+    """
     division, problem = _Division(fleets), ""
+    now = run.context.now().timestamp()
+
+    def scope_of(snapshot: Object) -> Scope:
+        scope = division.scope_of(fleet, snapshot)
+        abandoned = ownership.abandoned(fleet, living, division.nodes, now)
+        return replace(scope, nodes=scope.nodes | abandoned)
+
     waking = pipeline_run.Run.of(
         settings.waking_options(fleet, run.given),
         run.context,
-        functools.partial(division.scope_of, fleet),
-        owner=f"PowerFleet {fleet.key}",
+        scope_of,
+        owner=f"{ownership.OWNER}{fleet.key}",
     )
     try:
         FleetRun(waking).make()
@@ -283,7 +300,7 @@ def _made(parts: _Parts) -> t.Iterator[_Reached]:
     yield _Reached(
         status,
         _fields(parts, outcome),
-        settings.has_sleepers(fleet, status),
+        settings.has_sleepers(fleet, status) or parts.results.has_abandoned,
         run.given["heartbeat_seconds"],
         parts.division.nodes,
     )
@@ -361,7 +378,7 @@ def _run_with(
         0.0 if trigger.is_whole else float(fleet.spec["observe"]["maxAgeSeconds"]),
         settings.record_of(fleet, run.given),
         settings.publication_of(fleet, run.given),
-        f"PowerFleet {fleet.key}",
+        f"{ownership.OWNER}{fleet.key}",
         functools.partial(_check_kept, run, fleet),
     )
 
@@ -399,7 +416,9 @@ def _execute(parts: _Parts) -> None:
         if not run.context.check_mode:
             run.reporter.tell_each(fleet.as_object, "WorkloadRefused", refused)
     try:
-        fleet_run.known = _without_other_fleets(parts, fleet_run.known)
+        known = _with_nodes(run.kube, fleet_run.known)
+        _wake_abandoned(parts, known.objects["nodes"])
+        fleet_run.known = _without_other_fleets(parts, known)
         fleet_run.make()
     except WattwiseError as error:
         failed = [step["name"] for step in log.as_list() if step["failure"]]
@@ -409,14 +428,30 @@ def _execute(parts: _Parts) -> None:
             results.note_refused(step["errors"])
 
 
+def _with_nodes(kube: Kube, known: Parts) -> Parts:
+    """The known parts with the nodes. Raises ApiError."""
+    if "nodes" in known.objects:
+        return known
+    nodes, findings = read_source(kube, SOURCES["nodes"], None)
+    return known._replace(
+        objects={**known.objects, "nodes": nodes}, findings=[*known.findings, *findings]
+    )
+
+
+def _wake_abandoned(parts: _Parts, nodes: t.Sequence[Object]) -> None:
+    """Wake machines of the fleet that no fleet handles any more, before its own steps."""
+    run, fleet, living = parts.run, parts.fleet, parts.division.fleets
+    if not ownership.abandoned(fleet, living, nodes, parts.began.timestamp()):
+        return
+    woken = _wake_all(run, fleet, (), living)
+    parts.results.has_abandoned = bool(woken.left or woken.problem)
+    if woken.problem:
+        parts.results.fail("sleep", WattwiseError(woken.problem))
+
+
 def _without_other_fleets(parts: _Parts, known: Parts) -> Parts:
-    """The known parts with the nodes; of an empty cluster if the fleet has no node and no pod."""
-    nodes = known.objects.get("nodes")
-    if nodes is None:
-        nodes, findings = read_source(parts.run.kube, SOURCES["nodes"], None)
-        known = known._replace(
-            objects={**known.objects, "nodes": nodes}, findings=[*known.findings, *findings]
-        )
+    """The known parts; of an empty cluster if the fleet has no node and no pod."""
+    nodes = known.objects["nodes"]
     if ownership.selects_any(parts.fleet, nodes):
         return known
     divided = ownership.divide(parts.division.fleets, nodes, read_waiting_pods(parts.run.kube))

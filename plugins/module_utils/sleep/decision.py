@@ -75,7 +75,7 @@ class _Deciding:
             amounts, self.load, demand, self.rules, fleet.now, fleet.boot_seconds
         )
         self.floors = Floors(fleet)
-        self.notes = self.floors.contradictions()
+        self.notes = [*self.floors.contradictions(), *_of_unpriced(fleet)]
         self.stay: dict[int, tuple[str, str]] = {}
 
     def decision(self) -> Decision:
@@ -257,3 +257,14 @@ class _Deciding:
         if reason:
             return Transition(node, *reason)
         return Transition(node, "needed", "It carries pods or the reserve.")
+
+
+def _of_unpriced(fleet: Fleet) -> list[str]:
+    """One sentence about the sleeping machines without a power curve."""
+    names = [fleet.machines[node].name for node in fleet.unpriced.nonzero()[0].tolist()]
+    if not names:
+        return []
+    return [
+        f"Sleeping machines without a power curve in this run: {len(names)}, such as {names[0]}. "
+        "Only pods that have room nowhere else wake them."
+    ]

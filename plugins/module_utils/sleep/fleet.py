@@ -41,8 +41,11 @@ class Fleet:
         self.coming: Booleans = self._in(Phase.WAKING) & schedulable & self._mask(_is_on_time(now))
         self.awake: Booleans = self._in(Phase.AWAKE)
         self.protected: Booleans = self._mask(lambda machine: bool(machine.protection))
-        #: Machines that a decision may wake.
-        self.wakeable: Booleans = self._in(Phase.ASLEEP) & schedulable & ~self.protected
+        asleep = self._in(Phase.ASLEEP) & schedulable & ~self.protected
+        priced = numpy.array([node.curve is not None for node in nodes], dtype=bool)
+        #: Machines that a decision may wake, and those that it wakes only for pods without other room.
+        self.wakeable: Booleans = asleep & priced
+        self.unpriced: Booleans = asleep & ~priced
 
     def _mask(self, test: t.Callable[[Machine], bool]) -> Booleans:
         return numpy.array([test(machine) for machine in self.machines], dtype=bool)

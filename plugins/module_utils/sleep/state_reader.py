@@ -163,7 +163,8 @@ def _machines(
         why = machine.protection or protections.of(
             here.given, here.labels, pods, lambda pod: identity(pod) in movable
         )
-        if not why and node.curve is None:
+        # A curve that is missing in one run is no reason to wake a machine.
+        if not why and node.curve is None and machine.phase is not Phase.ASLEEP:
             why = "Its power curve is not known."
         found.append(replace(machine, protection=why))
     return tuple(found)

@@ -25,11 +25,12 @@ if t.TYPE_CHECKING:
 def machines_to_wake(
     fleet: Fleet, room: Room, shapes: list[Shape], preferred: Booleans, is_urgent: bool = False
 ) -> list[int]:
-    """Nodes to wake so that as many of the shapes as possible fit; ``room`` is that after boots.
+    """Nodes to wake so that as many of the shapes as possible fit.
 
-    ``preferred`` machines come first: they should be awake in any case.
+    ``room`` is that of the machines that may be woken, after their boots. ``preferred`` ones come
+    first: they should be awake in any case.
     """
-    candidates = fleet.wakeable.copy()
+    candidates = numpy.ones_like(fleet.wakeable)
     cost = _joules(fleet)
     cost = cost - numpy.where(preferred, 0.999 * cost, 0.0)
     boots = numpy.array([machine.switching.boot_seconds for machine in fleet.machines])
@@ -110,6 +111,7 @@ def wakes(
     waited = float(fleet.state.waited[fleet.state.waiting > 0].max(initial=0.0))
     is_urgent = waited >= fleet.rules.urgent_seconds
     first = machines_to_wake(fleet, room, unplaced, wanted, is_urgent) if unplaced else []
+    first += _last_resort(fleet, unplaced)
     both = list(first)
     if lacking:
         rest = Room(fleet.amounts.capacity, fleet.wakeable & _mask(first, len(wanted)))
@@ -124,6 +126,15 @@ def wakes(
         else Transition(node, "reserve", "The reserve has no room on awake machines.")
         for node in both
     ]
+
+
+def _last_resort(fleet: Fleet, unplaced: list[Shape]) -> list[int]:
+    """Machines without a power curve, for pods that have room on no other sleeping machine."""
+    if not unplaced or not fleet.unpriced.any():
+        return []
+    left = Room(fleet.amounts.capacity, fleet.wakeable).pack_all(unplaced)
+    room = Room(fleet.amounts.capacity, fleet.unpriced)
+    return machines_to_wake(fleet, room, left, fleet.unpriced)
 
 
 def wakes_for_floors(fleet: Fleet, floors: Floors, woken: list[int]) -> list[Transition]:

@@ -30,7 +30,10 @@ def _collect(fleet: Fleet) -> Data | None:
     if document is None:
         return None
     machines = [{name: one[name] for name in _OF_MACHINES} for one in document["machines"]]
-    same = ("time", "mode", "obstacle", "saved_watts", "cycles", "wakes_in_time", "wakes_late")
+    same = (
+        *("time", "mode", "obstacle", "notes"),
+        *("saved_watts", "cycles", "wakes_in_time", "wakes_late"),
+    )
     kilowatt_hours = document["saved_joules"] / _JOULES_PER_KILOWATT_HOUR
     options = fleet.sources.options
     price = options.price_per_kwh
@@ -87,7 +90,7 @@ def _render(data: Data, detail: Detail) -> Markup:
         " so far.",
     )
     parts = [lead(*first)]
-    told = [_NOT_SWITCHED.get(data["mode"]), data["obstacle"]]
+    told = [_NOT_SWITCHED.get(data["mode"]), data["obstacle"], *data["notes"]]
     if data["would_sleep"]:
         told.append(f"{counted(len(data['would_sleep']), 'machine')} would be switched off.")
     parts += [element("p", sentence) for sentence in told if sentence]
@@ -128,7 +131,7 @@ def _over_time(line: Data | None) -> list[Markup]:
     awake, needed = line["awake"], line["needed"]
     words = (
         f"Since {moment(line['since'])}, {number(min(awake))} to {number(max(awake))} machines of "
-        f"the cluster were awake. The requests of the pods needed at least "
+        f"the fleet were awake. The requests of the pods needed at least "
         f"{number(min(needed))} to {number(max(needed))}, with the largest machines first."
     )
     lines = (Line("needed machines", needed, most), Line("awake machines", awake, most, bold=True))

@@ -251,7 +251,7 @@ def _steps(
 
 def waking_all(records: Records) -> Plan:
     """The plan that brings back every machine with a record."""
-    reason = "Sleep is off; it is brought back."
+    reason = "Nothing lets it sleep any more; it is brought back."
     return Plan({name: Intent("wake", reason) for name in records.records})
 
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.boundary import Finding
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.ownership import (
+    OWNER,
     Ownership,
+    abandoned,
     divide,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource import (
@@ -21,6 +23,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.powerfleet.resource 
     fleets_of,
     parse,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.model import ASLEEP_TAINT
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.cluster.record import (
+    ANNOTATION,
+    HOLD,
+    NodeRecord,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.sleep.machine import Phase
 from support.binding_api import node, pod
 from support.examples import examples, generated
 from support.power_fleets import fleet, manifest
@@ -276,3 +285,46 @@ def test_both_fleets_are_told_of_nodes_that_both_select() -> None:
     found = divide(fleets, [in_rack("n0", "r0"), in_rack("n1", "r1")], [])
     assert (found.lost_to_older("power/old"), found.kept_from_younger("power/old")) == (0, 1)
     assert (found.lost_to_older("power/young"), found.kept_from_younger("power/young")) == (1, 0)
+
+
+SLEEPING: Json = {"sleep": {"mode": "on", "nodeSelector": "rack"}}
+
+
+def asleep(owner: str, rack: str = "r0", phase: Phase = Phase.ASLEEP, hold: bool = False) -> Json:
+    made = in_rack("n0", rack)
+    record = NodeRecord(phase, 1e9, owner)
+    made["metadata"]["annotations"] = {ANNOTATION: record.as_annotation()}
+    if hold:
+        made["metadata"]["annotations"][HOLD] = "true"
+    made["spec"] = {"taints": [{"key": ASLEEP_TAINT, "value": phase.value, "effect": "NoSchedule"}]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("machine", "older", "is_abandoned"),
+    [
+        (asleep(f"{OWNER}power/mine"), {}, True),
+        (asleep(f"{OWNER}power/gone"), {}, True),
+        (asleep(f"{OWNER}power/mine", "r9"), {}, True),
+        (asleep(f"{OWNER}power/mine"), SLEEPING, False),
+        (asleep(f"{OWNER}power/mine"), {"sleep": {"mode": "off"}}, False),
+        (asleep(f"{OWNER}power/mine"), {**SLEEPING, "suspend": True}, True),
+        (asleep(f"{OWNER}power/mine"), {**SLEEPING, "placement": {"enabled": False}}, True),
+        (asleep(f"{OWNER}power/mine"), {"sleep": {"mode": "with_approval"}}, True),
+        (asleep(f"{OWNER}power/older"), {}, False),
+        (asleep("playbook"), {}, False),
+        (asleep(""), {}, False),
+        (asleep(f"{OWNER}power/mine", hold=True), {}, False),
+        (asleep(f"{OWNER}power/mine", phase=Phase.QUARANTINED), {}, False),
+        (in_rack("n0", "r0"), {}, False),
+    ],
+    ids=str,
+)
+def test_a_sleeping_machine_that_no_fleet_handles_is_left_to_the_one_of_its_record(
+    machine: Json, older: Json, is_abandoned: bool
+) -> None:
+    mine = fleet("mine", "2026-01-02T00:00:00Z", nodeSelector=of_racks("r0"), **SLEEPING)
+    first = fleet("older", "2026-01-01T00:00:00Z", nodeSelector=of_racks("r0"), **older)
+    assert bool(abandoned(mine, [first, mine], [machine], 2e9)) == is_abandoned
+    every = fleet("mine", **SLEEPING)
+    assert not abandoned(every, [every], [machine], 2e9)

@@ -95,6 +95,11 @@ def test_each_machine_has_a_word_and_a_sentence(tmp_path: Path) -> None:
     assert "Awake machines over time" not in text
 
 
+def test_notes_of_the_run_are_shown(tmp_path: Path) -> None:
+    note = "Energy costs 1.30 times its mean in the next hours."
+    assert f"<p>{note}</p>" in page(report(tmp_path, notes=[note]))
+
+
 def test_energy_has_its_cost_where_a_price_is_given(tmp_path: Path) -> None:
     assert "saved 2.50\u202fkWh so far" in page(report(tmp_path / "without"))
     priced = report(tmp_path / "with", {"price_per_kwh": 0.3, "currency": "EUR"})
@@ -115,7 +120,7 @@ def test_awake_machines_are_drawn_over_the_demand_until_the_run(tmp_path: Path) 
     drawn = found["sections"]["sleeping"]["timeline"]
     assert (drawn["hours"], drawn["awake"]) == ([0.0, 12.0, 24.0, 48.0], [8, 3, 5, 5])
     text = page(found)
-    assert "Since 2025-12-30 00:00:00 UTC, 3 to 8 machines of the cluster were awake." in text
+    assert "Since 2025-12-30 00:00:00 UTC, 3 to 8 machines of the fleet were awake." in text
     assert "needed at least 1 to 4" in text
     # Both lines on one scale of all eight machines.
     assert 'd="M0.0 0.0H190.0V118.8H380.0V71.2H760.0V71.2"' in text

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -44,15 +45,17 @@ def state(
     machines: dict[str, Machine] | None = None,
     rules: SleepRules = EVERY,
     budgets: list[Json] | None = None,
+    curves: Json | None = None,
+    **options: t.Any,
 ) -> FleetState:
     nodes = [node("a"), node("b")] if nodes is None else nodes
     snapshot = {"nodes": nodes, "pods": pods, "pod_disruption_budgets": budgets or []}
-    options = SPEC.complete({"nodes": [], "rebalance": True})
+    options = SPEC.complete({"nodes": [], "rebalance": True, **options})
     names = [each["metadata"]["name"] for each in nodes]
     if machines is None:
         machines = {name: Machine(name) for name in names}
-    curves = Curves.from_document(dict.fromkeys(names, CURVE))
-    source = source_of_snapshot(snapshot, curves, (), options)
+    priced = Curves.from_document(dict.fromkeys(names, CURVE) if curves is None else curves)
+    source = source_of_snapshot(snapshot, priced, (), options)
     return read_state(source, options, rules, machines, {("shop", "new"): 40.0})
 
 
@@ -86,6 +89,35 @@ def test_a_sleeping_machine_that_an_administrator_cordoned_is_no_room() -> None:
     pods = [running("one", "a"), pod("new", cpu="4")]
     found = state(pods, [node("a"), cordoned], machines)
     assert decide(found, Demand(0.0), EVERY, 1e9).wake == ()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "unpriced", "woken"),
+    [
+        ([], "last_resort", ["b"]),
+        (["4"], "last_resort", ["b"]),
+        (["4", "4"], "last_resort", ["b", "c"]),
+        (["4", "4"], "exclude", ["b"]),
+    ],
+    ids=str,
+)
+def test_a_sleeping_machine_whose_curve_is_missing_is_the_last_to_wake(
+    waiting: list[str], unpriced: str, woken: list[str]
+) -> None:
+    nodes = [node("a"), node("b", ready="Unknown"), node("c", ready="Unknown")]
+    asleep = {name: Machine(name, phase=Phase.ASLEEP) for name in "bc"}
+    pods = [running("one", "a"), *(pod(f"new-{i}", cpu=cpu) for i, cpu in enumerate(waiting))]
+    found = state(
+        pods,
+        nodes,
+        {"a": Machine("a"), **asleep},
+        curves={"a": CURVE, "b": CURVE},
+        unpriced=unpriced,
+    )
+    decision = decide(found, Demand(0.0), replace(EVERY, min_awake=2), 1e9)
+    assert [machine.protection for machine in found.machines] == ["", "", ""]
+    assert sorted(found.machines[each.node].name for each in decision.wake) == woken
+    assert [note for note in decision.notes if "such as c" in note]
 
 
 def test_budgets_bound_evictions_by_group() -> None:
