@@ -81,6 +81,12 @@ class Hardware:
     product: str | None = None
     serial_number: str | None = None
 
+    @property
+    def has_sriov(self) -> bool:
+        """Whether an adapter has virtual functions and the switch in the BIOS is not known as off."""
+        ports = self.network_interfaces
+        return self.sriov_enabled is not False and any(port.can_sriov for port in ports)
+
 
 @dataclass(frozen=True)
 class Host:

@@ -30,10 +30,9 @@ from ..provisioning import API_VERSION, KIND
 from ..roles.assignment import Answer
 from ..roles.availability import Owner, key_of
 from . import agents, reservation
-from .host_choice import ATTEMPTS, reserve, write_marks
-from .host_document import hosts_document
 from .installation import install, list_pods, owned
-from .status import Agents, RunResults, reserving_status, status_of
+from .reservation import ATTEMPTS, reserve, write_marks
+from .status import Agents, RunResults, hosts_document, reserving_status, status_of
 
 FIELD_MANAGER = "wattwise-provisioning"
 _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)

@@ -32,8 +32,7 @@ from .availability import (
     mac_of,
     refusals,
 )
-from .idle_power import idle_watts
-from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of
+from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of, idle_watts
 from .named_hosts import NamedHost, named_hosts
 from .requirements import Judge, is_met
 from .shortage import Explanation, explain

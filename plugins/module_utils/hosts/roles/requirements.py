@@ -1,7 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether hosts meet requirements: yes, no or unknown, with the reason of each answer."""
+"""Whether hosts meet requirements: yes, no or unknown, with the reason of each answer.
+
+In CEL expressions over the variable ``host`` an unknown fact is missing, so an expression that
+reads it has an error, and the host is not taken and counts as unknown. ``has(host.cpu.model)``
+tests whether a fact is known.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,12 @@ import typing as t
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ...base.texts import shown
+from ...base.texts import shown, shown_text
 from ...base.units import format_quantity
 from ...cel.evaluation import Evaluations
 from ...cel.selector import Compiler, SelectorError
 from ..host import Hardware, Host
 from ..provisioning import Item, Requirements
-from .expressions import variables_of
 
 MEBIBYTE = 1 << 20
 
@@ -181,3 +185,73 @@ def _qat(hardware: Hardware) -> Verdict:
         told = "qat: unknown, because no source states the PCI devices; label the host if it has"
         return Verdict("qat", None, told)
     return Verdict("qat", hardware.has_qat, f"qat: {'there' if hardware.has_qat else 'not there'}")
+
+
+# Bounds for cel/selector.py's estimate of an expression's cost.
+_MAX_TEXT_LENGTH = 256
+_MAX_MEMBERS = 512
+
+# Names of facts in expressions.
+Names = t.Mapping[str, str]
+_OF_HOST: Names = {
+    **{name: name for name in ("name", "namespace", "source", "rack", "state")},
+    "is_online": "online",
+}
+_OF_HARDWARE: Names = {
+    **{name: name for name in ("gpus", "manufacturer", "product")},
+    "has_qat": "qat",
+    "sriov_enabled": "sriovEnabled",
+    "serial_number": "serialNumber",
+}
+_OF_PROCESSORS: Names = {name: name for name in ("count", "model", "architecture")}
+_OF_PORTS: Names = {
+    **{name: name for name in ("name", "mac", "ip", "gigabits", "boots")},
+    "pci_id": "pciId",
+    "can_sriov": "sriov",
+}
+_OF_DISKS: Names = {"name": "name", "size_bytes": "bytes", "kind": "kind"}
+_OF_DEVICES: Names = {"pci_id": "pciId", "name": "name"}
+
+
+def variables_of(host: Host) -> dict[str, t.Any]:
+    """The variables of expressions over this host."""
+    hardware = host.hardware
+    flags = hardware.processors.flags
+    known = {} if flags is None else {"flags": sorted(flags)[:_MAX_MEMBERS]}
+    memory = {} if hardware.memory_mib is None else {"mebibytes": hardware.memory_mib}
+    lists = {
+        "nics": (hardware.network_interfaces, _OF_PORTS),
+        "disks": (hardware.disks, _OF_DISKS),
+        "pciDevices": (hardware.pci_devices, _OF_DEVICES),
+    }
+    return {
+        "host": {
+            **_facts(host, _OF_HOST),
+            "labels": _texts(host.labels),
+            "annotations": _texts(host.annotations),
+            "cpu": {**_facts(hardware.processors, _OF_PROCESSORS), **known},
+            "memory": memory,
+            **_facts(hardware, _OF_HARDWARE),
+            **{
+                name: [_facts(item, names) for item in items[:_MAX_MEMBERS]]
+                for name, (items, names) in lists.items()
+                if items is not None
+            },
+        }
+    }
+
+
+def _facts(value: t.Any, names: Names) -> dict[str, t.Any]:
+    """The known facts of a value, with texts of limited length."""
+    found = {name: getattr(value, ours) for ours, name in names.items()}
+    return {
+        name: shown_text(fact, _MAX_TEXT_LENGTH) if isinstance(fact, str) else fact
+        for name, fact in found.items()
+        if fact is not None
+    }
+
+
+def _texts(given: t.Mapping[str, str]) -> dict[str, str]:
+    """At most 512 labels or annotations, without those with long texts."""
+    short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _MAX_TEXT_LENGTH)
+    return dict(list(short)[:_MAX_MEMBERS])

@@ -17,8 +17,10 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_req
     former_roles,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import (
+    FormerRole,
+    idle_watts,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from support.assignable_hosts import (
     EPYC,

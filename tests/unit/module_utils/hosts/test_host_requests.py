@@ -25,7 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning i
     user_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import idle_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     Judge,
     size_text,
