@@ -15,13 +15,11 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.json_types import Object
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
-from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
-from .daemon.outcome import Outcome
-from .daemon.run import DesiredState
+from .daemon.run import DesiredState, Outcome
 from .daemon.targets import daemon_targets, wire_of
 from .daemon.workload import Desired, FormerWorkload, uuid_of
-from .inventory import inventory
+from .layout import inventory
 from .manifests import (
     STATE_PREFIX,
     Daemon,
@@ -36,7 +34,15 @@ from .manifests import (
     nodes_of,
     nodes_of_config,
 )
-from .statuses import Report, config_status, node_state, node_status
+from .statuses import (
+    Report,
+    config_status,
+    is_of_pod,
+    node_capacity,
+    node_state,
+    node_status,
+    ways_for_pods,
+)
 
 T = t.TypeVar("T")
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import member, number, objects
-from ..base.json_types import Object
+from ..base.json_types import MutableObject, Object
+from ..kube.source import Source, identified, selected_fields, trim_custom
 from .daemon.workload import DEFAULT_NAMESPACE, Desired, FormerWorkload, desired_of
 
 API_VERSION = "intel.com/v1alpha1"
@@ -209,3 +210,27 @@ def _name(value: t.Any, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidField(where, f"{shown(value)} is not a name")
     return value
+
+
+_PATH = "/apis/intel.com/v1alpha1"
+
+
+def trim_daemon(pod: MutableObject) -> MutableObject:
+    """Address and readiness of the daemon in a pod."""
+    status = pod.get("status", {})
+    containers = [
+        selected_fields(container, "name", "ports")
+        for container in pod["spec"].get("containers") or []
+    ]
+    return identified(
+        pod,
+        spec={**selected_fields(pod["spec"], "nodeName", "hostNetwork"), "containers": containers},
+        status=selected_fields(status, "phase", "podIP", "podIPs", "conditions"),
+    )
+
+
+RMD_WORKLOADS = Source((f"{_PATH}/rmdworkloads",), trim_custom, {}, optional=True)
+RMD_NODE_STATES = Source((f"{_PATH}/rmdnodestates",), trim_custom, {}, optional=True)
+RMD_CONFIGS = Source((f"{_PATH}/rmdconfigs",), trim_custom, {}, optional=True)
+# Upstream label of the daemons' pods.
+RMD_PODS = Source(("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False)

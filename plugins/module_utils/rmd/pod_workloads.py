@@ -35,7 +35,7 @@ from ..kube.client import Kube, delete_object
 from ..kube.events import Event
 from ..kube.pod_bulk import without_bulk
 from ..kube.pod_condition import Condition, stored_condition, tell
-from .daemon.outcome import REFUSED_RESPONSE
+from .daemon.run import REFUSED_RESPONSE
 from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))

@@ -14,10 +14,11 @@ from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
 from ..kube.resource.conditions import changed_status
 from .daemon.apply import Visit
-from .daemon.cache import Cache
-from .daemon.outcome import FAILED_RESPONSE, Outcome
+from .daemon.cache import GUARANTEED, Cache
+from .daemon.run import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
 from .manifests import API_VERSION, STATE_PREFIX, managed_of
+from .pods import CACHE_WAYS
 
 APPLY_SET = "wattwise-rmd-node-states"
 _POOLS = ("guaranteed", "besteffort", "shared")
@@ -45,7 +46,7 @@ class Report:
         sentence = f"{node}: {outcome.problem.detail}"
         if outcome.problem.reason == "conflict":
             self.conflicts.append(sentence)
-        if outcome.step.action != "unchanged":
+        if outcome.has_failed:
             self.failures.append((node, outcome.problem.reason, outcome.problem.detail))
 
     def fail(self, node: str, reason: str, detail: str) -> None:
@@ -236,3 +237,47 @@ def _unready(failures: t.Sequence[tuple[str, str, str]]) -> dict[str, str]:
 def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, str]:
     status = "True" if holds else "False"
     return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
+    """The number of ways; ``of_pods`` are uuids of workloads that pods own.
+
+    0 if the daemon did not answer or has no caches, because nothing can be promised then.
+    """
+    if visit.state is None:
+        return 0
+    caches = visit.state.caches
+    there = sum(cache.ways for cache in caches)
+    ways = sum(len(cache.free.get(GUARANTEED, ())) for cache in caches)
+    for stored in visit.state.stored:
+        most, least = stored.settings.cache or (0, 0)
+        if stored.uuid in of_pods and most == least:
+            cpus = stored.cpus or frozenset()
+            ways += most * sum(1 for cache in caches if cache.cpus & cpus)
+    # A daemon may report workloads with more ways than exist.
+    return min(ways, there)
+
+
+def is_of_pod(workload: Object) -> bool:
+    """Whether a pod owns the RmdWorkload, so that the garbage collector deletes both."""
+    references = workload["metadata"].get("ownerReferences") or []
+    return any(each.get("kind") == "Pod" and each.get("controller") for each in references)
+
+
+def node_capacity(node: Object, ways: int) -> dict[str, t.Any] | None:
+    """The Node's status to write; None if it is equal, or missing and not needed.
+
+    The kubelet derives allocatable from the capacity; without a kubelet nothing does, so both are
+    written.
+    """
+    status = node.get("status") or {}
+    stored = {(status.get(part) or {}).get(CACHE_WAYS) for part in ("capacity", "allocatable")}
+    if stored == {str(ways)} or (ways == 0 and stored <= {None, "0"}):
+        return None
+    amount = {CACHE_WAYS: str(ways)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"]},
+        "status": {"capacity": amount, "allocatable": amount},
+    }

@@ -11,12 +11,10 @@ import typing as t
 from ...base.boundary import InvalidField, shown
 
 _TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-_GROUP = re.compile(r"[0-9a-f]{1,8}")
 MAX_CPU = 65_535
 _MAX_CPUS_NAMED = 4 * MAX_CPU
 # Each CPU separately, with a trailing comma.
 _MAX_LIST_LENGTH = 512 * 1024
-_MAX_GROUPS = (MAX_CPU + 1) // 32
 
 
 def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> frozenset[int]:
@@ -54,16 +52,3 @@ def _range(token: str, where: str) -> tuple[int, int]:
     if last > MAX_CPU:
         raise InvalidField(where, f"there is no CPU {last}; the largest is {MAX_CPU}")
     return first, last
-
-
-def cpus_of_hex_mask(text: str) -> frozenset[int] | None:
-    """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits per group); None if invalid."""
-    groups = text.split(",", _MAX_GROUPS)
-    if len(groups) > _MAX_GROUPS or not all(map(_GROUP.fullmatch, groups)):
-        return None
-    return frozenset(
-        32 * place + bit
-        for place, group in enumerate(reversed(groups))
-        for bit in range(32)
-        if int(group, 16) >> bit & 1
-    )

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput, TargetFailure
 from ...base.fields.lenient import member, number, text, whole
+from ...base.fields.strict import mapping, whole_number
 from .cpu_lists import parse_core_ids
 
 Wire = t.Literal["0.2", "0.3"]
@@ -94,10 +95,6 @@ class Desired:
     def uuid(self) -> str:
         return uuid_of(self.namespace, self.name)
 
-    @property
-    def where(self) -> str:
-        return f"workload {self.uuid}"
-
 
 @dataclass(frozen=True)
 class FormerWorkload:
@@ -147,7 +144,9 @@ def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired
     policy = given.get("policy") or None
     # A policy overrides everything: other settings are neither sent nor checked.
     values = {} if policy else given
-    cache, mba, pstate = (_members(values, key, where) for key in ("cache", "mba", "pstate"))
+    cache, mba, pstate = (
+        mapping(values.get(key) or None, f"{where}.{key}") for key in ("cache", "mba", "pstate")
+    )
     desired = Desired(
         name=given["name"],
         namespace=given.get("namespace") or DEFAULT_NAMESPACE,
@@ -168,13 +167,6 @@ def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired
     return desired
 
 
-def _members(given: t.Mapping[str, t.Any], key: str, where: str) -> t.Mapping[str, t.Any]:
-    value = given.get(key) or {}
-    if not isinstance(value, dict):
-        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not an object")
-    return value
-
-
 def _text(value: t.Any, where: str) -> str | None:
     if value is not None and (not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH):
         raise InvalidField(where, f"{shown(value)} is not a text, or too long")
@@ -185,9 +177,7 @@ def _given_number(given: t.Mapping[str, t.Any], key: str, where: str) -> int | N
     value = given.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_NUMBER:
-        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not a whole number of 32 bits")
-    return value
+    return whole_number(value, f"{where}.{key}", -_MAX_NUMBER, _MAX_NUMBER)
 
 
 def _pair(cache: t.Mapping[str, t.Any], where: str) -> tuple[int, int] | None:
@@ -304,15 +294,9 @@ def with_all_bandwidth(settings: Settings, stored: Settings) -> Settings:
     """For a PATCH, which keeps unnamed values: request all bandwidth again."""
     if settings.mba != (None, None) or stored.mba == (None, None):
         return settings
-    in_percent = stored.mba_percentage is not None
-    return Settings(
-        settings.policy,
-        settings.cache,
-        mba_percentage=_ALL_PERCENT if in_percent else None,
-        mba_mbps=None if in_percent else _ALL_MBPS,
-        ratio=settings.ratio,
-        monitoring=settings.monitoring,
-    )
+    if stored.mba_percentage is not None:
+        return replace(settings, mba_percentage=_ALL_PERCENT, mba_mbps=None)
+    return replace(settings, mba_percentage=None, mba_mbps=_ALL_MBPS)
 
 
 def _cpus(core_ids: tuple[str, ...]) -> frozenset[int] | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import typing as t
 from pathlib import Path
 
@@ -27,7 +28,19 @@ from ...base.boundary import shown
 from ...base.errors import TargetFailure
 from ...base.units import parse_cpu_list
 from .exclusive import ExclusiveContainer
-from .node_files import read_bounded
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a plain file. Raises OSError, and TargetFailure for another kind or size."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise TargetFailure("malformed", f"{path} is not a plain file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise TargetFailure("malformed", f"{path} holds more than {most} bytes")
+    return content
+
 
 _HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
 _POD_FOLDER = re.compile(r"(?:^|-)pod(?P<uid>[0-9A-Za-z_-]+?)(?:\.slice)?$")

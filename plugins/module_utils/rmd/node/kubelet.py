@@ -19,8 +19,8 @@ from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, text
 from ...base.libraries import grpc
 from ...base.units import parse_cpu_list
+from .cgroup import read_bounded
 from .exclusive import ExclusiveContainer
-from .node_files import read_bounded
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2
@@ -137,25 +137,17 @@ def _decode(data: bytes) -> Message:
         value, position = _varint(data, position)
         if wire_type == _BYTES:
             start, position = position, position + value
-            if position > len(data):
-                raise TargetFailure("malformed", "the answer ends in the middle of a field")
             fields.setdefault(number, []).append(data[start:position])
         elif wire_type == _VARINT:
             fields.setdefault(number, []).append(value)
-        else:
-            raise TargetFailure("malformed", f"the answer has a field of wire type {wire_type}")
+        if wire_type not in (_BYTES, _VARINT) or position > len(data):
+            raise TargetFailure("malformed", f"the answer has an unreadable field {number}")
     return fields
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    for _byte in range(_MAX_VARINT):
-        if position >= len(data):
-            raise TargetFailure("malformed", "the answer ends in the middle of a number")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-    raise TargetFailure("malformed", "the answer has a number of more than 64 bits")
+    for length in range(1, _MAX_VARINT + 1):
+        part = data[position : position + length]
+        if len(part) == length and part[-1] < 0x80:
+            return sum((byte & 0x7F) << 7 * n for n, byte in enumerate(part)), position + length
+    raise TargetFailure("malformed", "the answer has a number that ends early or exceeds 64 bits")

@@ -16,10 +16,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     TargetFailure,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
-    cpus_of_hex_mask,
     parse_core_ids,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import explained
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import (
+    cpus_of_hex_mask,
+    explained,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import Step, plan
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
