@@ -24,7 +24,7 @@ from ..base.boundary import (
 )
 from ..base.context import Context, Parameters, Result, difference
 from ..base.fields.lenient import member
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..base.manifests import Manifest, identity, same_object
 from ..kube.apply import work as applying
 from ..kube.apply.live import LiveObjects
@@ -103,7 +103,7 @@ class Evidence:
 
     version: KeplerVersion
     fake_cpu_meter: bool
-    probes: t.Mapping[str, t.Any]
+    probes: Object
     configured: t.Mapping[str, Bmc]
     hosts: Machines[Bmc]
 

@@ -14,7 +14,7 @@ from ..base.argspec import ArgumentSpec, Options
 from ..base.boundary import InvalidField, shown
 from ..base.json_types import Object
 
-Option = t.Mapping[str, t.Any]
+Option = Object
 
 
 def text(default: str = "") -> Option:

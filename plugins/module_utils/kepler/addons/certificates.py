@@ -202,7 +202,7 @@ def _mounting(kube: Kube, namespace: str, secrets: t.Collection[str]) -> str:
     return ""
 
 
-def _is_ending(kube: Kube, namespace: str, item: t.Mapping[str, t.Any]) -> bool:
+def _is_ending(kube: Kube, namespace: str, item: Object) -> bool:
     """Whether it is being deleted, or will be garbage collected because its owner is gone."""
     if member(item, "metadata", "deletionTimestamp"):
         return True
@@ -210,7 +210,7 @@ def _is_ending(kube: Kube, namespace: str, item: t.Mapping[str, t.Any]) -> bool:
     return bool(owners) and not any(_is_there(kube, namespace, owner) for owner in owners)
 
 
-def _is_there(kube: Kube, namespace: str, owner: t.Mapping[str, t.Any]) -> bool:
+def _is_there(kube: Kube, namespace: str, owner: Object) -> bool:
     try:
         place = kube.resource(owner["apiVersion"], owner["kind"])
         found = kube.find(place.path(owner["name"], namespace))

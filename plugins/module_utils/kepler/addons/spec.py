@@ -78,9 +78,7 @@ ADDONS = ArgumentSpec(
             authority_namespace=option.text("kepler-authority"),
         ),
         "service_mesh": option.part(
-            enabled=option.flag(),
-            mode=option.choice("exclude", "ambient"),
-            scrapers=option.texts(),
+            enabled=option.flag(), mode=option.choice("exclude", "ambient"), scrapers=option.texts()
         ),
     }
 )

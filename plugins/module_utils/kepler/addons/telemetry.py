@@ -225,8 +225,5 @@ def _fluent_bit_pod(addons: Addons, wanted: Logging) -> MutableObject:
         # Log files belong to root.
         "securityContext": {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
-        "volumes": [
-            _LOG_VOLUME,
-            {"name": "configuration", "configMap": configuration},
-        ],
+        "volumes": [_LOG_VOLUME, {"name": "configuration", "configMap": configuration}],
     }

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import mapping, mappings, sequence, texts, whole_number
+from ...base.json_types import Object
 from .. import fields
 from ..verdict import KeplerVersion
 from .options import LOG_LEVELS, METRIC_LEVELS, POD_INFORMERS
@@ -132,9 +133,7 @@ def known_keys(version: KeplerVersion) -> dict[str, Key]:
     return {path: key for path, key in KEYS.items() if key.is_known(version)}
 
 
-def check_additional(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str
-) -> dict[str, t.Any]:
+def check_additional(given: Object, version: KeplerVersion, where: str) -> dict[str, t.Any]:
     """The values of an additional configuration by their path.
 
     Raises InvalidField for an unknown key, a wrong value, and a key that an option sets.
@@ -157,7 +156,7 @@ def check_additional(
 
 
 def _flattened(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str, prefix: str
+    given: Object, version: KeplerVersion, where: str, prefix: str
 ) -> t.Iterator[tuple[str, t.Any]]:
     for name, value in given.items():
         path = f"{prefix}{name}" if isinstance(name, str) else ""
@@ -178,9 +177,7 @@ def _unknown(path: str, version: KeplerVersion) -> str:
     return f"Kepler {version} knows no such key and would ignore it; remove it"
 
 
-def _old_values(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str
-) -> dict[str, t.Any]:
+def _old_values(given: Object, version: KeplerVersion, where: str) -> dict[str, t.Any]:
     found: dict[str, t.Any] = {}
     for name, value in given.items():
         place = f"{where}.{shown(name)}"

@@ -45,11 +45,7 @@ def model_server_name(system: System) -> str:
 
 def pod_labels(system: System, component: str = "collector") -> dict[str, str]:
     """The labels that select the pods of a component."""
-    return {
-        NAME_LABEL: "kepler",
-        INSTANCE_LABEL: system.name,
-        COMPONENT_LABEL: component,
-    }
+    return {NAME_LABEL: "kepler", INSTANCE_LABEL: system.name, COMPONENT_LABEL: component}
 
 
 def manifest(system: System, api_version: str, kind: str, name: str, **content: t.Any) -> Manifest:

@@ -41,10 +41,7 @@ _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.S
 SPEC = run_options(
     "kepler",
     options.SYSTEM,
-    {
-        "force": {"type": "bool", "default": False},
-        "prune_max": {"type": "float", "default": 0.5},
-    },
+    {"force": {"type": "bool", "default": False}, "prune_max": {"type": "float", "default": 0.5}},
 )
 
 

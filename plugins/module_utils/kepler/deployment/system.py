@@ -16,10 +16,9 @@ from ...base.json_types import Object
 from ...base.yaml_text.reader import read_document
 from ...kube.resource.spec_options import in_words_of_manifest
 from .. import fields, option
-from ..verdict import KeplerVersion
+from ..verdict import NEWEST, KeplerVersion
 from . import keys
 from .options import METRIC_LEVELS, SYSTEM
-from .remarks import remarks
 
 PORT, OLD_PORT = 28282, 9102
 _MIN_SAMPLE_SECONDS = 0.1
@@ -59,7 +58,7 @@ class Pool:
     node_selector: t.Mapping[str, str]
     collector: Collector
 
-    def selects(self, labels: t.Mapping[str, t.Any]) -> bool:
+    def selects(self, labels: Object) -> bool:
         """Whether a node with these labels is of the pool."""
         return self.node_selector.items() <= labels.items()
 
@@ -113,6 +112,11 @@ class System:
     def has_tls(self) -> bool:
         """Whether collectors serve TLS."""
         return self.security_mode != "none"
+
+    @property
+    def port_name(self) -> str:
+        """The name of the collectors' port, by its scheme."""
+        return "https" if self.has_tls else "http"
 
     @property
     def needed_secrets(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -333,3 +337,43 @@ def _model_part(given: Object, version: KeplerVersion, where: str) -> ModelPart:
 
 
 _URLS = ("node_total_url", "node_components_url")
+
+
+def remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[str]:
+    """Sentences on settings of a KeplerSystem that are valid, but without their usual meaning."""
+    if version.is_newer_than_known:
+        yield (
+            f"version: {version} is newer than {NEWEST}, the newest release that this collection "
+            "knows; Kepler ignores keys that it has renamed since"
+        )
+    image = spec["image"]
+    tags = [("image", image["tag"])]
+    tags += [
+        (f"image.by_architecture[{index}]", item["tag"])
+        for index, item in enumerate(image["by_architecture"])
+    ]
+    for where, tag in tags:
+        if tag and not tag.startswith("sha256:") and not _is_of(tag, version):
+            yield (
+                f"{where}.tag: {shown(tag)} is not the tag of Kepler {version}, for which the "
+                "configuration is written; another program may ignore parts of it"
+            )
+    if not is_cluster_wide and not version.uses_ebpf:
+        collectors = [("collector", spec["collector"])]
+        collectors += [
+            (f"pools[{index}].collector", item["collector"])
+            for index, item in enumerate(spec["pools"])
+        ]
+        for where, collector in collectors:
+            if "pod" in (collector["metric_levels"] or ()):
+                yield (
+                    f"{where}.metric_levels: pod has no effect in the minimum scope, where Kepler "
+                    "knows no pods; set the cluster scope, or remove it"
+                )
+
+
+def _is_of(tag: str, version: KeplerVersion) -> bool:
+    try:
+        return KeplerVersion.parse(tag) == version
+    except InvalidInput:
+        return False
