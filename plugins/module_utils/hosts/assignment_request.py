@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import objects
 from ..base.fields.strict import mapping, text, text_mapping
+from ..base.json_types import Object
 from .addresses import inventory_name
 from .outputs.cluster_objects import cluster_name
 from .provisioning import KIND, Request, read_request
@@ -87,7 +88,7 @@ def _is_name(label: t.Any) -> bool:
 
 
 def reservations(
-    provisionings: t.Sequence[t.Any], own: t.Mapping[str, t.Any]
+    provisionings: t.Sequence[t.Any], own: Object
 ) -> tuple[dict[HostKey, str], list[Finding]]:
     """The hosts in status.assignments of other Provisionings, with the Provisioning's name.
 

@@ -211,10 +211,7 @@ def _facts(
 
 
 def _ports(
-    inspected: t.Sequence[NetworkInterface],
-    told: t.Sequence[NetworkInterface],
-    *,
-    is_newer: bool,
+    inspected: t.Sequence[NetworkInterface], told: t.Sequence[NetworkInterface], *, is_newer: bool
 ) -> tuple[NetworkInterface, ...]:
     """The inspected ports with the BMC's facts of their adapters, then ports that only it has."""
     by_mac = {port.mac: port for port in told if port.mac}

@@ -28,10 +28,7 @@ _FORBIDDEN = 403
 
 
 def read_objects(
-    kube: Kube,
-    namespaces: t.Sequence[str],
-    selector: str | None,
-    warn: t.Callable[[str], None],
+    kube: Kube, namespaces: t.Sequence[str], selector: str | None, warn: t.Callable[[str], None]
 ) -> dict[str, t.Any]:
     """The BareMetalHosts under ``hosts``, and the objects of host agents under ``told``.
 

@@ -35,10 +35,7 @@ _NFD_NETWORK_SRIOV = f"{_NFD}network-sriov.capable"
 _NFD_MAX_LENGTH = 128
 _QUICK_ASSIST_PLUGIN = "intel.feature.node.kubernetes.io/qat"
 _GPU_COUNTS = ("nvidia.com/gpu.count", "amd.com/gpu.count")
-_GPU_FLAGS = (
-    *("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"),
-    f"{_NFD}amd-gpu",
-)
+_GPU_FLAGS = (*("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"), f"{_NFD}amd-gpu")
 _MAX_LISTED = 256
 
 Texts = t.Mapping[str, str]

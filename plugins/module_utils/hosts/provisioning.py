@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.errors import InvalidInput
 from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, whole_number
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
 from ..redfish.hardware.facts import mac_address
@@ -191,7 +192,7 @@ def read_request(spec: t.Any) -> Request:
     )
 
 
-def _refuse_unknown(given: t.Mapping[str, t.Any], known: t.Sequence[str], where: str) -> None:
+def _refuse_unknown(given: Object, known: t.Sequence[str], where: str) -> None:
     for name in given:
         if name in known:
             continue
@@ -204,7 +205,7 @@ def _key(name: t.Any) -> str:
     return shown_text(str(name), 80)
 
 
-def _items(given: t.Mapping[str, t.Any]) -> tuple[Item, ...]:
+def _items(given: Object) -> tuple[Item, ...]:
     masters = [*_labelled(given.get("masters"), "master"), *_groups(given, "master")]
     workers = [*_labelled(given.get("workers"), "worker"), *_groups(given, "worker")]
     if not any(item.count for item in masters):
@@ -247,7 +248,7 @@ def _labelled(value: t.Any, role: Role) -> t.Iterator[Item]:
             )
 
 
-def _groups(spec: t.Mapping[str, t.Any], role: Role) -> t.Iterator[Item]:
+def _groups(spec: Object, role: Role) -> t.Iterator[Item]:
     """The items of ``master`` or ``worker``: a mapping, or a list of mappings."""
     value, path = spec.get(role), f"spec.{role}"
     listed = isinstance(value, (list, tuple))
@@ -325,7 +326,7 @@ def _refuse_macs_of_others(masters: t.Sequence[Item], workers: t.Sequence[Item])
             )
 
 
-def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
+def _requirements(fields: Object, where: str) -> Requirements:
     expressions = texts(fields.get("expressions"), f"{where}.expressions")
     if len(expressions) > _MAX_EXPRESSIONS:
         raise InvalidField(f"{where}.expressions", f"at most {_MAX_EXPRESSIONS} are allowed")
@@ -346,14 +347,12 @@ def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
     )
 
 
-def _number(
-    fields: t.Mapping[str, t.Any], name: str, where: str, most: int = _MAX_HOSTS
-) -> int | None:
+def _number(fields: Object, name: str, where: str, most: int = _MAX_HOSTS) -> int | None:
     value = fields.get(name)
     return None if value is None else whole_number(value, f"{where}.{name}", 0, most)
 
 
-def _bytes(fields: t.Mapping[str, t.Any], name: str, where: str) -> int:
+def _bytes(fields: Object, name: str, where: str) -> int:
     value = fields.get(name)
     if value is None:
         return 0
@@ -363,14 +362,14 @@ def _bytes(fields: t.Mapping[str, t.Any], name: str, where: str) -> int:
     return amount
 
 
-def _truth(fields: t.Mapping[str, t.Any], name: str, where: str) -> bool:
+def _truth(fields: Object, name: str, where: str) -> bool:
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidField(f"{where}.{name}", f"{shown(value)} is not true or false")
     return bool(value)
 
 
-def _choice(given: t.Mapping[str, t.Any], name: str, choices: t.Sequence[t.Any]) -> t.Any:
+def _choice(given: Object, name: str, choices: t.Sequence[t.Any]) -> t.Any:
     value = given.get(name)
     if value is None:
         return choices[0]
@@ -379,7 +378,7 @@ def _choice(given: t.Mapping[str, t.Any], name: str, choices: t.Sequence[t.Any])
     return value
 
 
-def _subnet(given: t.Mapping[str, t.Any], name: str) -> Network | None:
+def _subnet(given: Object, name: str) -> Network | None:
     value = given.get(name)
     return None if value in (None, "") else subnet(value, f"spec.{name}")
 

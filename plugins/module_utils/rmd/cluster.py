@@ -273,10 +273,7 @@ class _Cluster:
         return (found for _object, found in read_each(objects, kind, read, self.findings))
 
     def _status_of(
-        self,
-        key: str,
-        visits: t.Mapping[str, Visit],
-        outcomes: t.Mapping[tuple[str, str], Outcome],
+        self, key: str, visits: t.Mapping[str, Visit], outcomes: t.Mapping[tuple[str, str], Outcome]
     ) -> dict[str, t.Any] | None:
         workload = self.workloads[key]
         report = Report(workload.manifest)

@@ -29,7 +29,7 @@ from ..base.boundary import (
 )
 from ..base.context import Context, Parameters, Result
 from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..kube.apply.work import apply
 from ..kube.client import Kube, delete_object
 from ..kube.events import Event
@@ -275,7 +275,7 @@ def _key(obj: MutableObject) -> PodKey:
 
 
 def _desired(
-    asking: _Asking, cpusets: t.Sequence[t.Mapping[str, t.Any]]
+    asking: _Asking, cpusets: t.Sequence[Object]
 ) -> tuple[list[MutableObject], list[Refusal]]:
     """The workloads of all pods, and the refused containers."""
     cpus = _by_pod(cpusets)
@@ -295,7 +295,7 @@ def _desired(
     return wanted, refusals
 
 
-def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, list[int]]]:
+def _by_pod(cpusets: t.Sequence[Object]) -> dict[str, dict[str, list[int]]]:
     """CPUs by the pod's UID and the container's name. Raises InvalidInput."""
     found: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for index, each in enumerate(cpusets):
@@ -407,9 +407,7 @@ class _Teller:
         return told
 
     def granted(
-        self,
-        workloads: t.Sequence[MutableObject],
-        existing: t.Mapping[PodKey, _Existing | Finding],
+        self, workloads: t.Sequence[MutableObject], existing: t.Mapping[PodKey, _Existing | Finding]
     ) -> int:
         """Clear the refusal of pods whose workloads all succeeded."""
         owned: dict[str, list[str]] = defaultdict(list)

@@ -89,10 +89,7 @@ def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
         "metadata": {
             "name": STATE_PREFIX + name,
             "namespace": namespace,
-            "labels": {
-                MANAGED_BY_LABEL: MANAGER,
-                APPLY_SET_LABEL: APPLY_SET,
-            },
+            "labels": {MANAGED_BY_LABEL: MANAGER, APPLY_SET_LABEL: APPLY_SET},
             "ownerReferences": [owner],
         },
         "spec": {"node": name, "nodeUid": uid},

@@ -101,10 +101,7 @@ class Rounds:
         ]
 
     def _refresh(
-        self,
-        hosts: t.Sequence[Host],
-        stored: t.Mapping[tuple[str, str], t.Any],
-        guard: Guard,
+        self, hosts: t.Sequence[Host], stored: t.Mapping[tuple[str, str], t.Any], guard: Guard
     ) -> None:
         options = redfish_hardware.SPEC.complete(
             {

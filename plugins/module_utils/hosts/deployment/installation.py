@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ...base.context import Parameters, Result
 from ...base.errors import told_text
 from ...base.fields.lenient import member, objects, text, whole
+from ...base.json_types import Object
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import Run
 from ..assignment_request import AssignmentRequest
@@ -49,9 +50,7 @@ class Installation:
         return self.outcome != "Running"
 
 
-def inputs_of(
-    request: Request, files: t.Mapping[str, str], image: str, annotations: t.Mapping[str, t.Any]
-) -> str:
+def inputs_of(request: Request, files: t.Mapping[str, str], image: str, annotations: Object) -> str:
     """The digest of all inputs of the installer."""
     given = {
         "files": dict(files),
@@ -64,7 +63,7 @@ def inputs_of(
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
+def stored_installation(status: Object) -> Installation | None:
     """The run in a status; None without a readable one."""
     found = status.get("installation")
     inputs, outcome = text(member(found, "inputs")), member(found, "outcome")
@@ -73,7 +72,7 @@ def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
     return Installation(inputs, outcome, text(member(found, "message"), _MAX_MESSAGE_LENGTH))
 
 
-def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Installation:
+def installation_of(job: Object, pods: t.Sequence[t.Any]) -> Installation:
     """Progress of the Job. A failed one has the last log line of its pod."""
     inputs = text(member(job, "metadata", "annotations", INPUTS_ANNOTATION))
     status = member(job, "status")
@@ -113,7 +112,7 @@ def _waiting(pods: t.Sequence[t.Any]) -> str:
     return ""
 
 
-def _containers(pods: t.Sequence[t.Any]) -> list[t.Mapping[str, t.Any]]:
+def _containers(pods: t.Sequence[t.Any]) -> list[Object]:
     return [
         status for pod in pods for status in objects(member(pod, "status", "containerStatuses"))
     ]

@@ -50,11 +50,7 @@ SPEC = KUBERNETES.merge(
             "spec": {"type": "dict"},
             "cluster": {"type": "str"},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "reserve": {
-                "type": "str",
-                "default": "consumer",
-                "choices": list(reservation.MARKS),
-            },
+            "reserve": {"type": "str", "default": "consumer", "choices": list(reservation.MARKS)},
             "host_namespaces": {"type": "list", "elements": "str", "default": []},
             "hardware": {"type": "list", "elements": "dict", "default": []},
             "read_user_data": {"type": "bool", "default": False},

@@ -56,7 +56,7 @@ class Change:
     """A change of one host's mark; ``patch`` is a JSON merge patch."""
 
     host: Host
-    patch: t.Mapping[str, t.Any]
+    patch: Object
     action: str
 
     @property

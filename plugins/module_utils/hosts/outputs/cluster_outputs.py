@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...base.boundary import Finding, Subject, guarded, warn_of
 from ...base.context import Context, Parameters, Result
+from ...base.json_types import Object
 from ..assignment_request import AssignmentRequest
 from ..host import Host
 from ..provisioning import Request
@@ -71,10 +72,7 @@ def _told_hosts(options: Parameters) -> tuple[SshAccess, str, list[str]]:
 
 
 def _ssh_access(
-    request: Request,
-    assignments: t.Sequence[Assigned],
-    options: Parameters,
-    context: Context,
+    request: Request, assignments: t.Sequence[Assigned], options: Parameters, context: Context
 ) -> tuple[dict[str, SshAccess], list[Finding]]:
     """SSH access to each host by its label, from all sources, without revoked keys.
 
@@ -89,10 +87,7 @@ def _ssh_access(
     found: dict[str, SshAccess] = {}
     defects: dict[Finding, None] = {}
     for each in assignments:
-        told = [
-            _of_inventory(each, given["hosts"]),
-            _of_user_data(each.host, options["user_data"]),
-        ]
+        told = [_of_inventory(each, given["hosts"]), _of_user_data(each.host, options["user_data"])]
         defects |= {source: None for source in told if isinstance(source, Finding)}
         usable = [source.without(revoked) for source in told if isinstance(source, SshAccess)]
         access = access_of(request.ssh, *usable, of_secret, key)
@@ -104,7 +99,7 @@ def _ssh_access(
     return found, list(defects)
 
 
-def _of_inventory(assigned: Assigned, given: t.Mapping[str, t.Any]) -> SshAccess | Finding:
+def _of_inventory(assigned: Assigned, given: Object) -> SshAccess | Finding:
     """Access from the inventory's variables, by the label or name of the host."""
     host, name = assigned.host, assigned.label
     if not given.get(name):
@@ -115,7 +110,7 @@ def _of_inventory(assigned: Assigned, given: t.Mapping[str, t.Any]) -> SshAccess
     )
 
 
-def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess | Finding:
+def _of_user_data(host: Host, user_data: Object) -> SshAccess | Finding:
     """Access from the host's user data, by ``namespace/name`` of its Secret."""
     if not host.user_data_secret:
         return SshAccess()

@@ -103,10 +103,7 @@ def _connection(known_hosts_file: str) -> dict[str, t.Any]:
     """Variables that enable the check of host keys, regardless of ansible.cfg."""
     path = file_path(known_hosts_file, "known_hosts_file")
     known = f" -o UserKnownHostsFile={path}" if path else ""
-    return {
-        "ansible_host_key_checking": True,
-        "ansible_ssh_args": f"{SSH_ARGUMENTS}{known}",
-    }
+    return {"ansible_host_key_checking": True, "ansible_ssh_args": f"{SSH_ARGUMENTS}{known}"}
 
 
 def ip_versions_of(assignments: t.Iterable[Assigned]) -> set[int]:

@@ -79,11 +79,7 @@ class Unassigned:
 
     def as_dict(self) -> dict[str, str]:
         """The entry of results."""
-        return {
-            "host": self.host.name,
-            "namespace": self.host.namespace,
-            "reason": self.reason,
-        }
+        return {"host": self.host.name, "namespace": self.host.namespace, "reason": self.reason}
 
 
 @dataclass(frozen=True)

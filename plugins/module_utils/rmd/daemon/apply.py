@@ -34,14 +34,8 @@ WORKLOAD_OPTIONS: Options = {
     "all_cores": {"type": "bool", "default": False},
     "reserved_core_ids": {"type": "list", "elements": "str", "default": []},
     "policy": {"type": "str"},
-    "cache": {
-        "type": "dict",
-        "options": {"max": {"type": "int"}, "min": {"type": "int"}},
-    },
-    "mba": {
-        "type": "dict",
-        "options": {"percentage": {"type": "int"}, "mbps": {"type": "int"}},
-    },
+    "cache": {"type": "dict", "options": {"max": {"type": "int"}, "min": {"type": "int"}}},
+    "mba": {"type": "dict", "options": {"percentage": {"type": "int"}, "mbps": {"type": "int"}}},
     "pstate": {
         "type": "dict",
         "options": {"ratio": {"type": "float"}, "monitoring": {"type": "str"}},

@@ -88,11 +88,7 @@ def _can_be_patched(desired: Desired, stored: Stored) -> bool:
         return False
     if wanted.pstate is None and present.pstate is not None:
         return False
-    return (wanted.cache, wanted.mba, wanted.pstate) != (
-        present.cache,
-        present.mba,
-        present.pstate,
-    )
+    return (wanted.cache, wanted.mba, wanted.pstate) != (present.cache, present.mba, present.pstate)
 
 
 def _deletion(stored: Stored) -> Step:

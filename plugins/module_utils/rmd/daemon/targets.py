@@ -11,6 +11,7 @@ import typing as t
 from ...base.argspec import PROGRESS, RMD, ArgumentSpec
 from ...base.context import Parameters
 from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.json_types import Object
 from ...fleet.tls import ClientCertificate, client_context
 from ...fleet.visits import Credential, Target, Trust, error_of
 from .workload import Wire
@@ -37,7 +38,7 @@ def daemon_spec(**target_options: t.Any) -> ArgumentSpec:
 
 
 def daemon_targets(
-    parameters: Parameters, given: t.Sequence[t.Mapping[str, t.Any]], extra: str | None = None
+    parameters: Parameters, given: t.Sequence[Object], extra: str | None = None
 ) -> list[Target]:
     """The daemons as targets; ``extra`` names an option of a target that its work needs.
 

@@ -12,6 +12,7 @@ from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput, TargetFailure
 from ...base.fields.lenient import member, number, text, whole
 from ...base.fields.strict import mapping, whole_number
+from ...base.json_types import Object
 from .cpu_lists import parse_core_ids
 
 Wire = t.Literal["0.2", "0.3"]
@@ -139,7 +140,7 @@ def uuid_of(namespace: str, name: str) -> str:
     return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
 
 
-def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired:
+def desired_of(given: Object, where: str = "workload") -> Desired:
     """From a module's option, with members as in its documentation. Raises InvalidInput."""
     policy = given.get("policy") or None
     # A policy overrides everything: other settings are neither sent nor checked.
@@ -173,14 +174,14 @@ def _text(value: t.Any, where: str) -> str | None:
     return value
 
 
-def _given_number(given: t.Mapping[str, t.Any], key: str, where: str) -> int | None:
+def _given_number(given: Object, key: str, where: str) -> int | None:
     value = given.get(key)
     if value is None:
         return None
     return whole_number(value, f"{where}.{key}", -_MAX_NUMBER, _MAX_NUMBER)
 
 
-def _pair(cache: t.Mapping[str, t.Any], where: str) -> tuple[int, int] | None:
+def _pair(cache: Object, where: str) -> tuple[int, int] | None:
     most = _given_number(cache, "max", f"{where}.cache")
     least = _given_number(cache, "min", f"{where}.cache")
     if most is None and least is None:

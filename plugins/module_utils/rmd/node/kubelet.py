@@ -17,6 +17,7 @@ from pathlib import Path
 from ...base import strict_json
 from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, text
+from ...base.json_types import Object
 from ...base.libraries import grpc
 from ...base.units import parse_cpu_list
 from .cgroup import read_bounded
@@ -36,7 +37,7 @@ class CpuManagerState:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._state: t.Mapping[str, t.Any] | None = None
+        self._state: Object | None = None
 
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
         """CPUs of the container. Raises TargetFailure."""
@@ -50,7 +51,7 @@ class CpuManagerState:
             )
         return parse_cpu_list(entry, str(self._path))
 
-    def _read(self) -> t.Mapping[str, t.Any]:
+    def _read(self) -> Object:
         if self._state is None:
             try:
                 state = strict_json.parse(read_bounded(self._path, _LIMITS.size), _LIMITS)
@@ -92,8 +93,7 @@ class PodResources:
                 return call(b"", timeout=self._timeout)
             except grpc.RpcError as error:
                 raise TargetFailure(
-                    "server_error",
-                    f"{self._socket}: {error.code().name}: {error.details()}",
+                    "server_error", f"{self._socket}: {error.code().name}: {error.details()}"
                 ) from error
 
 
