@@ -92,9 +92,9 @@ def certificate_names(addons: Addons) -> dict[str, str]:
     """Name of a Certificate → the Secret that it fills."""
     security = addons.security
     secrets = {
-        "authority": security.client_authority_secret,
         "server": security.server_secret,
         "client": security.client_secret,
+        "authority": security.client_authority_secret,
     }
     return {names.object_name(addons, part): secret for part, secret in secrets.items()}
 
@@ -110,24 +110,13 @@ def secret_labels(addons: Addons) -> dict[str, str]:
     return {**names.pod_labels(addons, _COMPONENT), MANAGED_BY_LABEL: MANAGER}
 
 
-def server_secrets(addons: Addons) -> list[str]:
-    """The Secrets in the namespace of Kepler that the library fills."""
-    security = addons.security
-    return [security.server_secret, security.client_secret, security.client_authority_secret]
-
-
-def authority_secret(addons: Addons) -> str:
-    """The Secret with the key of the library's authority, in a separate namespace."""
-    return names.object_name(addons, "authority")
-
-
 def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
     """The library's options for the same certificates."""
     security = addons.security
     return {
         "namespace": addons.namespace,
         "authority_namespace": wanted.authority_namespace,
-        "authority_secret": authority_secret(addons),
+        "authority_secret": names.object_name(addons, "authority"),
         "authority_name": f"{addons.name} Kepler authority",
         "server_secret": security.server_secret,
         "client_secret": security.client_secret,
@@ -152,6 +141,17 @@ class Issued:
     authority_namespace: str
     authority_secret: str
     labels: t.Mapping[str, str]
+
+
+def issued_for(addons: Addons, authority_namespace: str) -> Issued:
+    """The Secrets that the library fills for these add-ons."""
+    return Issued(
+        namespace=addons.namespace,
+        secrets=list(certificate_names(addons).values()),
+        authority_namespace=authority_namespace,
+        authority_secret=names.object_name(addons, "authority"),
+        labels=secret_labels(addons),
+    )
 
 
 def take_back(applying: Applying, issued: Issued, context: Context) -> None:

@@ -259,23 +259,14 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
         applying.apply({"manifests": [bare], "field_manager": _label_manager(given["name"])})
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
-    certificates.take_back(applying, _issued_by(given), context)
-    return {**applying.result, "found": False}
-
-
-def _issued_by(given: Parameters) -> certificates.Issued:
-    """The Secrets that the library fills for these add-ons. Raises InvalidInput."""
     spec = ADDONS.complete(given["spec"] or {})
-    addons = read_addons(given["namespace"], given["name"], spec)
-    return certificates.Issued(
-        namespace=addons.namespace,
-        secrets=certificates.server_secrets(addons),
-        authority_namespace=fields.name(
-            spec["certificates"]["authority_namespace"], "certificates.authority_namespace"
-        ),
-        authority_secret=certificates.authority_secret(addons),
-        labels=certificates.secret_labels(addons),
+    place = spec["certificates"]["authority_namespace"]
+    issued = certificates.issued_for(
+        read_addons(namespace, given["name"], spec),
+        fields.name(place, "certificates.authority_namespace"),
     )
+    certificates.take_back(applying, issued, context)
+    return {**applying.result, "found": False}
 
 
 def _label_manager(name: str) -> str:

@@ -129,6 +129,11 @@ class Observation:
     pods: t.Sequence[t.Any] = ()
     findings: t.Sequence[Finding] = ()
 
+    @property
+    def left_out(self) -> list[JudgedNode]:
+        """The nodes that cannot be metered."""
+        return [node for node in self.nodes if node.reason]
+
 
 @dataclass(frozen=True)
 class _Judgement:
@@ -176,7 +181,7 @@ def remarks(seen: Observation) -> list[str]:
 
 def _counts(seen: Observation, failing: t.Sequence[Trouble]) -> Status:
     groups = [_group_counts(seen, group) for group in seen.groups]
-    left_out = [node for node in seen.nodes if node.reason]
+    left_out = seen.left_out
     crashing = [each for each in failing if each.kind == CRASHING]
     found: Status = {
         "nodes": {
@@ -313,7 +318,7 @@ def _by_counts(name: str, desired: int, updated: int, ready: int, available: int
 
 
 def _metered(seen: Observation) -> Status:
-    left_out = [node for node in seen.nodes if node.reason]
+    left_out = seen.left_out
     if not left_out:
         text = f"All {len(seen.nodes)} nodes can be metered."
         return condition("NodesMetered", "True", "AllNodesMetered", text)
