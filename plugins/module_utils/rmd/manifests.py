@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readers of rmd-operator's resources: wanted workloads, nodes and daemons.
+"""Readers of rmd-operator's resources, and where they and the pods of daemons are read.
 
 The shapes of v0.1.1 (``cache``, ``pstate``) and of v0.3 (``rdt``, ``plugins``) mean the same.
 """
@@ -58,7 +58,7 @@ def desired_of_manifest(workload: Object) -> Desired:
     )
 
 
-def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Object]) -> list[str]:
+def nodes_of(workload: Object, nodes: t.Iterable[Object], configs: t.Sequence[Object]) -> list[str]:
     """The nodes of an RmdWorkload: those it selects, else those it names.
 
     A selector is combined with that of RmdConfig; named nodes are independent of it.
@@ -84,13 +84,13 @@ def labels_of(value: t.Any, where: str) -> t.Mapping[str, str]:
     return labels
 
 
-def nodes_of_config(config: Object, nodes: t.Sequence[Object]) -> list[str]:
+def nodes_of_config(config: Object, nodes: t.Iterable[Object]) -> list[str]:
     """The nodes that an RmdConfig selects for daemons."""
     selector = (config.get("spec") or {}).get("rmdNodeSelector")
     return _labelled(nodes, selector or DEFAULT_SELECTOR)
 
 
-def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[str]:
+def _labelled(nodes: t.Iterable[Object], labels: t.Mapping[str, str]) -> list[str]:
     return [
         node["metadata"]["name"]
         for node in nodes
@@ -99,7 +99,7 @@ def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[st
 
 
 def daemons_of(
-    nodes: t.Sequence[Object],
+    nodes: t.Iterable[Object],
     pods: t.Sequence[Object],
     endpoints: t.Mapping[str, str],
     namespace: str,

@@ -1,7 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The statuses of RmdWorkloads, RmdNodeStates and RmdConfigs after a visit of the daemons."""
+"""The statuses of RmdWorkloads, RmdNodeStates and RmdConfigs after a visit of the daemons.
+
+Nodes get their number of cache ways for pods, the extended resource ``intel.com/l3_cache_ways``. It
+is the ways of the guaranteed pools of all caches, less those of workloads without a pod. Ways of
+pods' workloads stay in it, because the scheduler itself subtracts the requests of pods.
+rmd-operator wrote the mask of the ways as a number, once.
+"""
 
 from __future__ import annotations
 
@@ -82,18 +88,14 @@ class Report:
 def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
     """The RmdNodeState of a node, which is deleted with the node."""
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdNodeState",
-        "metadata": {
-            "name": STATE_PREFIX + name,
-            "namespace": namespace,
-            "labels": {MANAGED_BY_LABEL: MANAGER, APPLY_SET_LABEL: APPLY_SET},
-            "ownerReferences": [owner],
-        },
-        "spec": {"node": name, "nodeUid": uid},
+    metadata = {
+        "name": STATE_PREFIX + name,
+        "namespace": namespace,
+        "labels": {MANAGED_BY_LABEL: MANAGER, APPLY_SET_LABEL: APPLY_SET},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
     }
+    spec = {"node": name, "nodeUid": uid}
+    return {"apiVersion": API_VERSION, "kind": "RmdNodeState", "metadata": metadata, "spec": spec}
 
 
 def node_status(
@@ -272,9 +274,6 @@ def node_capacity(node: Object, ways: int) -> dict[str, t.Any] | None:
     if stored == {str(ways)} or (ways == 0 and stored <= {None, "0"}):
         return None
     amount = {CACHE_WAYS: str(ways)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": node["metadata"]["name"]},
-        "status": {"capacity": amount, "allocatable": amount},
-    }
+    metadata = {"name": node["metadata"]["name"]}
+    written = {"capacity": amount, "allocatable": amount}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": written}

@@ -10,8 +10,7 @@ import typing as t
 
 from ...base.units import format_cpu_list
 from .cache import Cache
-from .cpu_lists import MAX_CPU
-from .workload import Stored, Wire
+from .workload import MAX_CPU, Stored, Wire
 
 _GROUP = re.compile(r"[0-9a-f]{1,8}")
 _MAX_GROUPS = (MAX_CPU + 1) // 32

@@ -67,8 +67,8 @@ def _with_all_cores(desired: Desired, machine_cpus: frozenset[int] | None) -> De
 def _step(desired: Desired, stored: Stored | None) -> Step:
     if stored is None:
         return Step("create", desired.uuid, desired)
-    if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be changed only by it"
+    reason = _foreign(stored, "changed")
+    if reason:
         return Step("conflict", desired.uuid, desired, stored, reason)
     is_moved = desired.cpus != stored.cpus or bool(stored.task_ids)
     if is_moved or stored.status != SUCCESSFUL:
@@ -92,10 +92,14 @@ def _can_be_patched(desired: Desired, stored: Stored) -> bool:
 
 
 def _deletion(stored: Stored) -> Step:
-    if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be deleted only by it"
-        return Step("conflict", stored.uuid, None, stored, reason)
-    return Step("delete", stored.uuid, None, stored)
+    reason = _foreign(stored, "deleted")
+    return Step("conflict" if reason else "delete", stored.uuid, None, stored, reason)
+
+
+def _foreign(stored: Stored, done: str) -> str:
+    if stored.origin in ("", REST):
+        return ""
+    return f"it was made by {stored.origin} and can be {done} only by it"
 
 
 def _reasons(
@@ -141,21 +145,19 @@ def _missing_cpus(desired: Desired, machine_cpus: frozenset[int] | None) -> str:
 
 def _rivals(desired: Desired, others: t.Sequence[Desired]) -> str:
     for other in others:
-        shared = desired.cpus & other.cpus
-        if other is not desired and shared:
-            return (
-                f"CPU {format_cpu_list(shared)} is also requested by {other.uuid!r}; "
-                "remove it from one of them"
-            )
+        if other is not desired and desired.cpus & other.cpus:
+            return _shared(desired, other.cpus, f"is also requested by {other.uuid!r}")
     return ""
 
 
 def _holder(desired: Desired, staying: t.Sequence[Stored]) -> str:
     for other in staying:
-        shared = desired.cpus & (other.cpus or frozenset())
-        if other.uuid != desired.uuid and shared:
-            return (
-                f"CPU {format_cpu_list(shared)} belongs to the workload {other.shown} of the "
-                "daemon; remove it from one of them"
-            )
+        cpus = other.cpus or frozenset()
+        if other.uuid != desired.uuid and desired.cpus & cpus:
+            return _shared(desired, cpus, f"belongs to the workload {other.shown} of the daemon")
     return ""
+
+
+def _shared(desired: Desired, cpus: frozenset[int], owner: str) -> str:
+    shared = format_cpu_list(desired.cpus & cpus)
+    return f"CPU {shared} {owner}; remove it from one of them"

@@ -12,6 +12,9 @@ v1: ``/sys/fs/cgroup/cpuset``):
 - pods of other classes are one level deeper, below ``burstable`` or ``besteffort``; kind and others
   put all groups below a group of the kubelet
 
+A process in a container may make control groups, so neither names nor contents below those of pods
+can be trusted; a named pipe would block a reader forever.
+
 Sources: k8s.io/kubernetes pkg/kubelet/cm/cgroup_manager_linux.go, and the scope prefixes of
 containerd (``cri-containerd-``), CRI-O (``crio-``) and docker (``docker-``).
 """

@@ -15,9 +15,6 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
-    parse_core_ids,
-)
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import (
     cpus_of_hex_mask,
     explained,
@@ -28,6 +25,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload 
     Stored,
     body_of,
     desired_of,
+    parse_core_ids,
     stored_of,
     uuid_of,
 )
