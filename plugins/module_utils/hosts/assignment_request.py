@@ -13,9 +13,8 @@ from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import objects
 from ..base.fields.strict import mapping, text, text_mapping
 from ..base.json_types import Object
-from .addresses import inventory_name
 from .outputs.cluster_objects import cluster_name
-from .provisioning import KIND, Request, read_request
+from .provisioning import KIND, Request, inventory_name, read_request
 from .roles.assignment import Former
 from .roles.availability import HostKey, Owner
 from .roles.instance import FormerRole

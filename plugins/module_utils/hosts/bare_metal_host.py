@@ -119,65 +119,67 @@ def host_of(
         namespace = strict.object_name(namespace, "metadata.namespace")
     found = Facts()
     spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
+    bmc = _part(found, spec, "bmc", "spec")
     labels, annotations = (_texts(metadata, part, found) for part in ("labels", "annotations"))
     details = _hardware_details(status, annotations, found)
     hardware = _hardware(details, spec, found)
-    uid = _text(metadata, "uid", "metadata", found) or ""
-    address, inspected_at = _bmc_address_of(spec, found), _inspected_at(status, found)
-    by_bmc = _by_bmc(told.get((namespace, name)), uid, address, found)
-    if by_bmc is not None:
-        hardware = completed(hardware, by_bmc, inspected_at)
     host = Host(
         name=name,
         source="BareMetalHost",
         namespace=namespace,
-        uid=uid,
+        uid=_text(metadata, "uid", "metadata", found) or "",
         resource_version=_text(metadata, "resourceVersion", "metadata", found) or "",
         labels=labels,
         annotations=annotations,
-        hardware=with_labels(hardware, labels, annotations, found),
-        rack=rack_of(labels, annotations, rack_labels, found) or (by_bmc.rack if by_bmc else None),
-        bmc_address=address,
+        bmc_address=found.read(bmc.get("address"), "spec.bmc.address", _bmc_address),
         state=_state(status, found),
         operational_status=_operational_status(obj, status, annotations, found),
         error_message=found.read(status.get("errorMessage"), "status.errorMessage", _message) or "",
         is_online=found.read(status.get("poweredOn"), "status.poweredOn", facts.boolean),
         consumer=_consumer(spec.get("consumerRef"), found),
-        inspected_at=inspected_at,
+        inspected_at=_inspected_at(status, found),
     )
-    return _with_access(host, spec, found)
+    host = _with_hardware(host, hardware, told.get((namespace, name)), rack_labels, found)
+    return _with_access(host, spec, bmc, found)
 
 
-def _by_bmc(
-    told: BmcHardware | None, uid: str, address: str | None, found: Facts
-) -> BmcHardware | None:
-    """The facts of the host's own BMC; facts of another BMC are a finding."""
-    other = told.why_not_about(uid, address) if told is not None else ""
+def _with_hardware(
+    host: Host,
+    hardware: Hardware,
+    by_bmc: BmcHardware | None,
+    rack_labels: t.Sequence[str],
+    found: Facts,
+) -> Host:
+    """The host with the facts of all sources; facts of another host's BMC are a finding."""
+    other = by_bmc.why_not_about(host.uid, host.bmc_address) if by_bmc is not None else ""
     if other:
         found.note(other)
-        return None
-    return told
+    elif by_bmc is not None:
+        hardware = completed(hardware, by_bmc, host.inspected_at)
+    rack = rack_of(host.labels, host.annotations, rack_labels, found)
+    if rack is None and by_bmc is not None and not other:
+        rack = by_bmc.rack
+    hardware = with_labels(hardware, host.labels, host.annotations, found)
+    return replace(host, hardware=hardware, rack=rack)
 
 
-def _with_access(host: Host, spec: Object, found: Facts) -> Host:
-    """The host with its BMC, its Secrets and all findings."""
-    bmc, user_data = _part(found, spec, "bmc", "spec"), _part(found, spec, "userData", "spec")
+def _with_access(host: Host, spec: Object, bmc: Object, found: Facts) -> Host:
+    """The host with its boot port, its Secrets and all findings."""
+    user_data = _part(found, spec, "userData", "spec")
     boot_mac = found.read(spec.get("bootMACAddress"), "spec.bootMACAddress", facts.mac_address)
+    ports = host.hardware.network_interfaces
+    booting = {port.mac for port in ports if port.boots and port.mac}
     credentials, object_name = bmc.get("credentialsName"), strict.object_name
     return replace(
         host,
-        boot_mac=boot_mac or _booting(host.hardware),
+        # Else the MAC address of the only port that the host booted from.
+        boot_mac=boot_mac or (booting.pop() if len(booting) == 1 else None),
         bmc_credentials_name=found.read(credentials, "spec.bmc.credentialsName", object_name),
         user_data_secret=found.read(
             _own_secret(user_data, host, found), "spec.userData.name", object_name
         ),
         findings=found.findings,
     )
-
-
-def _bmc_address_of(spec: Object, found: Facts) -> str | None:
-    bmc = _part(found, spec, "bmc", "spec")
-    return found.read(bmc.get("address"), "spec.bmc.address", _bmc_address)
 
 
 def _inspected_at(status: Object, found: Facts) -> datetime.datetime | None:
@@ -296,12 +298,6 @@ def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface
         ip, ip6 = facts.of_port((known.ip, known.ip6, port.ip))
         ports[key] = replace(known, ip=ip, ip6=ip6)
     return tuple(ports.values())
-
-
-def _booting(hardware: Hardware) -> str | None:
-    """The MAC address of the only port that the host booted from."""
-    booting = [port.mac for port in hardware.network_interfaces if port.boots and port.mac]
-    return booting[0] if len(set(booting)) == 1 else None
 
 
 def _bmc_address(value: t.Any, path: str) -> str:

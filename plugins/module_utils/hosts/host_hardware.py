@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ..base.boundary import Finding, read_each, subject_of
 from ..base.fields import strict
-from ..base.fields.lenient import member, text
+from ..base.fields.lenient import member, only, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
 from ..kube.client import Kube
@@ -81,14 +81,10 @@ def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableOb
     return [
         obj
         for namespace in namespaces or [""]
-        for obj in kube.list(resource.collection(namespace), trim=_trimmed)
+        for obj in kube.list(
+            resource.collection(namespace), trim=only("metadata.name", "metadata.namespace", "spec")
+        )
     ]
-
-
-def _trimmed(obj: MutableObject) -> MutableObject:
-    names = ("name", "namespace")
-    metadata = {name: member(obj, "metadata", name) for name in names}
-    return {"kind": KIND, "metadata": metadata, "spec": obj.get("spec")}
 
 
 def read_told(

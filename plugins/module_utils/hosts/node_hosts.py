@@ -73,23 +73,17 @@ class NodeHost:
     def node_config(self, namespace: str) -> Result:
         told = {name: self.as_dict()[name] for name in ("manufacturer", "model", "processor")}
         system = {name: value for name, value in told.items() if value}
-        annotations = {SYSTEM_ANNOTATION: json.dumps(system)} if system else {}
-        inlet = {"type": "Redfish", "endpoint": self.endpoint}
-        return {
-            "apiVersion": API_VERSIONS[0],
-            "kind": "NodeConfig",
-            "metadata": {
-                "name": self.node,
-                "namespace": namespace,
-                "labels": {MANAGED_BY_LABEL: MANAGER},
-                **({"annotations": annotations} if annotations else {}),
-            },
-            "spec": {
-                "nodeName": self.node,
-                "metricsCollector": {"inletTemp": inlet},
-                "predictor": {},
-            },
+        metadata: Result = {
+            "name": self.node,
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGER},
         }
+        if system:
+            metadata["annotations"] = {SYSTEM_ANNOTATION: json.dumps(system)}
+        collector = {"inletTemp": {"type": "Redfish", "endpoint": self.endpoint}}
+        spec = {"nodeName": self.node, "metricsCollector": collector, "predictor": {}}
+        head = {"apiVersion": API_VERSIONS[0], "kind": "NodeConfig"}
+        return {**head, "metadata": metadata, "spec": spec}
 
 
 @dataclass

@@ -32,12 +32,11 @@ from ..redfish.hardware.facts import Facts
 from ..redfish.hardware.walk import Walk
 from ..redfish.power_control.machines import with_system
 from ..redfish.tree import Tree
-from .host import Disk, Hardware, Host, HostSource, NetworkInterface, PciDevice, Processors
-from .labels import RACK_LABELS, rack_of, with_labels
+from .host import Disk, Hardware, Host, NetworkInterface, PciDevice, Processors
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 
-_REDFISH = "Redfish"
+_REDFISH: t.Final = "Redfish"
 _NO_TEXTS: t.Mapping[str, str] = MappingProxyType({})
 _MAX_SENTENCES = 20
 
@@ -125,17 +124,11 @@ async def _work(client: Client, target: PollTarget) -> _Answer:
     return _Answer(walk.hardware, walk.failure)
 
 
-def host_of(
-    entry: t.Any,
-    source: HostSource = "Redfish",
-    labels: t.Mapping[str, str] = _NO_TEXTS,
-    annotations: t.Mapping[str, str] = _NO_TEXTS,
-    rack_labels: t.Sequence[str] = RACK_LABELS,
-) -> Host:
-    """A host from an entry of ``hardware``, or from an inventory in the same form.
+def host_of(entry: t.Any) -> Host:
+    """A host from an entry of ``hardware``.
 
-    Every fact is checked again, because results pass through files and variables. Labels and
-    annotations come from an inventory. Raises InvalidField without a name.
+    Every fact is checked again, because results pass through files and variables. Raises
+    InvalidField without a name.
     """
     name = member(entry, "name")
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -144,20 +137,17 @@ def host_of(
     earlier = entry.get("findings")
     for sentence in earlier[:_MAX_SENTENCES] if isinstance(earlier, list) else []:
         found.note(shown_text(str(sentence)))
-    hardware = with_labels(_hardware(entry, found), labels, annotations, found)
+    hardware = _hardware(entry, found)
     booting = {port.mac for port in hardware.network_interfaces if port.boots and port.mac}
-    given_rack = found.read(entry.get("rack"), "rack", facts.rack)
     return Host(
         name=name,
-        source=source,
-        labels=dict(labels),
-        annotations=dict(annotations),
+        source=_REDFISH,
         hardware=hardware,
         boot_mac=booting.pop() if len(booting) == 1 else None,
         bmc_address=found.read(
             entry.get("endpoint"), "endpoint", lambda value, path: redacted(facts.name(value, path))
         ),
-        rack=rack_of(labels, annotations, rack_labels, found) or given_rack,
+        rack=found.read(entry.get("rack"), "rack", facts.rack),
         is_online=found.read(entry.get("is_on"), "is_on", facts.boolean),
         findings=found.findings,
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...base.context import Parameters, Result
 from ...base.errors import told_text
-from ...base.fields.lenient import member, objects, text, whole
+from ...base.fields.lenient import member, objects, only, text, whole
 from ...base.json_types import Object
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import Run
@@ -30,6 +30,9 @@ INPUTS_ANNOTATION = "bpa.akraino.org/inputs"
 # A new value in this annotation of a Provisioning makes a failed installer run again.
 RETRY_ANNOTATION = "bpa.akraino.org/retry"
 _MAX_MESSAGE_LENGTH = 1000
+_POD = only(
+    *("metadata.name", "metadata.deletionTimestamp", "status.phase", "status.containerStatuses")
+)
 
 
 @dataclass(frozen=True)
@@ -162,13 +165,4 @@ def list_pods(run: Run, labels: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
     """Pods in the namespace of the Provisioning."""
     selector = ",".join(f"{name}={value}" for name, value in labels.items())
     path = f"/api/v1/namespaces/{run.given['namespace']}/pods"
-    return run.kube.list(path, {"labelSelector": selector}, _pod)
-
-
-def _pod(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    metadata = item.get("metadata") or {}
-    status = {key: member(item, "status", key) for key in ("phase", "containerStatuses")}
-    return {
-        "metadata": {key: metadata.get(key) for key in ("name", "deletionTimestamp")},
-        "status": status,
-    }
+    return run.kube.list(path, {"labelSelector": selector}, _POD)

@@ -14,7 +14,7 @@ from ...base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ...base.boundary import Finding, Subject, warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
-from ...base.fields.lenient import member
+from ...base.fields.lenient import member, only
 from ...base.json_types import Object
 from ...base.units import format_time
 from ...kube.apply.steps import Applying
@@ -39,6 +39,11 @@ _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
 LEASE_NAME = "wattwise-provisioning"
 _FORBIDDEN = 403
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
+# Identity and hosts of a Provisioning.
+_PROVISIONING = only(
+    *("metadata.name", "metadata.namespace", "metadata.labels", "metadata.creationTimestamp"),
+    "status.assignments",
+)
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/"
 
 SPEC = KUBERNETES.merge(
@@ -141,7 +146,7 @@ def _steps(resource: Object, run: Run) -> t.Iterator[RunResults]:
 
 
 def _read(run: Run, resource: Object) -> AssignmentRequest:
-    others = run.kube.list(run.kube.resource(API_VERSION, KIND).collection(), trim=_provisioning)
+    others = run.kube.list(run.kube.resource(API_VERSION, KIND).collection(), trim=_PROVISIONING)
     try:
         request = read_assignment_request(
             dict(resource), run.given["cluster"], provisionings=others
@@ -312,13 +317,3 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
         "again",
         **applying.result,
     )
-
-
-def _provisioning(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Identity and hosts of a Provisioning."""
-    metadata = item.get("metadata") or {}
-    names = ("name", "namespace", "labels", "creationTimestamp")
-    return {
-        "metadata": {name: metadata.get(name) for name in names},
-        "status": {"assignments": member(item, "status", "assignments")},
-    }

@@ -104,10 +104,7 @@ def _of_inventory(assigned: Assigned, given: Object) -> SshAccess | Finding:
     host, name = assigned.host, assigned.label
     if not given.get(name):
         name = host.name
-    return guarded(
-        Subject("BareMetalHost", host.name, host.namespace),
-        functools.partial(access_of_inventory, given.get(name), f"ssh.hosts.{name}"),
-    )
+    return _guarded(host, access_of_inventory, given.get(name), f"ssh.hosts.{name}")
 
 
 def _of_user_data(host: Host, user_data: Object) -> SshAccess | Finding:
@@ -115,7 +112,11 @@ def _of_user_data(host: Host, user_data: Object) -> SshAccess | Finding:
     if not host.user_data_secret:
         return SshAccess()
     name = f"{host.namespace}/{host.user_data_secret}"
-    return guarded(
-        Subject("BareMetalHost", host.name, host.namespace),
-        functools.partial(access_of_user_data, user_data.get(name), f"user_data.{name}"),
-    )
+    return _guarded(host, access_of_user_data, user_data.get(name), f"user_data.{name}")
+
+
+def _guarded(
+    host: Host, read: t.Callable[[t.Any, str], SshAccess], given: t.Any, path: str
+) -> SshAccess | Finding:
+    subject = Subject("BareMetalHost", host.name, host.namespace)
+    return guarded(subject, functools.partial(read, given, path))

@@ -94,14 +94,15 @@ Judgement = t.Callable[[Hardware], Verdict]
 
 def _plain_requirements(requirements: Requirements) -> list[Judgement]:
     """The requirements other than expressions."""
+    cpu, memory, gpu = requirements.cpu, requirements.memory, requirements.gpu
     judgements: list[tuple[t.Any, Judgement]] = [
-        (requirements.cpu, lambda hardware: _threads(hardware, requirements.cpu)),
-        (requirements.memory, lambda hardware: _memory(hardware, requirements.memory)),
-        (requirements.cpu_model, lambda hardware: _model(hardware, requirements.cpu_model)),
+        (cpu, lambda given: _amount("cpu", "hardware threads", given.processors.count, cpu)),
+        (memory, lambda given: _size("memory", "the memory", given.memory_bytes, memory)),
+        (requirements.cpu_model, lambda given: _model(given, requirements.cpu_model)),
         (requirements.sriov, _sriov),
         (requirements.qat, _qat),
-        (requirements.gpu, lambda hardware: _gpus(hardware, requirements.gpu)),
-        (requirements.disk, lambda hardware: _disk(hardware, requirements.disk)),
+        (gpu, lambda given: _amount("gpu", "GPUs", given.gpus, gpu)),
+        (requirements.disk, lambda given: _disk(given, requirements.disk)),
     ]
     return [judgement for asked, judgement in judgements if asked]
 
@@ -113,17 +114,12 @@ def _amount(name: str, unit: str, has: int | None, wanted: int) -> Verdict:
     return Verdict(requirement, has >= wanted, f"{name}: {has} {unit}, {wanted} wanted")
 
 
-def _threads(hardware: Hardware, wanted: int) -> Verdict:
-    return _amount("cpu", "hardware threads", hardware.processors.count, wanted)
-
-
-def _gpus(hardware: Hardware, wanted: int) -> Verdict:
-    return _amount("gpu", "GPUs", hardware.gpus, wanted)
-
-
-def _memory(hardware: Hardware, wanted: int) -> Verdict:
-    has = None if hardware.memory_mib is None else hardware.memory_mib * MEBIBYTE
-    return _size("memory", "the memory", has, wanted)
+def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
+    requirement = f"{name} >= {size_text(wanted)}"
+    if has is None:
+        return Verdict(requirement, None, f"{name}: unknown, because no source states {what}")
+    told = f"{name}: {size_text(has)}, {size_text(wanted)} wanted"
+    return Verdict(requirement, has >= wanted, told)
 
 
 def _disk(hardware: Hardware, wanted: int) -> Verdict:
@@ -134,14 +130,6 @@ def _disk(hardware: Hardware, wanted: int) -> Verdict:
     largest = max((size for size in sizes if size is not None), default=0)
     has = None if None in sizes and largest < wanted else largest
     return _size("minDisk", "the size of each disk", has, wanted)
-
-
-def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
-    requirement = f"{name} >= {size_text(wanted)}"
-    if has is None:
-        return Verdict(requirement, None, f"{name}: unknown, because no source states {what}")
-    told = f"{name}: {size_text(has)}, {size_text(wanted)} wanted"
-    return Verdict(requirement, has >= wanted, told)
 
 
 def size_text(size: int) -> str:
