@@ -154,11 +154,11 @@ def _with_hardware(
     other = by_bmc.why_not_about(host.uid, host.bmc_address) if by_bmc is not None else ""
     if other:
         found.note(other)
-    elif by_bmc is not None:
+        by_bmc = None
+    if by_bmc is not None:
         hardware = completed(hardware, by_bmc, host.inspected_at)
     rack = rack_of(host.labels, host.annotations, rack_labels, found)
-    if rack is None and by_bmc is not None and not other:
-        rack = by_bmc.rack
+    rack = rack or (by_bmc.rack if by_bmc else None)
     hardware = with_labels(hardware, host.labels, host.annotations, found)
     return replace(host, hardware=hardware, rack=rack)
 

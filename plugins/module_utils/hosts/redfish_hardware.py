@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..base.boundary import InvalidField, shown, shown_text
@@ -74,14 +73,6 @@ _DISK: Parsers = {
 }
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """The hardware of one host; ``failure`` is the reason of missing parts."""
-
-    hardware: Result
-    failure: TargetFailure | None
-
-
 def read_hardware(parameters: Parameters, context: Context = Context()) -> Result:
     """Read every BMC once, with the result of redfish_hardware_info.
 
@@ -111,17 +102,19 @@ def read(
             errors.append(answer)
         elif answer is not None:
             place = {"name": target.name, "endpoint": redacted(target.endpoint)}
-            hardware.append({**place, **answer.hardware})
-            if answer.failure is not None:
-                errors.append(error_of(target.name, target.endpoint, answer.failure))
+            facts_of_host, failure = answer
+            hardware.append({**place, **facts_of_host})
+            if failure is not None:
+                errors.append(error_of(target.name, target.endpoint, failure))
     result = {"hardware": hardware, "authentication": polled.authentication}
     return conclude(options, len(found), errors, result)
 
 
-async def _work(client: Client, target: PollTarget) -> _Answer:
+async def _work(client: Client, target: PollTarget) -> tuple[Result, TargetFailure | None]:
+    """The hardware of one host, and the reason of missing parts."""
     walk = Walk(Tree(client), target.extra.get("system") or "")
     await walk.read()
-    return _Answer(walk.hardware, walk.failure)
+    return walk.hardware, walk.failure
 
 
 def host_of(entry: t.Any) -> Host:

@@ -65,9 +65,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     curves = read_curves(options["curves"])
     findings += [*wanted.findings, *curves.findings]
     warn_of(findings, context)
-    question = Question(
-        wanted.request, hosts, wanted.owner, wanted.former, curves.by_node, options["require_ip"]
-    )
+    question = Question(wanted.request, hosts, wanted.owner, curves.by_node, options["require_ip"])
     answer = assign_hosts(question, limits)
     check_networks(wanted.request, answer)
     result = {"changed": False, **answer.as_dict()}

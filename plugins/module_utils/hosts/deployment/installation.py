@@ -135,7 +135,7 @@ def install(run: Run, request: AssignmentRequest, outputs: Result) -> Installati
     stored = stored_installation(run.stored_status)
     if stored and stored.inputs == inputs and stored.is_over:
         return stored
-    name = f"kud-{request.cluster}"
+    name = f"kud-{request.owner.cluster}"
     job = run.kube.find(f"/apis/batch/v1/namespaces/{run.given['namespace']}/jobs/{name}")
     pods = list_pods(run, {"batch.kubernetes.io/job-name": name}) if job else []
     found = installation_of(job, pods) if job else None
@@ -146,7 +146,7 @@ def install(run: Run, request: AssignmentRequest, outputs: Result) -> Installati
 
 
 def _start(run: Run, request: AssignmentRequest, files: Parameters, inputs: str) -> None:
-    place = (request.cluster, run.given["namespace"])
+    place = (request.owner.cluster, run.given["namespace"])
     job = cluster_objects.installer_job(request.request, *place, run.given["installer_image"])
     job["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
     # Pods of a Job are immutable: an ended Job is replaced.

@@ -153,11 +153,11 @@ def _read(run: Run, resource: Object) -> AssignmentRequest:
         )
     except InvalidInput as error:
         raise Failed("InvalidProvisioning", str(error)) from error
-    rival = older_with_cluster(resource, request.cluster, others, run.given["reserve"])
+    rival = older_with_cluster(resource, request.owner.cluster, others, run.given["reserve"])
     if rival:
         raise Failed(
             "ClusterNameTaken",
-            f"The cluster name {request.cluster} belongs to {KIND} {rival}; give this "
+            f"The cluster name {request.owner.cluster} belongs to {KIND} {rival}; give this "
             "one another label cluster, or delete one of the two",
         )
     return request
@@ -211,7 +211,7 @@ def _write_document(run: Run, request: AssignmentRequest, answer: Answer) -> Non
     path = run.given["document"]
     if path is not None and not run.context.check_mode:
         body = {"time": format_time(run.context.now())}
-        documents.write(path, "hosts", {**hosts_document(answer, request.cluster), **body})
+        documents.write(path, "hosts", {**hosts_document(answer, request.owner.cluster), **body})
 
 
 def _ssh_secret(run: Run, request: AssignmentRequest) -> Object | None:

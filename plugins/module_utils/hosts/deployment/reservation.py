@@ -96,7 +96,7 @@ def reserve(
         findings = [*request.findings, *findings, *curves.findings]
         yield replace(seen, findings=findings)
         answer = _assigned(run, request, hosts, curves.by_node)
-        entries = cluster_objects.host_labels(answer.assignments, request.cluster)
+        entries = cluster_objects.host_labels(answer.assignments, request.owner.cluster)
         labels = {(each["namespace"], each["host"]): each["labels"] for each in entries}
         changes = reserving(hosts, labels, request.owner, run.given["reserve"])
         is_reserving = is_reserving or bool(changes)
@@ -136,17 +136,17 @@ def _assigned(
 ) -> Answer:
     """The answer. Raises Failed, after the hosts of earlier attempts were released."""
     needed, given = run.given["require_ip"], request.request
-    question = Question(given, hosts, request.owner, request.former, curves, needed)
+    question = Question(given, hosts, request.owner, curves, needed)
     try:
         answer = assign(question, Limits.of(run.given))
         check_networks(given, answer)
     except InvalidInput as error:
-        _release(run, request, hosts, request.former)
+        _release(run, request, hosts, request.owner.former)
         raise Failed("HostsNotUsable", str(error)) from error
     if answer.outcome == "assigned":
         return answer
     # Hosts of the last assignment stay reserved: a cluster may run on them.
-    _release(run, request, hosts, request.former)
+    _release(run, request, hosts, request.owner.former)
     fields = answer.as_dict()
     message, changes = fields.pop("message"), fields["changes"][:1]
     hint = f"; {changes[0]} to make it work" if changes else ""

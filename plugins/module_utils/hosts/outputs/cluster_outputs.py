@@ -39,7 +39,7 @@ def outputs(
     """Inventories and objects of the assignment, and defects in sources of SSH access."""
     access, defects = _ssh_access(wanted.request, assignments, options, context)
     addresses = {each.label: each.ip for each in assignments if each.ip}
-    namespace, cluster = wanted.owner.namespace, wanted.cluster
+    namespace, cluster = wanted.owner.namespace, wanted.owner.cluster
     known_hosts_file = options["ssh"].get("known_hosts_file")
     _of_secret, known, _doubts = _told_hosts(options)
     result = {

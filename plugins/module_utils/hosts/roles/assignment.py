@@ -23,7 +23,6 @@ from . import ip_versions
 from .assignment_model import Counts, Level, best_counts, shortages
 from .availability import (
     Addresses,
-    HostKey,
     NamedHost,
     Owner,
     Refusal,
@@ -34,12 +33,11 @@ from .availability import (
     named_hosts,
     refusals,
 )
-from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of, idle_watts
+from .instance import IDLE, MAXIMISED, TENTHS, Group, Instance, groups_of, idle_watts
 from .requirements import Judge, is_met
 from .shortage import Explanation, explain
 
 Outcome = t.Literal["assigned", "infeasible", "unknown"]
-Former = t.Mapping[HostKey, tuple[FormerRole, ...]]
 
 
 @dataclass(frozen=True)
@@ -117,13 +115,12 @@ class Answer:
 class Question:
     """Request, hosts and known facts about them.
 
-    ``former`` are the former roles of hosts. ``curves`` are power curves by the name of the host.
+    ``curves`` are power curves by the name of the host.
     """
 
     request: Request
     hosts: t.Sequence[Host]
     owner: Owner = field(default_factory=Owner)
-    former: Former = field(default_factory=dict)
     curves: t.Mapping[str, Curve] = field(default_factory=dict)
     needs_address: bool = True
 
@@ -152,7 +149,11 @@ def assign(question: Question, limits: Limits) -> Answer:
             if refusal is None
         ],
         members,
-        [fleet.addresses[n] for n, host in enumerate(fleet.hosts) if key_of(host) in fleet.former],
+        [
+            fleet.addresses[n]
+            for n, host in enumerate(fleet.hosts)
+            if key_of(host) in question.owner.former
+        ],
     )
     answers = (_answer_with(question, fleet, versions, limits) for versions in choices)
     first = next(answers)
@@ -170,11 +171,10 @@ class _Fleet:
     named: t.Sequence[NamedHost]
     addresses: t.Sequence[Addresses]
     refusals: t.Sequence[Refusal | None]
-    former: Former
 
 
 def _fleet(question: Question) -> _Fleet:
-    request, owner, former = question.request, question.owner, question.former
+    request, owner = question.request, question.owner
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
@@ -182,12 +182,12 @@ def _fleet(question: Question) -> _Fleet:
     judge, needs_address = Judge(hosts), question.needs_address
     judge.check(request.items)
     selector = request.host_selector
-    named = named_hosts(request.items, hosts, owner, judge, needs_address, selector, former)
+    named = named_hosts(request.items, hosts, owner, judge, needs_address, selector)
     addresses = [addresses_of(host) for host in hosts]
-    refused = refusals(hosts, owner, needs_address, selector, former)
+    refused = refusals(hosts, owner, needs_address, selector)
     for each in named:
         addresses[each.host], refused[each.host] = each.addresses, None
-    return _Fleet(hosts, judge, named, addresses, refused, former)
+    return _Fleet(hosts, judge, named, addresses, refused)
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ def _instance(
         fleet.judge,
         tuple(n for n, each in enumerate(refused) if each is None and n not in taken),
         [round(TENTHS * (each[0] if each else worst)) for each in known],
-        question.former,
+        question.owner.former,
         racks,
     )
     sources = [f"idles at {each[0]:.0f} W {each[1]}" if each else "" for each in known]

@@ -18,7 +18,7 @@ from ...scheduling.curve import Curve, Curves
 from ..host import Host
 from ..provisioning import Item, Request, Requirements, Role
 from .assignment_model import SPREAD, Costs, Demand, HostClass, Problem
-from .availability import PROVISIONED, HostKey, Refusal, key_of
+from .availability import PROVISIONED, Former, Refusal, key_of
 from .requirements import MEBIBYTE, Judge, is_met
 
 # Levels, each a sum over the hosts that get a role. Maximised ones are negative in the model.
@@ -33,14 +33,6 @@ MAXIMISED = frozenset((KEPT, WORKERS))
 # The model counts tenths of a watt, and thousandths of the largest host.
 TENTHS = 10
 _WHOLE = 1000
-
-
-@dataclass(frozen=True)
-class FormerRole:
-    """A former role of a host, from status.assignments."""
-
-    role: Role
-    label: str
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Instance:
     judge: Judge
     free: tuple[int, ...]
     idle: t.Sequence[int]
-    former: t.Mapping[HostKey, tuple[FormerRole, ...]] = field(default_factory=dict)
+    former: Former = field(default_factory=dict)
     racks_of_named: t.Mapping[str | None, int] = field(default_factory=dict)
 
     def fits(self, group: Group, requirements: Requirements | None = None) -> list[bool]:
