@@ -26,7 +26,6 @@ _RESOURCES = {
     "limits": {"memory": "256Mi", "ephemeral-storage": "128Mi"},
 }
 
-
 ADDONS = ArgumentSpec(
     {
         "system": option.text("kepler"),
@@ -82,7 +81,6 @@ ADDONS = ArgumentSpec(
         ),
     }
 )
-
 
 # Durations that both Prometheus and cert-manager accept.
 _DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)
@@ -231,7 +229,7 @@ def _read(spec: Object, name: str, read: t.Callable[[Object], Part]) -> Part | N
 def _part_of(kind: type[Part], given: Object, **checked: t.Any) -> Part:
     """An add-on with the given values, of which ``checked`` are in another form."""
     names = [each.name for each in dataclasses.fields(t.cast("t.Any", kind))]
-    return kind(**{name: given.get(name) for name in names} | checked)
+    return kind(**{name: given[name] for name in names} | checked)
 
 
 def _duration(given: Object, name: str, where: str, least: float, most: float) -> float:

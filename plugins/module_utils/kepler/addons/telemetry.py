@@ -13,7 +13,7 @@ from ...base.json_types import MutableObject
 from ...base.libraries import yaml
 from ...base.manifests import Manifest
 from ..deployment.names import HASH_ANNOTATION
-from ..deployment.policy import LOG_COLLECTORS_LABEL, LOG_FOLDER
+from ..deployment.policy import LOG_FOLDER
 from . import names
 from .spec import Addons, Logging, Tracing
 
@@ -91,11 +91,6 @@ def logs(addons: Addons, wanted: Logging, served: names.Served) -> t.Iterator[Ma
     spec["config"] = _configuration("logs", {"filelog": receiver}, {exporter: settings}, extensions)
     otherwise = ", or set logging.agent to fluent-bit, which needs no operator"
     yield _collector(addons, served, "logs", "logging", spec, otherwise)
-
-
-def namespace_labels(*, has_collectors: bool) -> dict[str, str]:
-    """The label by which the policy of Kepler's namespace admits log collectors."""
-    return {LOG_COLLECTORS_LABEL: "true"} if has_collectors else {}
 
 
 def _log_files(addons: Addons) -> str:
