@@ -11,6 +11,8 @@ exact until a workload is deleted; later, workloads with equal numbers of ways m
 the best-effort pool and the shared one are both in use, and no cache shows their border, their
 workloads have these ways together.
 
+The document ``rmd`` has the content of each daemon: its caches with their ways, its workloads.
+
 Source: Intel RMD v0.2, ``modules/cache`` and ``modules/workload``.
 """
 

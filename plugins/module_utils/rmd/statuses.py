@@ -23,11 +23,11 @@ from .daemon.apply import Visit
 from .daemon.cache import GUARANTEED, Cache
 from .daemon.run import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
+from .layout import POOLS
 from .manifests import API_VERSION, STATE_PREFIX, managed_of
 from .pods import CACHE_WAYS
 
 APPLY_SET = "wattwise-rmd-node-states"
-_POOLS = ("guaranteed", "besteffort", "shared")
 _SHOWN_FAILURES = 3
 
 
@@ -196,7 +196,7 @@ def _state(outcome: Outcome) -> dict[str, t.Any]:
 def _ways(caches: t.Sequence[Cache]) -> dict[str, t.Any]:
     if not caches:
         return {}
-    free = {cache.id: len(cache.free.get("guaranteed", ())) for cache in caches}
+    free = {cache.id: len(cache.free.get(GUARANTEED, ())) for cache in caches}
     longest = {cache.id: cache.longest_run() for cache in caches}
     return {
         "freeWays": " ".join(f"{key}:{count}" for key, count in free.items()),
@@ -212,7 +212,7 @@ def _cache(cache: Cache) -> dict[str, t.Any]:
             "freeWays": len(cache.free[pool]),
             "longestFreeRun": cache.longest_run(pool),
         }
-        for pool in _POOLS
+        for pool in POOLS
         if pool in cache.free
     }
     cpus = format_cpu_list(cache.cpus)

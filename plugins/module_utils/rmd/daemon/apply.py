@@ -18,11 +18,11 @@ from ...base.context import (
     ignore_progress,
 )
 from ...base.errors import InvalidInput, TargetError
-from ...fleet.visits import Client, FleetOptions, Target, visit
+from ...fleet.visits import Client, FleetOptions, Target, error_of, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd
 from .run import DaemonState, DesiredState, Outcome, reconcile
-from .targets import daemon_spec, daemon_targets, target_error, wire_of
+from .targets import daemon_spec, daemon_targets, wire_of
 from .workload import Desired, Stored, desired_of, uuid_of
 
 Options = dict[str, t.Any]
@@ -73,7 +73,9 @@ class Visit:
     def errors(self) -> list[TargetError]:
         own = [self.error] if self.error else []
         return own + [
-            target_error(self.target, item.problem, f"workload {item.step.uuid}: ")
+            error_of(
+                self.target.name, self.target.endpoint, item.problem, f"workload {item.step.uuid}: "
+            )
             for item in self.outcomes
             if item.problem is not None
         ]

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""One daemon's run: read, plan, check, write."""
+"""One daemon's run: read, plan, check, write, and restore after a failed change."""
 
 from __future__ import annotations
 

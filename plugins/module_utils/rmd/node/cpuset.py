@@ -36,11 +36,8 @@ _SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 _ENDED = ("Succeeded", "Failed")
 
 
-class Source(t.Protocol):
-    """A source of CPU sets."""
-
-    def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
-        """CPUs of the container. Raises TargetFailure."""
+# Each has the CPUs of a container by its method ``cpus``.
+Source = t.Union[ControlGroups, CpuManagerState, PodResources]
 
 
 def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result:
