@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A KeplerSystem with checked values: images, collector settings of each pool, security."""
+"""A KeplerSystem with checked values: images, collector settings of each pool, security.
+
+Settings that are accepted, but probably not meant, become remarks.
+"""
 
 from __future__ import annotations
 
