@@ -61,7 +61,8 @@ def _check_choices(options: Options, given: Object, where: str) -> None:
         if inner is not None and isinstance(value, list):
             for index, item in enumerate(value):
                 _check_choices(inner, item, f"{place}[{index}].")
-        elif inner is not None:
+        elif inner is not None and value.get("enabled") is not False:
+            # What is off cannot have errors.
             _check_choices(inner, value, f"{place}.")
         elif choices and value is not None:
             for each in value if isinstance(value, list) else [value]:

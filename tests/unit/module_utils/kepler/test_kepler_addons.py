@@ -78,6 +78,7 @@ BAD: list[tuple[Json, str]] = [
     ({"grafana": {"datasource": {"token_secret": "t"}}}, "of no use without it"),
     ({"grafana": {"datasource": {"url": "http://p", "token_secret": "t"}}}, "over plain HTTP"),
     ({"tracing": {"endpoint": "https://user:word@h"}}, "endpoint holds a user name or password"),
+    ({"tracing": {"backend": "zipkin"}}, "tracing.backend: 'zipkin' is none of otlp, jaeger"),
     ({"tracing": {}}, "tracing.endpoint: the collector needs a receiver"),
     ({"tracing": {"backend": "jaeger", "endpoint": "http://x"}}, "leave it empty"),
     ({"tracing": {"backend": "jaeger", "image": "jaeger"}}, "does not name registry and tag"),
