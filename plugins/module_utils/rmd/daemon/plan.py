@@ -145,19 +145,21 @@ def _missing_cpus(desired: Desired, machine_cpus: frozenset[int] | None) -> str:
 
 def _rivals(desired: Desired, others: t.Sequence[Desired]) -> str:
     for other in others:
-        if other is not desired and desired.cpus & other.cpus:
-            return _shared(desired, other.cpus, f"is also requested by {other.uuid!r}")
+        shared = desired.cpus & other.cpus
+        if other is not desired and shared:
+            return (
+                f"CPU {format_cpu_list(shared)} is also requested by {other.uuid!r}; "
+                "remove it from one of them"
+            )
     return ""
 
 
 def _holder(desired: Desired, staying: t.Sequence[Stored]) -> str:
     for other in staying:
-        cpus = other.cpus or frozenset()
-        if other.uuid != desired.uuid and desired.cpus & cpus:
-            return _shared(desired, cpus, f"belongs to the workload {other.shown} of the daemon")
+        shared = desired.cpus & (other.cpus or frozenset())
+        if other.uuid != desired.uuid and shared:
+            return (
+                f"CPU {format_cpu_list(shared)} belongs to the workload {other.shown} of the "
+                "daemon; remove it from one of them"
+            )
     return ""
-
-
-def _shared(desired: Desired, cpus: frozenset[int], owner: str) -> str:
-    shared = format_cpu_list(desired.cpus & cpus)
-    return f"CPU {shared} {owner}; remove it from one of them"
