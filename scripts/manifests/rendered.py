@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment import agents
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.outputs import cluster_objects
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import Request
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import fluent_bit
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import telemetry
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
     Logging,
     read_addons,
@@ -95,7 +95,7 @@ def _kepler() -> t.Iterator[Json]:
 
 def _logging() -> t.Iterator[Json]:
     addons = read_addons("kepler", "kepler", {"logging": _LOGGING})
-    yield from fluent_bit.manifests(addons, t.cast("Logging", addons.logging))
+    yield from telemetry.fluent_bit(addons, t.cast("Logging", addons.logging))
 
 
 def _templates_of_roles() -> t.Iterator[Json]:

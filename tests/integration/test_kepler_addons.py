@@ -20,15 +20,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     ApiError,
     WattwiseError,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.kinds import (
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.names import (
     KINDS,
     OWN_KINDS,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import ADDONS
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.reconciliation import (
     reconcile,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
+    ADDONS,
+    read_addons,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.apply.work import apply
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import (
     MERGE_CONTENT_TYPE,
@@ -98,10 +100,10 @@ class Site:
     def objects(self) -> set[tuple[str, str]]:
         """Kind and name of all objects of the add-ons."""
         selector = {"labelSelector": "app.kubernetes.io/name=kepler-addons"}
-        kinds = [(version, each.kind) for each in KINDS.values() for version in each.api_versions]
+        kinds = [(version, kind) for kind, versions in KINDS.items() for version in versions]
         return {
             (kind, each["metadata"]["name"].removeprefix("kepler-addons-"))
-            for version, kind in (*kinds, *OWN_KINDS)
+            for version, kind in (*kinds, *((one, kind) for kind, one in OWN_KINDS.items()))
             if self.kube.serves(version, kind)
             for each in self.kube.list(
                 self.kube.resource(version, kind).collection(self.namespace), selector

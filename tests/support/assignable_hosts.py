@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import typing as t
 
@@ -21,6 +22,7 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.assignme
     Question,
     assign,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner
 from ansible_collections.wattwise.kube.plugins.module_utils.solving.limits import Limits
 
 Json = dict[str, t.Any]
@@ -67,7 +69,8 @@ def host(number: int, threads: int | None = 32, gibibytes: int | None = 64, **gi
 
 def answer_of(spec: Json, hosts: t.Sequence[Host], seconds: float = 20.0, **given: t.Any) -> Answer:
     """The library's answer to the spec of a Provisioning."""
-    return assign(Question(read_request(spec), hosts, **given), Limits(seconds))
+    owner = dataclasses.replace(given.pop("owner", Owner()), former=given.pop("former", {}))
+    return assign(Question(read_request(spec), hosts, owner, **given), Limits(seconds))
 
 
 def roles_of(answer: Answer) -> dict[str, list[str]]:

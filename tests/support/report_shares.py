@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cache import caches_of
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import stored_of
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.inventory import inventory
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.layout import inventory
 from lab.rmd.daemon import Daemon
 from lab.rmd.documents import Workload
 from lab.rmd.host import Configuration

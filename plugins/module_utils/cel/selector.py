@@ -62,7 +62,7 @@ _ROOTS: t.Mapping[Kind, tuple[str, ...]] = {
 }
 # The longest text, most members and bytes of devices' values. Upstream's limits: 64 characters, 32
 # attributes and capacities with 48 values; k8srm/pools.py has those of the prototype, and
-# hosts/roles/expressions.py limits hosts' values to its own.
+# hosts/roles/requirements.py limits hosts' values to its own.
 _DEVICES: t.Mapping[Kind, Bound] = {
     "dra": Bound(64, 48, 12 * 1024),
     "flat": Bound(256, 128, 64 * 1024),

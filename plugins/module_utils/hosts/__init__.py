@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Bare-metal hosts: their capabilities, and their roles in a cluster.
 
-A host comes from a BareMetalHost, from Redfish or from the inventory, as a ``host.Host``.
-``host_sources`` reads hosts, ``assignment_request`` reads a Provisioning, ``roles`` assigns, and
-``outputs`` has inventories and objects of the assignment.
+A host comes from a BareMetalHost or from Redfish, as a ``host.Host``. ``bare_metal_host`` reads
+hosts of all sources, ``assignment_request`` reads a Provisioning, ``roles`` assigns, and ``outputs``
+has inventories and objects of the assignment.
 """

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import objects
 from ..base.fields.strict import mapping, text, text_mapping
-from .addresses import inventory_name
+from ..base.json_types import Object
 from .outputs.cluster_objects import cluster_name
-from .provisioning import KIND, Request, read_request
-from .roles.assignment import Former
-from .roles.availability import HostKey, Owner
-from .roles.instance import FormerRole
+from .provisioning import KIND, Request, inventory_name, read_request
+from .roles.availability import Former, FormerRole, HostKey, Owner
 
 DEFAULT_CLUSTER = "cluster"
 _VIRTLET = "virtlet-vm"
@@ -29,8 +27,6 @@ class AssignmentRequest:
 
     request: Request
     owner: Owner
-    cluster: str
-    former: Former
     is_virtlet: bool
     findings: tuple[Finding, ...] = ()
 
@@ -57,12 +53,10 @@ def read_assignment_request(
     if former is None:
         former = mapping(whole.get("status"), "request.status").get("assignments")
     reserved, findings = reservations(provisionings, metadata)
-    owner = Owner(name, namespace, cluster, reserved)
+    owner = Owner(name, namespace, cluster, reserved, former_roles(former))
     return AssignmentRequest(
         read_request(whole["spec"]),
         owner,
-        cluster,
-        former_roles(former),
         labels.get("cluster-type") == _VIRTLET,
         tuple(findings),
     )
@@ -87,7 +81,7 @@ def _is_name(label: t.Any) -> bool:
 
 
 def reservations(
-    provisionings: t.Sequence[t.Any], own: t.Mapping[str, t.Any]
+    provisionings: t.Sequence[t.Any], own: Object
 ) -> tuple[dict[HostKey, str], list[Finding]]:
     """The hosts in status.assignments of other Provisionings, with the Provisioning's name.
 

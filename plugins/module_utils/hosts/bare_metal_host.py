@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..base import strict_json
-from ..base.boundary import Finding, InvalidField, Subject, read_each, shown
+from ..base.boundary import Finding, InvalidField, Subject, read_each, shown, subject_of
 from ..base.fields import strict
 from ..base.json_types import Object
 from ..base.units import parse_time
@@ -25,9 +25,11 @@ from ..fleet.urls import redacted
 from ..kube.client import Kube
 from ..redfish.hardware import facts, pci
 from ..redfish.hardware.facts import Facts
-from .host import Disk, Hardware, Host, NetworkInterface, Processors
-from .host_hardware import BmcHardware, HostsTold, completed
+from . import redfish_hardware
+from .host import Hardware, Host, NetworkInterface, Processors
+from .host_hardware import BmcHardware, HostsTold, completed, read_told
 from .labels import RACK_LABELS, rack_of, with_labels
+from .redfish_hardware import MEMORY, PROCESSORS, SYSTEM, disks_of, interface_of, members
 
 KIND = "BareMetalHost"
 API_VERSION = "metal3.io/v1alpha1"
@@ -39,6 +41,9 @@ _MAX_ANNOTATION_LENGTH = 4096
 _MAX_ERROR_LENGTH = 1024
 _DETAILS = strict_json.JsonLimits(size=256 * 1024, members=20_000, depth=16)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_PORT_NAMES = {"gigabits": "speedGbps", "boots": "pxe"}
+_DISK_NAMES = {"size_bytes": "sizeBytes", "kind": "type"}
+_SYSTEM_NAMES = {"product": "productName", "serial_number": "serialNumber"}
 _NONE_TOLD: HostsTold = MappingProxyType({})
 
 
@@ -66,6 +71,23 @@ def read_hosts(
         subject = Subject(KIND, host.name, host.namespace)
         findings += [Finding(subject, "", sentence) for sentence in host.findings]
     return Hosts(hosts, findings)
+
+
+def read_all_hosts(
+    given: t.Sequence[t.Any], hardware: t.Sequence[t.Any], host_hardware: t.Sequence[t.Any] = ()
+) -> tuple[list[Host], list[Finding]]:
+    """The given BareMetalHosts, and hosts known only from Redfish; each defect affects only its host.
+
+    ``host_hardware`` are objects that complete the BareMetalHosts.
+    """
+    told, defects = read_told(host_hardware)
+    hosts, findings = read_hosts(given, told=told)
+    findings = [*defects, *findings]
+    for entry, host in read_each(hardware, "Host", redfish_hardware.host_of, findings, "hardware"):
+        hosts.append(host)
+        subject = subject_of(entry, "Host")
+        findings += [Finding(subject, "", sentence) for sentence in host.findings]
+    return hosts, findings
 
 
 def list_objects(
@@ -97,65 +119,67 @@ def host_of(
         namespace = strict.object_name(namespace, "metadata.namespace")
     found = Facts()
     spec, status = _part(found, obj, "spec"), _part(found, obj, "status")
+    bmc = _part(found, spec, "bmc", "spec")
     labels, annotations = (_texts(metadata, part, found) for part in ("labels", "annotations"))
     details = _hardware_details(status, annotations, found)
     hardware = _hardware(details, spec, found)
-    uid = _text(metadata, "uid", "metadata", found) or ""
-    address, inspected_at = _bmc_address_of(spec, found), _inspected_at(status, found)
-    by_bmc = _by_bmc(told.get((namespace, name)), uid, address, found)
-    if by_bmc is not None:
-        hardware = completed(hardware, by_bmc, inspected_at)
     host = Host(
         name=name,
         source="BareMetalHost",
         namespace=namespace,
-        uid=uid,
+        uid=_text(metadata, "uid", "metadata", found) or "",
         resource_version=_text(metadata, "resourceVersion", "metadata", found) or "",
         labels=labels,
         annotations=annotations,
-        hardware=with_labels(hardware, labels, annotations, found),
-        rack=rack_of(labels, annotations, rack_labels, found) or (by_bmc.rack if by_bmc else None),
-        bmc_address=address,
+        bmc_address=found.read(bmc.get("address"), "spec.bmc.address", _bmc_address),
         state=_state(status, found),
         operational_status=_operational_status(obj, status, annotations, found),
         error_message=found.read(status.get("errorMessage"), "status.errorMessage", _message) or "",
         is_online=found.read(status.get("poweredOn"), "status.poweredOn", facts.boolean),
         consumer=_consumer(spec.get("consumerRef"), found),
-        inspected_at=inspected_at,
+        inspected_at=_inspected_at(status, found),
     )
-    return _with_access(host, spec, found)
+    host = _with_hardware(host, hardware, told.get((namespace, name)), rack_labels, found)
+    return _with_access(host, spec, bmc, found)
 
 
-def _by_bmc(
-    told: BmcHardware | None, uid: str, address: str | None, found: Facts
-) -> BmcHardware | None:
-    """The facts of the host's own BMC; facts of another BMC are a finding."""
-    other = told.why_not_about(uid, address) if told is not None else ""
+def _with_hardware(
+    host: Host,
+    hardware: Hardware,
+    by_bmc: BmcHardware | None,
+    rack_labels: t.Sequence[str],
+    found: Facts,
+) -> Host:
+    """The host with the facts of all sources; facts of another host's BMC are a finding."""
+    other = by_bmc.why_not_about(host.uid, host.bmc_address) if by_bmc is not None else ""
     if other:
         found.note(other)
-        return None
-    return told
+        by_bmc = None
+    if by_bmc is not None:
+        hardware = completed(hardware, by_bmc, host.inspected_at)
+    rack = rack_of(host.labels, host.annotations, rack_labels, found)
+    rack = rack or (by_bmc.rack if by_bmc else None)
+    hardware = with_labels(hardware, host.labels, host.annotations, found)
+    return replace(host, hardware=hardware, rack=rack)
 
 
-def _with_access(host: Host, spec: Object, found: Facts) -> Host:
-    """The host with its BMC, its Secrets and all findings."""
-    bmc, user_data = _part(found, spec, "bmc", "spec"), _part(found, spec, "userData", "spec")
+def _with_access(host: Host, spec: Object, bmc: Object, found: Facts) -> Host:
+    """The host with its boot port, its Secrets and all findings."""
+    user_data = _part(found, spec, "userData", "spec")
     boot_mac = found.read(spec.get("bootMACAddress"), "spec.bootMACAddress", facts.mac_address)
+    ports = host.hardware.network_interfaces
+    booting = {port.mac for port in ports if port.boots and port.mac}
     credentials, object_name = bmc.get("credentialsName"), strict.object_name
     return replace(
         host,
-        boot_mac=boot_mac or _booting(host.hardware),
+        # Else the MAC address of the only port that the host booted from.
+        boot_mac=boot_mac or (booting.pop() if len(booting) == 1 else None),
         bmc_credentials_name=found.read(credentials, "spec.bmc.credentialsName", object_name),
         user_data_secret=found.read(
             _own_secret(user_data, host, found), "spec.userData.name", object_name
         ),
         findings=found.findings,
     )
-
-
-def _bmc_address_of(spec: Object, found: Facts) -> str | None:
-    bmc = _part(found, spec, "bmc", "spec")
-    return found.read(bmc.get("address"), "spec.bmc.address", _bmc_address)
 
 
 def _inspected_at(status: Object, found: Facts) -> datetime.datetime | None:
@@ -242,31 +266,19 @@ def _hardware_details(status: Object, annotations: dict[str, str], found: Facts)
 
 
 def _hardware(details: Object, spec: Object, found: Facts) -> Hardware:
-    vendor = _part(found, details, "systemVendor", "status.hardware")
-    firmware = _part(found, spec, "firmware", "spec")
-    memory = facts.whole(1, facts.MAX_MEMORY_MIB)
     place = "status.hardware"
+    vendor, cpu = (_part(found, details, name, place) for name in ("systemVendor", "cpu"))
+    firmware = _part(found, spec, "firmware", "spec")
+    processors = members(found, cpu, f"{place}.cpu.", PROCESSORS, {"architecture": "arch"})
     return Hardware(
-        processors=_processors(_part(found, details, "cpu", place), f"{place}.cpu", found),
-        memory_mib=found.read(details.get("ramMebibytes"), f"{place}.ramMebibytes", memory),
+        processors=Processors(**processors),
         network_interfaces=_interfaces(details.get("nics"), f"{place}.nics", found),
-        disks=_disks(details.get("storage"), f"{place}.storage", found),
+        disks=disks_of(found, details.get("storage"), f"{place}.storage", _DISK_NAMES),
         sriov_enabled=found.read(
             firmware.get("sriovEnabled"), "spec.firmware.sriovEnabled", facts.boolean
         ),
-        manufacturer=_text(vendor, "manufacturer", f"{place}.systemVendor", found),
-        product=_text(vendor, "productName", f"{place}.systemVendor", found),
-        serial_number=_text(vendor, "serialNumber", f"{place}.systemVendor", found),
-    )
-
-
-def _processors(cpu: Object, place: str, found: Facts) -> Processors:
-    threads = facts.whole(1, facts.MAX_THREADS)
-    return Processors(
-        count=found.read(cpu.get("count"), f"{place}.count", threads),
-        model=_text(cpu, "model", place, found),
-        architecture=found.read(cpu.get("arch"), f"{place}.arch", facts.architecture),
-        flags=found.read(cpu.get("flags"), f"{place}.flags", facts.flags),
+        **members(found, details, f"{place}.", MEMORY, {"memory_mib": "ramMebibytes"}),
+        **members(found, vendor, f"{place}.systemVendor.", SYSTEM, _SYSTEM_NAMES),
     )
 
 
@@ -278,59 +290,14 @@ def _interfaces(value: t.Any, path: str, found: Facts) -> tuple[NetworkInterface
     """The ports; inspection lists one with two addresses twice."""
     ports: dict[t.Any, NetworkInterface] = {}
     for place, item in found.items(value, path, facts.MAX_INTERFACES):
-        port = _interface(item, place, found)
+        # The identifier in a model such as ``0x8086 0x1572``; other models are names.
+        model = found.read(item.get("model"), f"{place}.model", facts.name)
+        port = interface_of(found, item, place, pci.pci_id(model), _PORT_NAMES)
         key = (port.name, port.mac) if port.mac else place
         known = ports.get(key, port)
         ip, ip6 = facts.of_port((known.ip, known.ip6, port.ip))
         ports[key] = replace(known, ip=ip, ip6=ip6)
     return tuple(ports.values())
-
-
-def _interface(item: Object, place: str, found: Facts) -> NetworkInterface:
-    identifier = found.read(item.get("model"), f"{place}.model", _pci_id)
-    return NetworkInterface(
-        name=_text(item, "name", place, found) or "",
-        mac=found.read(item.get("mac"), f"{place}.mac", facts.mac_address),
-        ip=found.read(item.get("ip"), f"{place}.ip", facts.host_address),
-        pci_id=identifier,
-        gigabits=found.read(item.get("speedGbps"), f"{place}.speedGbps", facts.gigabits),
-        boots=found.read(item.get("pxe"), f"{place}.pxe", facts.boolean),
-        can_sriov=pci.can_sriov(identifier),
-    )
-
-
-def _pci_id(value: t.Any, path: str) -> str | None:
-    """The identifier in a model such as ``0x8086 0x1572``; None for a model name."""
-    return pci.pci_id(facts.name(value, path))
-
-
-def _disks(value: t.Any, path: str, found: Facts) -> tuple[Disk, ...] | None:
-    if not isinstance(value, (list, tuple)):
-        found.items(value, path, 0)
-        return None
-    return tuple(
-        Disk(
-            name=_text(item, "name", place, found) or "",
-            size_bytes=found.read(
-                item.get("sizeBytes"), f"{place}.sizeBytes", facts.whole(1, facts.MAX_BYTES)
-            ),
-            kind=_disk_kind(item, place, found),
-        )
-        for place, item in found.items(value, path, facts.MAX_DISKS)
-    )
-
-
-def _disk_kind(item: Object, place: str, found: Facts) -> str | None:
-    """The type; Metal3 before 0.1 only had whether the disk is rotational."""
-    kind = found.read(item.get("type"), f"{place}.type", facts.disk_kind)
-    turns = found.read(item.get("rotational"), f"{place}.rotational", facts.boolean)
-    return "HDD" if kind is None and turns else kind
-
-
-def _booting(hardware: Hardware) -> str | None:
-    """The MAC address of the only port that the host booted from."""
-    booting = [port.mac for port in hardware.network_interfaces if port.boots and port.mac]
-    return booting[0] if len(set(booting)) == 1 else None
 
 
 def _bmc_address(value: t.Any, path: str) -> str:

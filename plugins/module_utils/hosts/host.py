@@ -12,7 +12,7 @@ import datetime
 import typing as t
 from dataclasses import dataclass, field
 
-HostSource = t.Literal["BareMetalHost", "Redfish", "inventory"]
+HostSource = t.Literal["BareMetalHost", "Redfish"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,17 @@ class Hardware:
     manufacturer: str | None = None
     product: str | None = None
     serial_number: str | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The whole memory in bytes."""
+        return None if self.memory_mib is None else self.memory_mib << 20
+
+    @property
+    def has_sriov(self) -> bool:
+        """Whether an adapter has virtual functions and the switch in the BIOS is not known as off."""
+        ports = self.network_interfaces
+        return self.sriov_enabled is not False and any(port.can_sriov for port in ports)
 
 
 @dataclass(frozen=True)

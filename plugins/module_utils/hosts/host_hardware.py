@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ..base.boundary import Finding, read_each, subject_of
 from ..base.fields import strict
-from ..base.fields.lenient import member, text
+from ..base.fields.lenient import member, only, text
 from ..base.json_types import MutableObject
 from ..base.units import format_time, parse_time
 from ..kube.client import Kube
@@ -81,14 +81,10 @@ def list_objects(kube: Kube, namespaces: t.Sequence[str] = ()) -> list[MutableOb
     return [
         obj
         for namespace in namespaces or [""]
-        for obj in kube.list(resource.collection(namespace), trim=_trimmed)
+        for obj in kube.list(
+            resource.collection(namespace), trim=only("metadata.name", "metadata.namespace", "spec")
+        )
     ]
-
-
-def _trimmed(obj: MutableObject) -> MutableObject:
-    names = ("name", "namespace")
-    metadata = {name: member(obj, "metadata", name) for name in names}
-    return {"kind": KIND, "metadata": metadata, "spec": obj.get("spec")}
 
 
 def read_told(
@@ -211,10 +207,7 @@ def _facts(
 
 
 def _ports(
-    inspected: t.Sequence[NetworkInterface],
-    told: t.Sequence[NetworkInterface],
-    *,
-    is_newer: bool,
+    inspected: t.Sequence[NetworkInterface], told: t.Sequence[NetworkInterface], *, is_newer: bool
 ) -> tuple[NetworkInterface, ...]:
     """The inspected ports with the BMC's facts of their adapters, then ports that only it has."""
     by_mac = {port.mac: port for port in told if port.mac}

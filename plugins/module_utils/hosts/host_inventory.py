@@ -28,10 +28,7 @@ _FORBIDDEN = 403
 
 
 def read_objects(
-    kube: Kube,
-    namespaces: t.Sequence[str],
-    selector: str | None,
-    warn: t.Callable[[str], None],
+    kube: Kube, namespaces: t.Sequence[str], selector: str | None, warn: t.Callable[[str], None]
 ) -> dict[str, t.Any]:
     """The BareMetalHosts under ``hosts``, and the objects of host agents under ``told``.
 
@@ -78,18 +75,12 @@ def inventory_hosts(
     return InventoryHosts([hosts[name] for name in sorted(hosts)], findings)
 
 
-def has_sriov(host: Host) -> bool:
-    """Whether an adapter has virtual functions and the switch in the BIOS is not known as off."""
-    ports = host.hardware.network_interfaces
-    return host.hardware.sriov_enabled is not False and any(port.can_sriov for port in ports)
-
-
 def _inventory_host(name: str, host: Host) -> InventoryHost:
     """Raises InvalidField for a name that means the controller."""
     require_name_of_a_host(name)
     hardware = host.hardware
     capabilities = (
-        ("sriov", has_sriov(host)),
+        ("sriov", hardware.has_sriov),
         ("qat", hardware.has_qat is True),
         ("gpu", bool(hardware.gpus)),
     )
@@ -108,39 +99,32 @@ def _inventory_host(name: str, host: Host) -> InventoryHost:
 
 
 def _variables(host: Host) -> dict[str, t.Any]:
-    hardware = host.hardware
-    flags = hardware.processors.flags
-    processors = {**asdict(hardware.processors), "flags": None if flags is None else sorted(flags)}
-    return {
+    """The variables: facts of the host and of its hardware, each with the prefix ``host_``."""
+    variables = {
         "ansible_host": _address(host),
-        "host_name": host.name,
-        "host_namespace": host.namespace,
         "host_labels": dict(host.labels),
         "host_annotations": dict(host.annotations),
-        "host_state": host.state or None,
-        "host_operational_status": host.operational_status or None,
-        "host_error_message": host.error_message or None,
         "host_online": host.is_online,
-        "host_consumer": host.consumer,
-        "host_bmc_address": host.bmc_address,
-        "host_boot_mac": host.boot_mac,
-        "host_rack": host.rack,
-        "host_processors": known(processors),
-        "host_memory_mib": hardware.memory_mib,
-        "host_network_interfaces": [known(asdict(port)) for port in hardware.network_interfaces],
-        "host_disks": _dictionaries(hardware.disks),
-        "host_pci_devices": _dictionaries(hardware.pci_devices),
-        "host_has_qat": hardware.has_qat,
-        "host_gpus": hardware.gpus,
-        "host_sriov_enabled": hardware.sriov_enabled,
-        "host_manufacturer": hardware.manufacturer,
-        "host_product": hardware.product,
-        "host_serial_number": hardware.serial_number,
+        "host_name": host.name,
+        "host_namespace": host.namespace,
     }
+    variables |= {f"host_{name}": getattr(host, name) or None for name in _TEXTS}
+    return variables | {f"host_{key}": _shown(each) for key, each in asdict(host.hardware).items()}
 
 
-def _dictionaries(items: t.Sequence[t.Any] | None) -> list[dict[str, t.Any]] | None:
-    return None if items is None else [known(asdict(item)) for item in items]
+_TEXTS = (
+    *("state", "operational_status", "error_message", "consumer", "bmc_address", "boot_mac"),
+    "rack",
+)
+
+
+def _shown(value: t.Any) -> t.Any:
+    """A fact, or a component with its known facts."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, dict):
+        return known({key: _shown(each) for key, each in value.items()})
+    return [_shown(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _address(host: Host) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..base.boundary import InvalidField, shown
 from ..redfish.hardware import facts, pci
@@ -35,23 +35,11 @@ _NFD_NETWORK_SRIOV = f"{_NFD}network-sriov.capable"
 _NFD_MAX_LENGTH = 128
 _QUICK_ASSIST_PLUGIN = "intel.feature.node.kubernetes.io/qat"
 _GPU_COUNTS = ("nvidia.com/gpu.count", "amd.com/gpu.count")
-_GPU_FLAGS = (
-    *("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"),
-    f"{_NFD}amd-gpu",
-)
+_GPU_FLAGS = (*("nvidia.com/gpu.present", "intel.feature.node.kubernetes.io/gpu"), f"{_NFD}amd-gpu")
 _MAX_LISTED = 256
 
 Texts = t.Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class LabelledHardware:
-    """Facts of labels and annotations; None or empty if there are none."""
-
-    sriov: bool | None = None
-    has_qat: bool | None = None
-    gpus: int | None = None
-    pci_devices: tuple[PciDevice, ...] | None = None
+T = t.TypeVar("T")
 
 
 def rack_of(labels: Texts, annotations: Texts, names: t.Sequence[str], found: Facts) -> str | None:
@@ -64,31 +52,24 @@ def rack_of(labels: Texts, annotations: Texts, names: t.Sequence[str], found: Fa
 def with_labels(hardware: Hardware, labels: Texts, annotations: Texts, found: Facts) -> Hardware:
     """The hardware completed by NFD's labels, then overruled by ours."""
     completed = _with_discovered(hardware, labels, found)
-    told = _told(labels, annotations, found)
-    if told.pci_devices is not None:
-        ids = [device.pci_id for device in told.pci_devices]
-        has_qat = any(map(pci.is_quick_assist, ids))
-        completed = replace(completed, pci_devices=told.pci_devices, has_qat=has_qat)
-    if told.sriov is not None:
-        completed = _with_sriov(completed, told.sriov, is_ours=True)
-        if told.sriov and not completed.network_interfaces:
+
+    def told(name: str, parse: t.Callable[[t.Any, str], T]) -> T | None:
+        return found.read(labels.get(name) or annotations.get(name), name, parse)
+
+    sriov, has_qat = told(SRIOV, facts.boolean_text), told(QUICK_ASSIST, facts.boolean_text)
+    gpus = told(GPUS, facts.whole_text(0, facts.MAX_GPUS))
+    devices = found.read(annotations.get(PCI_DEVICES), PCI_DEVICES, _pci_devices)
+    if devices is not None:
+        with_qat = any(pci.is_quick_assist(device.pci_id) for device in devices)
+        completed = replace(completed, pci_devices=devices, has_qat=with_qat)
+    if sriov is not None:
+        completed = _with_sriov(completed, sriov, is_ours=True)
+        if sriov and not completed.network_interfaces:
             found.note(f"{SRIOV}: no network interface is known to which it could apply")
     return replace(
         completed,
-        has_qat=completed.has_qat if told.has_qat is None else told.has_qat,
-        gpus=completed.gpus if told.gpus is None else told.gpus,
-    )
-
-
-def _told(labels: Texts, annotations: Texts, found: Facts) -> LabelledHardware:
-    def given(name: str) -> str | None:
-        return labels.get(name) or annotations.get(name)
-
-    return LabelledHardware(
-        sriov=found.read(given(SRIOV), SRIOV, facts.boolean_text),
-        has_qat=found.read(given(QUICK_ASSIST), QUICK_ASSIST, facts.boolean_text),
-        gpus=found.read(given(GPUS), GPUS, facts.whole_text(0, facts.MAX_GPUS)),
-        pci_devices=found.read(annotations.get(PCI_DEVICES), PCI_DEVICES, _pci_devices),
+        has_qat=completed.has_qat if has_qat is None else has_qat,
+        gpus=completed.gpus if gpus is None else gpus,
     )
 
 
@@ -131,11 +112,9 @@ def _with_discovered(hardware: Hardware, labels: Texts, found: Facts) -> Hardwar
     gpus = sum(count or 0 for count in counted) or (1 if gpu_present else None)
     processors = hardware.processors
     if flags:
-        known = processors.flags or frozenset()
-        processors = replace(processors, flags=known | flags)
-    with_ports = _with_sriov(hardware, True) if has_sriov else hardware
+        processors = replace(processors, flags=(processors.flags or frozenset()) | flags)
     return replace(
-        with_ports,
+        _with_sriov(hardware, True) if has_sriov else hardware,
         processors=processors,
         has_qat=True if has_qat else hardware.has_qat,
         gpus=hardware.gpus if gpus is None else max(gpus, hardware.gpus or 0),

@@ -31,6 +31,7 @@ from ..nodeconfig.nodeconfig import API_VERSIONS
 from ..nodeconfig.targets import SYSTEM_ANNOTATION
 from .bare_metal_host import API_VERSION, KIND, list_objects, read_hosts
 from .host import Host
+from .roles.availability import host_text
 
 SPEC = KUBERNETES.merge(
     ArgumentSpec(
@@ -63,7 +64,7 @@ class NodeHost:
         hardware = self.host.hardware
         return {
             "node": self.node,
-            "host": _name(self.host),
+            "host": host_text(self.host),
             "endpoint": self.endpoint,
             "manufacturer": hardware.manufacturer,
             "model": hardware.product,
@@ -73,23 +74,17 @@ class NodeHost:
     def node_config(self, namespace: str) -> Result:
         told = {name: self.as_dict()[name] for name in ("manufacturer", "model", "processor")}
         system = {name: value for name, value in told.items() if value}
-        annotations = {SYSTEM_ANNOTATION: json.dumps(system)} if system else {}
-        inlet = {"type": "Redfish", "endpoint": self.endpoint}
-        return {
-            "apiVersion": API_VERSIONS[0],
-            "kind": "NodeConfig",
-            "metadata": {
-                "name": self.node,
-                "namespace": namespace,
-                "labels": {MANAGED_BY_LABEL: MANAGER},
-                **({"annotations": annotations} if annotations else {}),
-            },
-            "spec": {
-                "nodeName": self.node,
-                "metricsCollector": {"inletTemp": inlet},
-                "predictor": {},
-            },
+        metadata: Result = {
+            "name": self.node,
+            "namespace": namespace,
+            "labels": {MANAGED_BY_LABEL: MANAGER},
         }
+        if system:
+            metadata["annotations"] = {SYSTEM_ANNOTATION: json.dumps(system)}
+        collector = {"inletTemp": {"type": "Redfish", "endpoint": self.endpoint}}
+        spec = {"nodeName": self.node, "metricsCollector": collector, "predictor": {}}
+        head = {"apiVersion": API_VERSIONS[0], "kind": "NodeConfig"}
+        return {**head, "metadata": metadata, "spec": spec}
 
 
 @dataclass
@@ -156,7 +151,7 @@ def match(
         try:
             matching.found.append(NodeHost(name, machine, _endpoint(machine)))
         except TargetFailure as failure:
-            matching.refuse(name, _name(machine), failure.detail)
+            matching.refuse(name, host_text(machine), failure.detail)
     _refuse_shared(matching, hosts)
     return matching
 
@@ -195,7 +190,7 @@ def _refuse_shared(matching: Matching, hosts: t.Sequence[Host]) -> None:
         if one.endpoint in shared:
             matching.refuse(
                 one.node,
-                _name(one.host),
+                host_text(one.host),
                 f"{_ADDRESS}: {one.endpoint} is the BMC of several hosts, whose power cannot be "
                 "told apart; write a NodeConfig for each of their nodes",
             )
@@ -207,7 +202,3 @@ def _endpoint_if_any(host: Host) -> str | None:
         return _endpoint(host)
     except TargetFailure:
         return None
-
-
-def _name(host: Host) -> str:
-    return f"{host.namespace}/{host.name}" if host.namespace else host.name

@@ -1,11 +1,15 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reader of a Provisioning's spec: the roles, and the requirements of their hosts.
+"""Reader of a Provisioning's spec: the roles, the requirements of their hosts, names and subnets.
 
 The design of the BPA operator has ``master`` and ``worker``, whose hosts are found by their
 capabilities. Its code has ``masters`` and ``workers``, whose hosts are named by a MAC address. One
 spec may have both, and each field of one is valid in the other.
+
+An inventory is a program for Ansible: a line break in a label would be another host, and a space
+before ``ansible_connection=local`` would run the installer on the controller. So names and subnets
+are checked before they become part of one.
 """
 
 from __future__ import annotations
@@ -19,10 +23,58 @@ from dataclasses import dataclass, field
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.errors import InvalidInput
 from ..base.fields.strict import is_subdomain, mapping, mappings, text, texts, whole_number
+from ..base.json_types import Object
 from ..base.label_selector import LabelSelector, parse_label_selector
 from ..base.units import whole_units
+from ..nodeconfig.inventory_hosts import require_name_of_a_host
 from ..redfish.hardware.facts import mac_address
-from .addresses import Network, inventory_name, subnet
+
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+# Groups of inventories and of kubespray. Its plays for a group would run on such a host, and a host
+# named bastion would become the jump host of all others, without a check of their keys.
+_NAMES_OF_GROUPS = frozenset(
+    (
+        *("all", "ungrouped", "etcd", "bastion", "calico-rr", "no-floating"),
+        *("kube-master", "kube-node", "k8s-cluster", "ovn-central", "ovn-controller", "virtlet"),
+    )
+)
+_MAX_ADDRESS_LENGTH = 64
+_MAX_PART_LENGTH = 63  # length of a host name (RFC 1123)
+
+
+def inventory_name(value: t.Any, path: str) -> str:
+    """A valid name of a Node and of an inventory host. Raises InvalidField."""
+    if not is_subdomain(value):
+        raise InvalidField(
+            path,
+            f"{shown(value)} cannot be the name of a node; write lower-case letters, digits, "
+            "hyphens and dots, such as master-1",
+        )
+    if any(len(part) > _MAX_PART_LENGTH for part in value.split(".")):
+        raise InvalidField(
+            path,
+            f"a part of {shown(value)} has more than {_MAX_PART_LENGTH} characters; shorten it",
+        )
+    if value in _NAMES_OF_GROUPS:
+        raise InvalidField(path, f"{value} is the name of a group; choose another name")
+    require_name_of_a_host(value, path, "choose another name")
+    return str(value)
+
+
+def subnet(value: t.Any, path: str) -> Network:
+    """A subnet in CIDR notation. Raises InvalidField."""
+    problem = f"{shown(value)} is not a subnet in CIDR notation; write one such as 10.244.64.0/18"
+    if not isinstance(value, str) or len(value) > _MAX_ADDRESS_LENGTH or "/" not in value:
+        raise InvalidField(path, problem)
+    try:
+        network = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        raise InvalidField(path, problem) from None
+    if str(network.network_address) != str(ipaddress.ip_address(value.split("/")[0])):
+        raise InvalidField(path, f"{shown(value)} has host bits set; {network} is the subnet")
+    return network
+
 
 API_VERSION = "bpa.akraino.org/v1alpha1"
 KIND = "Provisioning"
@@ -191,7 +243,7 @@ def read_request(spec: t.Any) -> Request:
     )
 
 
-def _refuse_unknown(given: t.Mapping[str, t.Any], known: t.Sequence[str], where: str) -> None:
+def _refuse_unknown(given: Object, known: t.Sequence[str], where: str) -> None:
     for name in given:
         if name in known:
             continue
@@ -204,7 +256,7 @@ def _key(name: t.Any) -> str:
     return shown_text(str(name), 80)
 
 
-def _items(given: t.Mapping[str, t.Any]) -> tuple[Item, ...]:
+def _items(given: Object) -> tuple[Item, ...]:
     masters = [*_labelled(given.get("masters"), "master"), *_groups(given, "master")]
     workers = [*_labelled(given.get("workers"), "worker"), *_groups(given, "worker")]
     if not any(item.count for item in masters):
@@ -247,7 +299,7 @@ def _labelled(value: t.Any, role: Role) -> t.Iterator[Item]:
             )
 
 
-def _groups(spec: t.Mapping[str, t.Any], role: Role) -> t.Iterator[Item]:
+def _groups(spec: Object, role: Role) -> t.Iterator[Item]:
     """The items of ``master`` or ``worker``: a mapping, or a list of mappings."""
     value, path = spec.get(role), f"spec.{role}"
     listed = isinstance(value, (list, tuple))
@@ -267,15 +319,13 @@ def _groups(spec: t.Mapping[str, t.Any], role: Role) -> t.Iterator[Item]:
 
 def _refuse_equal(items: t.Sequence[Item]) -> None:
     """Raise InvalidField for a label or MAC address of two items of a role."""
-    by_label: dict[str, Item] = {}
-    by_mac: dict[str, Item] = {}
-    for item in items:
-        if item.label and by_label.setdefault(item.label, item) is not item:
-            first = by_label[item.label].where
-            raise InvalidField(item.where, f"the label {item.label} is also that of {first}")
-        if item.mac and by_mac.setdefault(item.mac, item) is not item:
-            first = by_mac[item.mac].where
-            raise InvalidField(item.where, f"the MAC address {item.mac} is also that of {first}")
+    for member, words in (("label", "label"), ("mac", "MAC address")):
+        known: dict[str, Item] = {}
+        for item in items:
+            value = getattr(item, member)
+            if value and known.setdefault(value, item) is not item:
+                first = known[value].where
+                raise InvalidField(item.where, f"the {words} {value} is also that of {first}")
 
 
 def _with_dual_roles(
@@ -325,7 +375,7 @@ def _refuse_macs_of_others(masters: t.Sequence[Item], workers: t.Sequence[Item])
             )
 
 
-def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
+def _requirements(fields: Object, where: str) -> Requirements:
     expressions = texts(fields.get("expressions"), f"{where}.expressions")
     if len(expressions) > _MAX_EXPRESSIONS:
         raise InvalidField(f"{where}.expressions", f"at most {_MAX_EXPRESSIONS} are allowed")
@@ -346,14 +396,12 @@ def _requirements(fields: t.Mapping[str, t.Any], where: str) -> Requirements:
     )
 
 
-def _number(
-    fields: t.Mapping[str, t.Any], name: str, where: str, most: int = _MAX_HOSTS
-) -> int | None:
+def _number(fields: Object, name: str, where: str, most: int = _MAX_HOSTS) -> int | None:
     value = fields.get(name)
     return None if value is None else whole_number(value, f"{where}.{name}", 0, most)
 
 
-def _bytes(fields: t.Mapping[str, t.Any], name: str, where: str) -> int:
+def _bytes(fields: Object, name: str, where: str) -> int:
     value = fields.get(name)
     if value is None:
         return 0
@@ -363,14 +411,14 @@ def _bytes(fields: t.Mapping[str, t.Any], name: str, where: str) -> int:
     return amount
 
 
-def _truth(fields: t.Mapping[str, t.Any], name: str, where: str) -> bool:
+def _truth(fields: Object, name: str, where: str) -> bool:
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidField(f"{where}.{name}", f"{shown(value)} is not true or false")
     return bool(value)
 
 
-def _choice(given: t.Mapping[str, t.Any], name: str, choices: t.Sequence[t.Any]) -> t.Any:
+def _choice(given: Object, name: str, choices: t.Sequence[t.Any]) -> t.Any:
     value = given.get(name)
     if value is None:
         return choices[0]
@@ -379,7 +427,7 @@ def _choice(given: t.Mapping[str, t.Any], name: str, choices: t.Sequence[t.Any])
     return value
 
 
-def _subnet(given: t.Mapping[str, t.Any], name: str) -> Network | None:
+def _subnet(given: Object, name: str) -> Network | None:
     value = given.get(name)
     return None if value in (None, "") else subnet(value, f"spec.{name}")
 

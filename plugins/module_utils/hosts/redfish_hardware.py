@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ..base.boundary import InvalidField, shown, shown_text
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, TargetFailure
+from ..base.fields import strict
 from ..base.fields.lenient import member
+from ..base.json_types import Object
 from ..fleet.credentials import SecretSource
 from ..fleet.urls import redacted
 from ..fleet.visits import Client, error_of
@@ -30,21 +31,46 @@ from ..redfish.hardware.facts import Facts
 from ..redfish.hardware.walk import Walk
 from ..redfish.power_control.machines import with_system
 from ..redfish.tree import Tree
-from .host import Disk, Hardware, Host, HostSource, NetworkInterface, PciDevice, Processors
-from .labels import RACK_LABELS, rack_of, with_labels
+from .host import Disk, Hardware, Host, NetworkInterface, PciDevice, Processors
 
 SPEC = reading_spec().merge(AUTHENTICATION)
 
-_REDFISH = "Redfish"
+_REDFISH: t.Final = "Redfish"
 _NO_TEXTS: t.Mapping[str, str] = MappingProxyType({})
+_MAX_SENTENCES = 20
 
-
-@dataclass(frozen=True)
-class _Answer:
-    """The hardware of one host; ``failure`` is the reason of missing parts."""
-
-    hardware: Result
-    failure: TargetFailure | None
+# Facts by their names in results and in values, with the parser of each.
+Parsers = t.Mapping[str, t.Callable[[t.Any, str], t.Any]]
+Names = t.Mapping[str, str]
+PROCESSORS: Parsers = {
+    "count": facts.whole(1, facts.MAX_THREADS),
+    "model": facts.name,
+    "architecture": facts.architecture,
+    "flags": facts.flags,
+}
+SYSTEM: Parsers = dict.fromkeys(("manufacturer", "product", "serial_number"), facts.name)
+MEMORY: Parsers = {"memory_mib": facts.whole(1, facts.MAX_MEMORY_MIB)}
+_HARDWARE: Parsers = {
+    **MEMORY,
+    "has_qat": facts.boolean,
+    "gpus": facts.whole(0, facts.MAX_GPUS),
+    "sriov_enabled": facts.boolean,
+    **SYSTEM,
+}
+_INTERFACE: Parsers = {
+    "name": facts.name,
+    "mac": facts.mac_address,
+    "ip": facts.host_address,
+    "ip6": facts.host_address,
+    "gigabits": facts.gigabits,
+    "boots": facts.boolean,
+    "can_sriov": facts.boolean,
+}
+_DISK: Parsers = {
+    "name": facts.name,
+    "size_bytes": facts.whole(1, facts.MAX_BYTES),
+    "kind": facts.disk_kind,
+}
 
 
 def read_hardware(parameters: Parameters, context: Context = Context()) -> Result:
@@ -76,30 +102,26 @@ def read(
             errors.append(answer)
         elif answer is not None:
             place = {"name": target.name, "endpoint": redacted(target.endpoint)}
-            hardware.append({**place, **answer.hardware})
-            if answer.failure is not None:
-                errors.append(error_of(target.name, target.endpoint, answer.failure))
+            facts_of_host, failure = answer
+            hardware.append({**place, **facts_of_host})
+            if failure is not None:
+                errors.append(error_of(target.name, target.endpoint, failure))
     result = {"hardware": hardware, "authentication": polled.authentication}
     return conclude(options, len(found), errors, result)
 
 
-async def _work(client: Client, target: PollTarget) -> _Answer:
+async def _work(client: Client, target: PollTarget) -> tuple[Result, TargetFailure | None]:
+    """The hardware of one host, and the reason of missing parts."""
     walk = Walk(Tree(client), target.extra.get("system") or "")
     await walk.read()
-    return _Answer(walk.hardware, walk.failure)
+    return walk.hardware, walk.failure
 
 
-def host_of(
-    entry: t.Any,
-    source: HostSource = "Redfish",
-    labels: t.Mapping[str, str] = _NO_TEXTS,
-    annotations: t.Mapping[str, str] = _NO_TEXTS,
-    rack_labels: t.Sequence[str] = RACK_LABELS,
-) -> Host:
-    """A host from an entry of ``hardware``, or from an inventory in the same form.
+def host_of(entry: t.Any) -> Host:
+    """A host from an entry of ``hardware``.
 
-    Every fact is checked again, because results pass through files and variables. Labels and
-    annotations come from an inventory. Raises InvalidField without a name.
+    Every fact is checked again, because results pass through files and variables. Raises
+    InvalidField without a name.
     """
     name = member(entry, "name")
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -108,97 +130,72 @@ def host_of(
     earlier = entry.get("findings")
     for sentence in earlier[:_MAX_SENTENCES] if isinstance(earlier, list) else []:
         found.note(shown_text(str(sentence)))
-    hardware = with_labels(_hardware(entry, found), labels, annotations, found)
+    hardware = _hardware(entry, found)
     booting = {port.mac for port in hardware.network_interfaces if port.boots and port.mac}
-    given_rack = found.read(entry.get("rack"), "rack", facts.rack)
     return Host(
         name=name,
-        source=source,
-        labels=dict(labels),
-        annotations=dict(annotations),
+        source=_REDFISH,
         hardware=hardware,
         boot_mac=booting.pop() if len(booting) == 1 else None,
-        bmc_address=found.read(entry.get("endpoint"), "endpoint", _endpoint),
-        rack=rack_of(labels, annotations, rack_labels, found) or given_rack,
+        bmc_address=found.read(
+            entry.get("endpoint"), "endpoint", lambda value, path: redacted(facts.name(value, path))
+        ),
+        rack=found.read(entry.get("rack"), "rack", facts.rack),
         is_online=found.read(entry.get("is_on"), "is_on", facts.boolean),
         findings=found.findings,
     )
 
 
-def _endpoint(value: t.Any, path: str) -> str:
-    return redacted(facts.name(value, path))
+def members(
+    found: Facts, given: Object, place: str, parsers: Parsers, names: Names = _NO_TEXTS
+) -> dict[str, t.Any]:
+    """The facts in a mapping; ``names`` are those of its source where they differ from ours."""
+    keys = {fact: names.get(fact, fact) for fact in parsers}
+    return {
+        fact: found.read(given.get(keys[fact]), f"{place}{keys[fact]}", parse)
+        for fact, parse in parsers.items()
+    }
 
 
 def _hardware(entry: t.Any, found: Facts) -> Hardware:
-    devices = entry.get("pci_devices")
-    memory, gpus = facts.whole(1, facts.MAX_MEMORY_MIB), facts.whole(0, facts.MAX_GPUS)
+    processors = found.read(entry.get("processors"), "processors", strict.mapping) or {}
+    ports, devices = "network_interfaces", entry.get("pci_devices")
     return Hardware(
-        processors=_processors(found.read(entry.get("processors"), "processors", _mapping), found),
-        memory_mib=found.read(entry.get("memory_mib"), "memory_mib", memory),
-        network_interfaces=_interfaces(entry.get("network_interfaces"), found),
-        disks=_disks(entry.get("disks"), found),
+        processors=Processors(**members(found, processors, "processors.", PROCESSORS)),
+        network_interfaces=tuple(
+            interface_of(found, item, place, pci.pci_id(item.get("pci_id")))
+            for place, item in found.items(entry.get(ports), ports, facts.MAX_INTERFACES)
+        ),
+        disks=disks_of(found, entry.get("disks"), "disks"),
         pci_devices=None if devices is None else _pci_devices(devices, found),
-        has_qat=found.read(entry.get("has_qat"), "has_qat", facts.boolean),
-        gpus=found.read(entry.get("gpus"), "gpus", gpus),
-        sriov_enabled=found.read(entry.get("sriov_enabled"), "sriov_enabled", facts.boolean),
-        manufacturer=found.read(entry.get("manufacturer"), "manufacturer", facts.name),
-        product=found.read(entry.get("product"), "product", facts.name),
-        serial_number=found.read(entry.get("serial_number"), "serial_number", facts.name),
+        **members(found, entry, "", _HARDWARE),
     )
 
 
-def _processors(given: t.Mapping[str, t.Any] | None, found: Facts) -> Processors:
-    parsers: tuple[tuple[str, t.Callable[[t.Any, str], t.Any]], ...] = (
-        ("count", facts.whole(1, facts.MAX_THREADS)),
-        ("model", facts.name),
-        ("architecture", facts.architecture),
-        ("flags", facts.flags),
-    )
-    values = given or {}
-    return Processors(
-        **{key: found.read(values.get(key), f"processors.{key}", parse) for key, parse in parsers}
-    )
+def interface_of(
+    found: Facts, item: Object, place: str, pci_id: str | None, names: Names = _NO_TEXTS
+) -> NetworkInterface:
+    """A port with this adapter; by its identifier, what it does not say itself."""
+    given = members(found, item, f"{place}.", _INTERFACE, names)
+    if given["can_sriov"] is None:
+        given["can_sriov"] = pci.can_sriov(pci_id)
+    return NetworkInterface(**{**given, "name": given["name"] or "", "pci_id": pci_id})
 
 
-def _mapping(value: t.Any, path: str) -> t.Mapping[str, t.Any]:
-    if not isinstance(value, dict):
-        raise InvalidField(path, f"{shown(value)} is not a mapping")
-    return value
+def disks_of(
+    found: Facts, value: t.Any, path: str, names: Names = _NO_TEXTS
+) -> tuple[Disk, ...] | None:
+    """The disks in a list; None without one.
 
-
-def _interfaces(value: t.Any, found: Facts) -> tuple[NetworkInterface, ...]:
-    ports = []
-    for place, item in found.items(value, "network_interfaces", facts.MAX_INTERFACES):
-        identifier = pci.pci_id(item.get("pci_id"))
-        told = found.read(item.get("can_sriov"), f"{place}.can_sriov", facts.boolean)
-        ports.append(
-            NetworkInterface(
-                name=found.read(item.get("name"), f"{place}.name", facts.name) or "",
-                mac=found.read(item.get("mac"), f"{place}.mac", facts.mac_address),
-                ip=found.read(item.get("ip"), f"{place}.ip", facts.host_address),
-                ip6=found.read(item.get("ip6"), f"{place}.ip6", facts.host_address),
-                pci_id=identifier,
-                gigabits=found.read(item.get("gigabits"), f"{place}.gigabits", facts.gigabits),
-                boots=found.read(item.get("boots"), f"{place}.boots", facts.boolean),
-                can_sriov=pci.can_sriov(identifier) if told is None else told,
-            )
-        )
-    return tuple(ports)
-
-
-def _disks(value: t.Any, found: Facts) -> tuple[Disk, ...] | None:
-    if not isinstance(value, list):
-        found.items(value, "disks", 0)
-        return None
-    size = facts.whole(1, facts.MAX_BYTES)
-    return tuple(
-        Disk(
-            name=found.read(item.get("name"), f"{place}.name", facts.name) or "",
-            size_bytes=found.read(item.get("size_bytes"), f"{place}.size_bytes", size),
-            kind=found.read(item.get("kind"), f"{place}.kind", facts.disk_kind),
-        )
-        for place, item in found.items(value, "disks", facts.MAX_DISKS)
-    )
+    Metal3 before 0.1 only had whether a disk is rotational.
+    """
+    disks = []
+    for place, item in found.items(value, path, facts.MAX_DISKS):
+        given = members(found, item, f"{place}.", _DISK, names)
+        turns = found.read(item.get("rotational"), f"{place}.rotational", facts.boolean)
+        kind = "HDD" if given["kind"] is None and turns else given["kind"]
+        disks.append(Disk(given["name"] or "", given["size_bytes"], kind))
+    return tuple(disks) if isinstance(value, (list, tuple)) else None
 
 
 def _pci_devices(value: t.Any, found: Facts) -> tuple[PciDevice, ...]:
@@ -208,6 +205,3 @@ def _pci_devices(value: t.Any, found: Facts) -> tuple[PciDevice, ...]:
         for place, item in items
         if (identifier := pci.pci_id(item.get("pci_id"))) is not None
     )
-
-
-_MAX_SENTENCES = 20

@@ -11,12 +11,12 @@ from ..base.context import Context, Parameters, Result
 from ..base.errors import WattwiseError
 from ..solving.limits import LIMITS, Limits
 from .assignment_request import read_assignment_request
-from .host_sources import read_all_hosts
+from .bare_metal_host import read_all_hosts
 from .outputs.cluster_outputs import outputs
-from .outputs.networks import check_networks, small_subnets
+from .outputs.kubespray import check_networks, small_subnets
 from .roles.assignment import Question
 from .roles.assignment import assign as assign_hosts
-from .roles.idle_power import read_curves
+from .roles.instance import read_curves
 
 SPEC = ArgumentSpec(
     {
@@ -65,9 +65,7 @@ def assign(parameters: Parameters, context: Context = Context()) -> Result:
     curves = read_curves(options["curves"])
     findings += [*wanted.findings, *curves.findings]
     warn_of(findings, context)
-    question = Question(
-        wanted.request, hosts, wanted.owner, wanted.former, curves.by_node, options["require_ip"]
-    )
+    question = Question(wanted.request, hosts, wanted.owner, curves.by_node, options["require_ip"])
     answer = assign_hosts(question, limits)
     check_networks(wanted.request, answer)
     result = {"changed": False, **answer.as_dict()}

@@ -109,12 +109,21 @@ class NodeFacts:
         """Facts from the form of results; other members are ignored. Raises InvalidField."""
         found = mapping(given, "facts")
         return cls(
-            source=_choice(found, "source", SOURCES),
-            cgroup_version=_choice(found, "cgroup_version", CGROUP_VERSIONS),
-            cgroup_driver=_choice(found, "cgroup_driver", CGROUP_DRIVERS),
-            rapl_zones=_items(found, "rapl_zones", _zone),
-            hwmon_sensors=_items(found, "hwmon_sensors", _sensor),
-            gpus=_items(found, "gpus", _gpu),
+            source=_of(SOURCES)(found, "source"),
+            cgroup_version=_of(CGROUP_VERSIONS)(found, "cgroup_version"),
+            cgroup_driver=_of(CGROUP_DRIVERS)(found, "cgroup_driver"),
+            rapl_zones=_items(
+                found, "rapl_zones", RaplZone, max_energy_range_uj=_energy, readable=_readable
+            ),
+            hwmon_sensors=_items(
+                found,
+                "hwmon_sensors",
+                HwmonSensor,
+                type=_of(SENSOR_TYPES),
+                scope=_of(SENSOR_SCOPES),
+                readable=_readable,
+            ),
+            gpus=_items(found, "gpus", Gpu),
             kernel_headers=_flag(found, "kernel_headers"),
             btf=_flag(found, "btf"),
             problems=tuple(_problems(found)),
@@ -123,14 +132,10 @@ class NodeFacts:
 
 
 _TEXTS = (
-    "architecture",
-    "operating_system",
-    "kernel",
-    "cpu_model",
-    "microarchitecture",
+    *("architecture", "operating_system", "kernel", "cpu_model", "microarchitecture"),
     "virtualization",
 )
-Item = t.TypeVar("Item")
+Item = t.TypeVar("Item", RaplZone, HwmonSensor, Gpu)
 
 
 def _text(given: Object, name: str, path: str = "") -> str:
@@ -141,11 +146,16 @@ def _text(given: Object, name: str, path: str = "") -> str:
     return value
 
 
-def _choice(given: Object, name: str, choices: t.Sequence[str], path: str = "") -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidField(path + name, f"{shown(value)} is none of {', '.join(choices)}")
-    return value
+def _of(choices: t.Sequence[str]) -> t.Callable[..., str]:
+    """A reader of one of these texts."""
+
+    def read(given: Object, name: str, path: str = "") -> str:
+        value = given.get(name)
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidField(path + name, f"{shown(value)} is none of {', '.join(choices)}")
+        return value
+
+    return read
 
 
 def _flag(given: Object, name: str) -> bool | None:
@@ -156,56 +166,39 @@ def _flag(given: Object, name: str) -> bool | None:
 
 
 def _items(
-    given: Object, name: str, read: t.Callable[[Object, str], Item]
+    given: Object, name: str, kind: type[Item], **readers: t.Callable[[Object, str, str], t.Any]
 ) -> tuple[Item, ...] | None:
+    """Items whose members are texts, except those with a reader; None if they are not known."""
     if given.get(name) is None:
         return None
-    found = mappings(given[name], name)
+    members = {each.name: readers.get(each.name, _text) for each in dataclasses.fields(kind)}
+    return tuple(
+        kind(**{key: read(item, key, f"{name}[{index}].") for key, read in members.items()})
+        for index, item in enumerate(_bounded(mappings(given[name], name), name))
+    )
+
+
+def _bounded(found: t.Sequence[t.Any], name: str) -> t.Sequence[t.Any]:
     if len(found) > MAX_ITEMS:
         raise InvalidField(name, f"it has {len(found)} items; the limit is {MAX_ITEMS}")
-    return tuple(read(item, f"{name}[{index}].") for index, item in enumerate(found))
+    return found
 
 
 def _problems(given: Object) -> list[str]:
-    found = texts(given.get("problems"), "problems")
-    if len(found) > MAX_ITEMS:
-        raise InvalidField("problems", f"it has {len(found)} items; the limit is {MAX_ITEMS}")
+    found = _bounded(texts(given.get("problems"), "problems"), "problems")
     return [_text({"": text}, "", f"problems[{index}]") for index, text in enumerate(found)]
 
 
-def _zone(given: Object, path: str) -> RaplZone:
-    most = given.get("max_energy_range_uj")
-    is_whole = isinstance(most, int) and not isinstance(most, bool)
-    if most is not None and not (is_whole and 0 <= most <= _MAX_ENERGY):
-        raise InvalidField(f"{path}max_energy_range_uj", f"{shown(most)} is not a count of µJ")
-    return RaplZone(
-        path=_text(given, "path", path),
-        name=_text(given, "name", path),
-        max_energy_range_uj=most,
-        readable=_readable(given, path),
-        problem=_text(given, "problem", path),
-    )
+def _energy(given: Object, name: str, path: str) -> int | None:
+    value = given.get(name)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_whole and 0 <= value <= _MAX_ENERGY):
+        raise InvalidField(path + name, f"{shown(value)} is not a count of µJ")
+    return value
 
 
-def _sensor(given: Object, path: str) -> HwmonSensor:
-    return HwmonSensor(
-        path=_text(given, "path", path),
-        chip=_text(given, "chip", path),
-        label=_text(given, "label", path),
-        type=_choice(given, "type", SENSOR_TYPES, path),
-        scope=_choice(given, "scope", SENSOR_SCOPES, path),
-        readable=_readable(given, path),
-        problem=_text(given, "problem", path),
-    )
-
-
-def _gpu(given: Object, path: str) -> Gpu:
-    names = [field.name for field in dataclasses.fields(Gpu)]
-    return Gpu(**{name: _text(given, name, path) for name in names})
-
-
-def _readable(given: Object, path: str) -> bool:
-    value = given.get("readable")
+def _readable(given: Object, name: str, path: str) -> bool:
+    value = given.get(name)
     if not isinstance(value, bool):
-        raise InvalidField(f"{path}readable", f"{shown(value)} is neither true nor false")
+        raise InvalidField(path + name, f"{shown(value)} is neither true nor false")
     return value

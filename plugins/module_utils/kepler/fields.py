@@ -58,15 +58,6 @@ def dns_label(given: t.Any, where: str, longest: int) -> str:
     return given
 
 
-def choice(given: Object, name: str, options: Object, where: str) -> str:
-    """One of the choices of an option."""
-    value, choices = given[name], options[name]["choices"]
-    if not isinstance(value, str) or value not in choices:
-        place = f"{where}.{name}" if where else name
-        raise InvalidField(place, f"{shown(value)} is none of {', '.join(choices)}")
-    return value
-
-
 def image(repository: t.Any, tag: t.Any, where: str) -> str:
     """An image whose repository names its registry."""
     if not isinstance(repository, str) or not _REPOSITORY.fullmatch(repository):

@@ -24,7 +24,7 @@ from ..base.boundary import (
 )
 from ..base.context import Context, Parameters, Result, difference
 from ..base.fields.lenient import member
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..base.manifests import Manifest, identity, same_object
 from ..kube.apply import work as applying
 from ..kube.apply.live import LiveObjects
@@ -103,7 +103,7 @@ class Evidence:
 
     version: KeplerVersion
     fake_cpu_meter: bool
-    probes: t.Mapping[str, t.Any]
+    probes: Object
     configured: t.Mapping[str, Bmc]
     hosts: Machines[Bmc]
 
@@ -118,7 +118,7 @@ class Evidence:
         facts = guarded(subject, functools.partial(self._facts, node, subject.name, told))
         if isinstance(facts, Finding):
             reason = f"{facts.field}: {facts.problem}"
-            verdict = Verdict(False, "none", (f"the facts of the probe are refused: {reason}",))
+            verdict = Verdict.no(f"the facts of the probe are refused: {reason}")
             return Judged(subject.name, told, verdict, bmc), [facts]
         verdict = judge(facts, self.version, bmc, self.fake_cpu_meter)
         return Judged(subject.name, facts, verdict, bmc), []
@@ -155,24 +155,16 @@ def label_nodes(parameters: Parameters, context: Context = Context()) -> Result:
     grounds = Evidence(
         version, options["fake_cpu_meter"], options["probes"], configured, bmcs_of(hosts)
     )
-    judged, found = _judged(nodes, grounds)
-    findings += [*missing, *found]
+    findings += missing
+    judged: list[tuple[Judged, MutableObject]] = []
+    for node, (verdict, refused) in read_each(nodes, "Node", grounds.judge, findings, "nodes"):
+        judged.append((verdict, node))
+        findings += refused
     warn_of(findings, context)
     written = [entry.manifest(node) for entry, node in judged]
     result = _applied(kube, nodes, {FIELD_MANAGER: written}, options, context)
     verdicts = [entry for entry, _node in judged]
     return {**result, **_told(verdicts), "findings": [finding.as_dict() for finding in findings]}
-
-
-def _judged(
-    nodes: t.Iterable[MutableObject], grounds: Evidence
-) -> tuple[list[tuple[Judged, MutableObject]], list[Finding]]:
-    judged: list[tuple[Judged, MutableObject]] = []
-    findings: list[Finding] = []
-    for node, (found, refused) in read_each(nodes, "Node", grounds.judge, findings, "nodes"):
-        judged.append((found, node))
-        findings += refused
-    return judged, findings
 
 
 def _told(judged: t.Sequence[Judged]) -> Result:
@@ -271,18 +263,11 @@ def _applied(
                 errors.append({"name": entry["name"], "detail": entry["error"]})
             elif entry["action"] != "unchanged":
                 manifest = by_name[entry["name"]]
-                changes.append(_change(manager, known[identity(manifest)], manifest))
+                before, metadata = known[identity(manifest)], manifest["metadata"]
+                after = {**metadata.get("labels", {}), **metadata.get("annotations", {})}
+                changes.append((f"{entry['name']} ({manager})", _ours(before, manager), after))
     diff = difference("Labels and annotations of Nodes", changes)
     return {"changed": changed, "diff": diff, "errors": errors}
-
-
-def _change(manager: str, before: MutableObject, manifest: Manifest) -> tuple[str, t.Any, t.Any]:
-    old = _ours(before, manager)
-    new = {
-        **(manifest["metadata"].get("labels") or {}),
-        **(manifest["metadata"].get("annotations") or {}),
-    }
-    return f"{manifest['metadata']['name']} ({manager})", old, new
 
 
 def _ours(node: MutableObject, manager: str) -> dict[str, str]:

@@ -49,15 +49,12 @@ def facts_of_node(node: t.Any) -> NodeFacts:
     vendor, family, model = (
         labels.get(f"{_FEATURE}cpu-model.{name}", "") for name in ("vendor_id", "family", "id")
     )
-    numbers = [whole(value) for value in (family, model)]
     return NodeFacts(
         source="node",
         architecture=_told(info, "architecture"),
         operating_system=_told(info, "operatingSystem"),
         kernel=_told(info, "kernelVersion"),
-        microarchitecture=x86_microarchitecture(
-            vendor, *(-1 if number is None else number for number in numbers)
-        ),
+        microarchitecture=x86_microarchitecture(vendor, whole(family), whole(model)),
         virtualization=_virtualization(node, labels),
     )
 

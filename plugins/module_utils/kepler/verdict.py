@@ -122,6 +122,11 @@ class Verdict:
     meter: Meter
     reasons: tuple[str, ...]
 
+    @classmethod
+    def no(cls, reason: str) -> Verdict:
+        """The verdict on a node without a meter."""
+        return cls(False, "none", (reason,))
+
     def as_dict(self) -> dict[str, t.Any]:
         """The verdict in the form of module results."""
         reasons = list(self.reasons)
@@ -143,7 +148,7 @@ def judge(
         facts = dataclasses.replace(facts, virtualization=BARE_METAL)
     grounds = _blocks(facts, version)
     if grounds:
-        return Verdict(False, "none", (grounds,))
+        return Verdict.no(grounds)
     misses: list[str] = []
     candidates: tuple[tuple[Meter, _Meter], ...] = (
         ("rapl", _rapl(facts)),
@@ -206,29 +211,24 @@ def _ebpf_blocks(facts: NodeFacts, version: KeplerVersion) -> str:
 
 def _rapl(facts: NodeFacts) -> _Meter:
     zones = facts.rapl_zones
-    if zones is None:
-        return _rapl_unseen(facts)
     if not zones:
-        if facts.is_virtual:
-            machine = f"a virtual machine ({facts.virtualization})"
-            return _Meter(False, f"the node is {machine} without RAPL zones")
-        if facts.architecture != "amd64":
-            return _Meter(False, f"{facts.architecture} processors have no RAPL zones")
-        return _Meter(False, "the node has no RAPL zones; load the kernel module intel_rapl_msr")
+        return _without_rapl(facts, is_probed=zones is not None)
     bad = [f"{zone.path} ({zone.problem})" for zone in zones if not zone.readable]
     if bad:
         return _Meter(False, f"RAPL zones {_some(bad)} cannot be read; run the probe as root")
     return _Meter(True, f"RAPL zones {_some([zone.name for zone in zones])} can be read")
 
 
-def _rapl_unseen(facts: NodeFacts) -> _Meter:
-    if facts.source == "host":
+def _without_rapl(facts: NodeFacts, is_probed: bool) -> _Meter:
+    if facts.source == "host" and not is_probed:
         return _Meter(False, "/sys/class/powercap is not visible; mount the host's /sys")
     if facts.is_virtual:
-        machine = f"a virtual machine ({facts.virtualization})"
-        return _Meter(False, f"the node is {machine}, which has no RAPL zones as a rule")
+        lack = " without RAPL zones" if is_probed else ", which has no RAPL zones as a rule"
+        return _Meter(False, f"the node is a virtual machine ({facts.virtualization}){lack}")
     if facts.architecture != "amd64":
         return _Meter(False, f"{facts.architecture} processors have no RAPL zones")
+    if is_probed:
+        return _Meter(False, "the node has no RAPL zones; load the kernel module intel_rapl_msr")
     if facts.is_bare_metal:
         return _Meter(True, "the node is bare metal with RAPL zones as a rule; not probed")
     return _Meter(False, "whether the node is bare metal is unknown; probe the host")
@@ -250,16 +250,12 @@ def _hwmon(facts: NodeFacts, version: KeplerVersion) -> _Meter:
     if not metered:
         names = _some([_name(each) for each in usable])
         types = " and ".join(_SENSORS[kind] for kind in version.sensor_types)
-        return _Meter(
-            False, f"hwmon sensors {names} do not meter, as Kepler {version} reads only {types}"
-        )
+        told = f"hwmon sensors {names} do not meter, as Kepler {version} reads only {types}"
+        return _Meter(False, told)
     bad = [f"{each.path} ({each.problem})" for each in metered if not each.readable]
     if bad:
-        return _Meter(
-            False,
-            f"hwmon sensors {_some(bad)} cannot be used; run the probe as root, and check the "
-            "sensors' driver",
-        )
+        remedy = "run the probe as root, and check the sensors' driver"
+        return _Meter(False, f"hwmon sensors {_some(bad)} cannot be used; {remedy}")
     return _Meter(True, f"hwmon sensors {_some([_name(each) for each in metered])} can be read")
 
 

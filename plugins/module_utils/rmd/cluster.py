@@ -8,20 +8,18 @@ from __future__ import annotations
 import collections
 import functools
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, read_each, shown, subject_of, warn_of
 from ..base.context import Context, Parameters, Result
 from ..base.errors import TargetError, WattwiseError
 from ..base.json_types import Object
 from ..nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
-from .capacity import is_of_pod, node_capacity, ways_for_pods
 from .daemon.apply import Visit, reconcile_daemons, result_of, workload_changes
-from .daemon.outcome import Outcome
-from .daemon.run import DesiredState
+from .daemon.run import DesiredState, Outcome
 from .daemon.targets import daemon_targets, wire_of
 from .daemon.workload import Desired, FormerWorkload, uuid_of
-from .inventory import inventory
+from .layout import inventory
 from .manifests import (
     STATE_PREFIX,
     Daemon,
@@ -36,7 +34,15 @@ from .manifests import (
     nodes_of,
     nodes_of_config,
 )
-from .statuses import Report, config_status, node_state, node_status
+from .statuses import (
+    Report,
+    config_status,
+    is_of_pod,
+    node_capacity,
+    node_state,
+    node_status,
+    ways_for_pods,
+)
 
 T = t.TypeVar("T")
 
@@ -148,9 +154,7 @@ class _Cluster:
     states: t.Mapping[str, _State]
     configs: t.Sequence[Object]
     daemons: t.Mapping[str, Daemon]
-    on_node: t.Mapping[str, t.Sequence[Desired]]
     findings: list[Finding]
-    problems: list[TargetError] = field(default_factory=list)
 
     @functools.cached_property
     def uuids(self) -> frozenset[str]:
@@ -160,41 +164,47 @@ class _Cluster:
     @classmethod
     def of(cls, objects: t.Mapping[str, t.Sequence[t.Any]], options: Parameters) -> _Cluster:
         namespace, findings = options["namespace"], list[Finding]()
-        nodes = {
-            name: node for node, name in read_each(objects["nodes"], "Node", _read_node, findings)
-        }
-        configs = [
-            config
-            for config, _key in read_each(
-                objects["rmd_configs"], "RmdConfig", _read_config, findings
-            )
-        ]
-        daemons = daemons_of(
-            list(nodes.values()), objects["rmd_pods"], options["endpoints"], namespace
-        )
-        read = functools.partial(_read_workload, nodes, configs, daemons, findings)
+
+        def read(name: str, kind: str, reader: t.Callable[[t.Any], T]) -> list[tuple[Object, T]]:
+            return list(read_each(objects[name], kind, reader, findings))
+
+        nodes = {name: node for node, name in read("nodes", "Node", _read_node)}
+        configs = [config for config, _key in read("rmd_configs", "RmdConfig", _read_config)]
+        pods, endpoints = objects["rmd_pods"], options["endpoints"]
+        daemons = daemons_of(nodes.values(), pods, endpoints, namespace)
+        of_workload = functools.partial(_read_workload, nodes, configs, daemons, findings)
         workloads = {
             key_of(item): workload
-            for item, workload in read_each(objects["rmd_workloads"], "RmdWorkload", read, findings)
+            for item, workload in read("rmd_workloads", "RmdWorkload", of_workload)
         }
-        on_node: dict[str, list[Desired]] = collections.defaultdict(list)
-        for workload in workloads.values():
-            if workload.desired is not None:
-                for name in workload.nodes or ():
-                    on_node[name].append(workload.desired)
-        own = [each for each in objects["rmd_node_states"] if _is_in(each, namespace)]
+        own = [
+            each
+            for each in objects["rmd_node_states"]
+            if subject_of(each, "").namespace == namespace
+        ]
         states = dict(
             item for _state, item in read_each(own, "RmdNodeState", _read_state, findings)
         )
-        problems = [
+        return cls(namespace, nodes, workloads, states, configs, daemons, findings)
+
+    @functools.cached_property
+    def on_node(self) -> t.Mapping[str, t.Sequence[Desired]]:
+        """The wanted workloads of each node."""
+        found: dict[str, list[Desired]] = collections.defaultdict(list)
+        for workload in self.workloads.values():
+            for name in workload.nodes or ():
+                if workload.desired is not None:
+                    found[name].append(workload.desired)
+        return dict(found)
+
+    @property
+    def problems(self) -> list[TargetError]:
+        """The daemons without an endpoint."""
+        return [
             TargetError(daemon.node, "", "unreachable", daemon.problem)
-            for daemon in daemons.values()
+            for daemon in self.daemons.values()
             if daemon.problem
         ]
-        return cls(
-            namespace, nodes, workloads, states, configs, daemons, on_node, findings,
-            problems,
-        )  # fmt: skip
 
     def counts(self) -> Result:
         """Counts of objects, and unusable ones among them."""
@@ -255,22 +265,19 @@ class _Cluster:
             visit = visits.get(node["metadata"]["name"])
             return node_capacity(node, ways_for_pods(visit, of_pods) if visit else 0)
 
-        statuses += self._each(list(self.nodes.values()), "Node", capacity)
+        statuses += self._each(self.nodes.values(), "Node", capacity)
         statuses += self._each(
             self.configs, "RmdConfig", lambda config: self._config(config, visits)
         )
         return [status for status in statuses if status is not None], states
 
     def _each(
-        self, objects: t.Sequence[Object], kind: str, read: t.Callable[[t.Any], T]
+        self, objects: t.Iterable[Object], kind: str, read: t.Callable[[t.Any], T]
     ) -> t.Iterator[T]:
         return (found for _object, found in read_each(objects, kind, read, self.findings))
 
     def _status_of(
-        self,
-        key: str,
-        visits: t.Mapping[str, Visit],
-        outcomes: t.Mapping[tuple[str, str], Outcome],
+        self, key: str, visits: t.Mapping[str, Visit], outcomes: t.Mapping[tuple[str, str], Outcome]
     ) -> dict[str, t.Any] | None:
         workload = self.workloads[key]
         report = Report(workload.manifest)
@@ -305,7 +312,7 @@ class _Cluster:
 
     def _config(self, config: Object, visits: t.Mapping[str, Visit]) -> dict[str, t.Any] | None:
         """The status of an RmdConfig: its selected nodes, and those without a daemon."""
-        selected = nodes_of_config(config, list(self.nodes.values()))
+        selected = nodes_of_config(config, self.nodes.values())
         failures = []
         for name in selected:
             if name not in visits:
@@ -323,10 +330,6 @@ class _Cluster:
         return "unreachable", daemon.problem
 
 
-def _is_in(obj: t.Any, namespace: str) -> bool:
-    return subject_of(obj, "").namespace == namespace
-
-
 def _read_workload(
     nodes: t.Mapping[str, Object],
     configs: t.Sequence[Object],
@@ -339,7 +342,10 @@ def _read_workload(
     of_pod = is_of_pod(item)
 
     def placed() -> list[str]:
-        return _with_daemons(item, nodes_of(item, list(nodes.values()), configs), daemons)
+        """The nodes: selected ones need a daemon, named ones do not."""
+        names = nodes_of(item, nodes.values(), configs)
+        is_selected = bool((item.get("spec") or {}).get("nodeSelector"))
+        return [name for name in names if name in daemons or not is_selected]
 
     subject = subject_of(item, "RmdWorkload")
     names = guarded(subject, placed)
@@ -351,11 +357,3 @@ def _read_workload(
         return _Workload(item, uuid, of_pod, where, wanted)
     findings.append(bad)
     return _Workload(item, uuid, of_pod, where, problem=bad.said)
-
-
-def _with_daemons(
-    workload: Object, names: t.Sequence[str], daemons: t.Mapping[str, Daemon]
-) -> list[str]:
-    """The nodes: selected ones need a daemon, named ones do not."""
-    is_selected = bool((workload.get("spec") or {}).get("nodeSelector"))
-    return [name for name in names if name in daemons or not is_selected]

@@ -11,6 +11,8 @@ exact until a workload is deleted; later, workloads with equal numbers of ways m
 the best-effort pool and the shared one are both in use, and no cache shows their border, their
 workloads have these ways together.
 
+The document ``rmd`` has the content of each daemon: its caches with their ways, its workloads.
+
 Source: Intel RMD v0.2, ``modules/cache`` and ``modules/workload``.
 """
 
@@ -20,8 +22,11 @@ import typing as t
 from dataclasses import dataclass
 
 from ..base.boundary import InvalidField
+from ..base.json_types import Object
+from ..base.units import format_cpu_list
 from .daemon.cache import GUARANTEED, Cache, runs
 from .daemon.workload import Stored
+from .manifests import key_of
 
 BEST_EFFORT, SHARED, SYSTEM = "besteffort", "shared", "os"
 POOLS = (GUARANTEED, BEST_EFFORT, SHARED)
@@ -192,3 +197,45 @@ def _highest_run(ways: t.Collection[int], most: int, least: int) -> list[int]:
     if not length or length < least:
         return []
     return next(run[-length:] for run in reversed(lying) if len(run) >= length)
+
+
+def inventory(
+    caches: t.Sequence[Cache], stored: t.Sequence[Stored], workloads: t.Mapping[str, Object]
+) -> dict[str, t.Any]:
+    """``caches`` and ``workloads`` of one daemon; ``workloads`` are the RmdWorkloads by uuid."""
+    shares = layout(caches, stored)
+    return {
+        "caches": [
+            {
+                "id": cache.id,
+                "ways": cache.ways,
+                "cpus": format_cpu_list(cache.cpus),
+                "shares": [share.as_dict() for share in shares[cache.id]],
+            }
+            for cache in caches
+        ],
+        "workloads": [_workload(item, workloads.get(item.uuid)) for item in stored],
+    }
+
+
+def _workload(stored: Stored, workload: Object | None) -> dict[str, t.Any]:
+    body: dict[str, t.Any] = {
+        "id": stored.id,
+        "uuid": stored.uuid,
+        "cpus": format_cpu_list(stored.cpus or ()) or ",".join(stored.core_ids),
+        "pool": pool_of(stored),
+    }
+    if stored.settings.cache is not None:
+        body["most"], body["least"] = stored.settings.cache
+    if workload is not None:
+        body["workload"] = key_of(workload)
+        body |= _pod(workload)
+    return body
+
+
+def _pod(workload: Object) -> dict[str, str]:
+    """The pod that owns the RmdWorkload, if any."""
+    metadata = workload["metadata"]
+    owners = metadata.get("ownerReferences") or []
+    names = [owner["name"] for owner in owners if owner.get("kind") == "Pod"]
+    return {"pod": f"{metadata.get('namespace') or 'default'}/{names[0]}"} if names else {}

@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Readers of rmd-operator's resources: wanted workloads, nodes and daemons.
+"""Readers of rmd-operator's resources, and where they and the pods of daemons are read.
 
 The shapes of v0.1.1 (``cache``, ``pstate``) and of v0.3 (``rdt``, ``plugins``) mean the same.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from ..base.boundary import Finding, InvalidField, guarded, shown, subject_of
 from ..base.fields.lenient import member, number, objects
-from ..base.json_types import Object
+from ..base.json_types import MutableObject, Object
+from ..kube.source import Source, identified, selected_fields, trim_custom
 from .daemon.workload import DEFAULT_NAMESPACE, Desired, FormerWorkload, desired_of
 
 API_VERSION = "intel.com/v1alpha1"
@@ -57,7 +58,7 @@ def desired_of_manifest(workload: Object) -> Desired:
     )
 
 
-def nodes_of(workload: Object, nodes: t.Sequence[Object], configs: t.Sequence[Object]) -> list[str]:
+def nodes_of(workload: Object, nodes: t.Iterable[Object], configs: t.Sequence[Object]) -> list[str]:
     """The nodes of an RmdWorkload: those it selects, else those it names.
 
     A selector is combined with that of RmdConfig; named nodes are independent of it.
@@ -83,13 +84,13 @@ def labels_of(value: t.Any, where: str) -> t.Mapping[str, str]:
     return labels
 
 
-def nodes_of_config(config: Object, nodes: t.Sequence[Object]) -> list[str]:
+def nodes_of_config(config: Object, nodes: t.Iterable[Object]) -> list[str]:
     """The nodes that an RmdConfig selects for daemons."""
     selector = (config.get("spec") or {}).get("rmdNodeSelector")
     return _labelled(nodes, selector or DEFAULT_SELECTOR)
 
 
-def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[str]:
+def _labelled(nodes: t.Iterable[Object], labels: t.Mapping[str, str]) -> list[str]:
     return [
         node["metadata"]["name"]
         for node in nodes
@@ -98,7 +99,7 @@ def _labelled(nodes: t.Sequence[Object], labels: t.Mapping[str, str]) -> list[st
 
 
 def daemons_of(
-    nodes: t.Sequence[Object],
+    nodes: t.Iterable[Object],
     pods: t.Sequence[Object],
     endpoints: t.Mapping[str, str],
     namespace: str,
@@ -209,3 +210,27 @@ def _name(value: t.Any, where: str) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidField(where, f"{shown(value)} is not a name")
     return value
+
+
+_PATH = "/apis/intel.com/v1alpha1"
+
+
+def trim_daemon(pod: MutableObject) -> MutableObject:
+    """Address and readiness of the daemon in a pod."""
+    status = pod.get("status", {})
+    containers = [
+        selected_fields(container, "name", "ports")
+        for container in pod["spec"].get("containers") or []
+    ]
+    return identified(
+        pod,
+        spec={**selected_fields(pod["spec"], "nodeName", "hostNetwork"), "containers": containers},
+        status=selected_fields(status, "phase", "podIP", "podIPs", "conditions"),
+    )
+
+
+RMD_WORKLOADS = Source((f"{_PATH}/rmdworkloads",), trim_custom, {}, optional=True)
+RMD_NODE_STATES = Source((f"{_PATH}/rmdnodestates",), trim_custom, {}, optional=True)
+RMD_CONFIGS = Source((f"{_PATH}/rmdconfigs",), trim_custom, {}, optional=True)
+# Upstream label of the daemons' pods.
+RMD_PODS = Source(("/api/v1/pods",), trim_daemon, {"labelSelector": "name=rmd-pod"}, optional=False)

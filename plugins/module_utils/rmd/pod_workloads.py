@@ -14,7 +14,7 @@ import functools
 import re
 import typing as t
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ..base.argspec import KUBERNETES, ArgumentSpec
 from ..base.boundary import (
@@ -29,13 +29,13 @@ from ..base.boundary import (
 )
 from ..base.context import Context, Parameters, Result
 from ..base.errors import ApiError, InvalidInput, WattwiseError
-from ..base.json_types import MutableObject
+from ..base.json_types import MutableObject, Object
 from ..kube.apply.work import apply
 from ..kube.client import Kube, delete_object
 from ..kube.events import Event
 from ..kube.pod_bulk import without_bulk
 from ..kube.pod_condition import Condition, stored_condition, tell
-from .daemon.outcome import REFUSED_RESPONSE
+from .daemon.run import REFUSED_RESPONSE
 from .pods import API_VERSION, Refusal, asks_for_ways, workload_names, workloads_of_pod
 
 INFO_SPEC = KUBERNETES.merge(ArgumentSpec({"node_names": {"type": "list", "elements": "str"}}))
@@ -86,12 +86,12 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
     removed = _remove_workloads(kube, asking, context)
     wanted, refusals = _desired(asking, options["cpusets"])
     existing = _existing_workloads(kube, wanted)
-    workloads, taken = _without_those_of_others(wanted, existing)
-    applied, refused_by_api = _apply(options, workloads, context)
+    own, taken = _without_those_of_others(wanted, existing)
+    applied, refused_by_api = _apply(options, [each.manifest for each in own], context)
     refusals += taken + refused_by_api
     told = _Teller(kube, context, asking.running)
-    by_daemon = _refused_by_daemons(workloads, existing)
-    conditions = told.refusals([*refusals, *by_daemon]) + told.granted(workloads, existing)
+    by_daemon = _refused_by_daemons(own)
+    conditions = told.refusals([*refusals, *by_daemon]) + told.granted(own)
     terminated = told.end(by_daemon) if options["terminate_refused"] else []
     warn_of(asking.findings, context)
     return {
@@ -99,7 +99,7 @@ def configure_pods(parameters: Parameters, context: Context = Context()) -> Resu
         "diff": applied["diff"],
         "workloads": applied["results"],
         "removed": removed,
-        "refused": [_shown(each) for each in [*refusals, *by_daemon]],
+        "refused": [asdict(each) for each in [*refusals, *by_daemon]],
         "terminated": terminated,
         "findings": [each.as_dict() for each in asking.findings],
     }
@@ -152,16 +152,12 @@ def _check_identity(pod: MutableObject) -> None:
         value = pod["metadata"].get(field_name)
         if not isinstance(value, str) or _NAME.fullmatch(value) is None:
             raise InvalidField(f"metadata.{field_name}", f"{shown(value)} is no {field_name}")
-    for place, value in (("spec.nodeName", pod["spec"].get("nodeName")), *_phase_of(pod)):
+    status = pod["status"]
+    texts = [("spec.nodeName", pod["spec"].get("nodeName")), ("status.phase", status.get("phase"))]
+    texts += [("status.conditions", each.get("type")) for each in status.get("conditions") or []]
+    for place, value in texts:
         if not isinstance(value, str) or not value.isprintable():
             raise InvalidField(place, f"{shown(value)} is not a text")
-
-
-def _phase_of(pod: MutableObject) -> list[tuple[str, t.Any]]:
-    status = pod["status"]
-    conditions = status.get("conditions") or []
-    types = [("status.conditions", each.get("type")) for each in conditions]
-    return [("status.phase", status.get("phase")), *types]
 
 
 def _cut_down(pod: MutableObject) -> MutableObject:
@@ -197,16 +193,31 @@ class _Existing:
     responses: MutableObject
     said: str
 
-    def response(self, workload: MutableObject) -> str:
-        """The daemon's answer to the present spec; empty if the spec has changed since."""
-        if any(self.spec.get(key) != value for key, value in workload["spec"].items()):
-            return ""
-        [node] = workload["spec"]["nodes"]
-        return str((self.responses.get(node) or {}).get("response") or "")
 
-    def explained(self, node: str) -> str:
-        """Meaning of the refusal for the workload's only node, as ``rmd_workloads`` says it."""
-        return self.said.partition(f"{node}: ")[2]
+@dataclass(frozen=True)
+class _Own:
+    """A workload of a pod, and the stored one if it exists."""
+
+    manifest: MutableObject
+    stored: _Existing | None
+
+    @property
+    def response(self) -> str:
+        """The daemon's answer to the present spec; empty if the spec has changed since."""
+        spec, stored = self.manifest["spec"], self.stored
+        if stored is None or any(stored.spec.get(key) != value for key, value in spec.items()):
+            return ""
+        return str((stored.responses.get(self.node) or {}).get("response") or "")
+
+    @property
+    def node(self) -> str:
+        """Its only node."""
+        return str(self.manifest["spec"]["nodes"][0])
+
+    @property
+    def explained(self) -> str:
+        """Meaning of the refusal, as ``rmd_workloads`` says it."""
+        return self.stored.said.partition(f"{self.node}: ")[2] if self.stored else ""
 
 
 def _read_existing(workload: MutableObject) -> _Existing:
@@ -275,7 +286,7 @@ def _key(obj: MutableObject) -> PodKey:
 
 
 def _desired(
-    asking: _Asking, cpusets: t.Sequence[t.Mapping[str, t.Any]]
+    asking: _Asking, cpusets: t.Sequence[Object]
 ) -> tuple[list[MutableObject], list[Refusal]]:
     """The workloads of all pods, and the refused containers."""
     cpus = _by_pod(cpusets)
@@ -288,14 +299,14 @@ def _desired(
         if isinstance(found, Finding):
             asking.findings.append(found)
             key = metadata["namespace"], metadata["name"], metadata["uid"]
-            refusals.append(Refusal(*key, "", f"the pod cannot be read: {found.said}"))
+            refusals.append(Refusal(*key, f"the pod cannot be read: {found.said}"))
         else:
             wanted += found[0]
             refusals += found[1]
     return wanted, refusals
 
 
-def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, list[int]]]:
+def _by_pod(cpusets: t.Sequence[Object]) -> dict[str, dict[str, list[int]]]:
     """CPUs by the pod's UID and the container's name. Raises InvalidInput."""
     found: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for index, each in enumerate(cpusets):
@@ -312,19 +323,18 @@ def _by_pod(cpusets: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, l
 
 def _without_those_of_others(
     workloads: t.Sequence[MutableObject], existing: t.Mapping[PodKey, _Existing | Finding]
-) -> tuple[list[MutableObject], list[Refusal]]:
+) -> tuple[list[_Own], list[Refusal]]:
     """The workloads to write, and refusals of those whose names people have used."""
-    ours: list[MutableObject] = []
+    ours: list[_Own] = []
     refusals: list[Refusal] = []
     for workload in workloads:
         [own] = workload["metadata"]["ownerReferences"]
-        stored = existing.get(_key(workload))
-        name = workload["metadata"]["name"]
+        stored, name = existing.get(_key(workload)), workload["metadata"]["name"]
         if isinstance(stored, Finding):
             message = f"RmdWorkload {name} cannot be read: {stored.said}; delete it"
             refusals.append(_refusal_of(workload, message))
         elif stored is None or (stored.owner or {}).get("uid") == own["uid"]:
-            ours.append(workload)
+            ours.append(_Own(workload, stored))
         elif (stored.owner or {}).get("kind") != "Pod":
             message = f"RmdWorkload {name} exists and is not this pod's; rename or delete it"
             refusals.append(_refusal_of(workload, message))
@@ -354,35 +364,18 @@ def _apply(
 def _refusal_of(workload: MutableObject, message: str) -> Refusal:
     [owner] = workload["metadata"]["ownerReferences"]
     namespace = workload["metadata"]["namespace"]
-    return Refusal(namespace, owner["name"], owner["uid"], "", shown_text(message))
+    return Refusal(namespace, owner["name"], owner["uid"], shown_text(message))
 
 
-def _refused_by_daemons(
-    workloads: t.Sequence[MutableObject], existing: t.Mapping[PodKey, _Existing | Finding]
-) -> list[Refusal]:
+def _refused_by_daemons(workloads: t.Sequence[_Own]) -> list[Refusal]:
     """Outcomes of workloads that are unchanged since the daemons' answers."""
     refusals = []
-    for workload in workloads:
-        stored = existing.get(_key(workload))
-        response = _response(workload, stored)
-        if isinstance(stored, _Existing) and response.startswith(REFUSED_RESPONSE):
-            [node] = workload["spec"]["nodes"]
-            answer = stored.explained(node) or response[len(REFUSED_RESPONSE) :].strip()
-            refusals.append(_refusal_of(workload, f"RMD on node {node} refused: {answer}"))
+    for each in workloads:
+        if each.response.startswith(REFUSED_RESPONSE):
+            answer = each.explained or each.response[len(REFUSED_RESPONSE) :].strip()
+            message = f"RMD on node {each.node} refused: {answer}"
+            refusals.append(_refusal_of(each.manifest, message))
     return refusals
-
-
-def _response(workload: MutableObject, stored: _Existing | Finding | None) -> str:
-    return stored.response(workload) if isinstance(stored, _Existing) else ""
-
-
-def _shown(refusal: Refusal) -> dict[str, str]:
-    return {
-        "namespace": refusal.namespace,
-        "pod": refusal.pod,
-        "pod_uid": refusal.pod_uid,
-        "message": refusal.message,
-    }
 
 
 @dataclass
@@ -406,16 +399,12 @@ class _Teller:
                 told += bool(tell(self.kube, self.context, pod, condition, _REFUSED))
         return told
 
-    def granted(
-        self,
-        workloads: t.Sequence[MutableObject],
-        existing: t.Mapping[PodKey, _Existing | Finding],
-    ) -> int:
+    def granted(self, workloads: t.Sequence[_Own]) -> int:
         """Clear the refusal of pods whose workloads all succeeded."""
         owned: dict[str, list[str]] = defaultdict(list)
-        for workload in workloads:
-            [owner] = workload["metadata"]["ownerReferences"]
-            owned[owner["uid"]].append(_response(workload, existing.get(_key(workload))))
+        for each in workloads:
+            [owner] = each.manifest["metadata"]["ownerReferences"]
+            owned[owner["uid"]].append(each.response)
         told = 0
         for pod in self.pods:
             responses = owned.get(pod["metadata"]["uid"], [])

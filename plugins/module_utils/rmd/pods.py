@@ -32,12 +32,11 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A container that requested ways and gets none, with the reason."""
+    """A pod with a container that requested ways and gets none, and the reason."""
 
     namespace: str
     pod: str
     pod_uid: str
-    container: str
     message: str
 
 
@@ -62,7 +61,7 @@ def workloads_of_pod(
     was not started or could not be read, gives neither. Raises InvalidInput for a pod without name
     or UID.
     """
-    asking = _asking(pod)
+    asking, metadata = _asking(pod), pod["metadata"]
     exclusive = {each.name: each for each in exclusive_containers(pod)}
     subject = subject_of(pod, "Pod")
     workloads: list[MutableObject] = []
@@ -75,34 +74,52 @@ def workloads_of_pod(
                 "it requests cache ways, which only containers of Guaranteed pods with whole"
                 " CPUs get; make requests equal limits, and CPUs a whole number"
             )
-        alone = len(asking) == 1
-        own = cpus.get(name)
-        return None if own is None else _workload(pod, container, exclusive[name], own, alone)
+        if name not in cpus:
+            return None
+        spec = _spec(pod, container, cpus[name])
+        return _workload(spec, exclusive[name], len(asking) == 1)
 
     for container in asking:
         found = guarded(subject, lambda container=container: read(container))  # type: ignore[misc]
         if isinstance(found, Finding):
-            refusals.append(_refusal(pod, container["name"], found.said))
+            message = shown_text(f"container {container['name']}: {found.said}")
+            namespace = metadata.get("namespace") or "default"
+            refusals.append(Refusal(namespace, metadata["name"], metadata["uid"], message))
         elif found is not None:
             workloads.append(found)
     return workloads, refusals
 
 
-def _workload(
-    pod: Object,
-    container: Object,
-    exclusive: ExclusiveContainer,
-    cpus: t.Sequence[int],
-    alone: bool,
-) -> MutableObject:
-    annotations = _annotations(pod, exclusive.name)
-    cache = _cache(exclusive.name, _ways(container), annotations)
-    spec: MutableObject = {
-        "coreIds": [str(cpu) for cpu in sorted(cpus)],
-        "nodes": [pod["spec"]["nodeName"]],
+def _workload(spec: Object, exclusive: ExclusiveContainer, alone: bool) -> MutableObject:
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": exclusive.pod,
+        "uid": exclusive.pod_uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
     }
+    place = {"name": _workload_name(exclusive, alone), "namespace": exclusive.namespace}
+    metadata = {**place, "ownerReferences": [owner]}
+    return {"apiVersion": API_VERSION, "kind": "RmdWorkload", "metadata": metadata, "spec": spec}
+
+
+def _spec(pod: Object, container: Object, cpus: t.Sequence[int]) -> MutableObject:
+    name, most = container["name"], _ways(container)
+    annotations = _annotations(pod, name)
+
+    def whole(setting: str) -> int:
+        return _whole(annotations[setting], f"annotation {name}_{setting}")
+
+    least = whole("cache_min") if "cache_min" in annotations else most
+    if not 1 <= least <= most:
+        problem = f"{least} is not between 1 and its {most} ways"
+        raise InvalidField(f"annotation {name}_cache_min", problem)
+    cache = {"max": most, "min": least}
+    cores = [str(cpu) for cpu in sorted(cpus)]
+    spec: MutableObject = {"coreIds": cores, "nodes": [pod["spec"]["nodeName"]]}
     mba = {
-        field: _whole(annotations[f"mba_{field}"], f"annotation {exclusive.name}_mba_{field}")
+        field: whole(f"mba_{field}")
         for field in ("percentage", "mbps")
         if f"mba_{field}" in annotations
     }
@@ -116,16 +133,7 @@ def _workload(
         spec["pstate"] = pstate
     if "policy" in annotations:
         spec["policy"] = annotations["policy"]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdWorkload",
-        "metadata": {
-            "name": _workload_name(exclusive, alone),
-            "namespace": exclusive.namespace,
-            "ownerReferences": [_owner(exclusive)],
-        },
-        "spec": spec,
-    }
+    return spec
 
 
 def _workload_name(container: ExclusiveContainer, alone: bool) -> str:
@@ -144,17 +152,6 @@ def workload_name(pod: str, container: str, alone: bool) -> str:
     return f"rmd-workload-{pod}" if alone else f"{pod}{_SEPARATOR}{container}"
 
 
-def _owner(container: ExclusiveContainer) -> MutableObject:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": container.pod,
-        "uid": container.pod_uid,
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
-
-
 def _annotations(pod: Object, container: str) -> dict[str, str]:
     """The pod's annotations about this container, by the rest of their names."""
     given = (pod.get("metadata") or {}).get("annotations") or {}
@@ -165,16 +162,6 @@ def _annotations(pod: Object, container: str) -> dict[str, str]:
         if value:
             found[name] = value
     return found
-
-
-def _cache(container: str, ways: int, annotations: t.Mapping[str, str]) -> MutableObject:
-    least = ways
-    if "cache_min" in annotations:
-        where = f"annotation {container}_cache_min"
-        least = _whole(annotations["cache_min"], where)
-        if not 1 <= least <= ways:
-            raise InvalidField(where, f"{least} is not between 1 and its {ways} ways")
-    return {"max": ways, "min": least}
 
 
 def _ways(container: Object) -> int:
@@ -192,21 +179,11 @@ def _whole(text: str, where: str) -> int:
 
 
 def _asking(pod: Object) -> list[Object]:
-    return [each for each in _containers(pod) if _limit(each) not in (None, 0, "0")]
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return [each for each in containers if _limit(each) not in (None, 0, "0")]
 
 
 def _limit(container: Object) -> t.Any:
     resources = container.get("resources") or {}
     return (resources.get("limits") or {}).get(CACHE_WAYS)
-
-
-def _containers(pod: Object) -> list[Object]:
-    spec = pod.get("spec") or {}
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-
-
-def _refusal(pod: Object, container: str, message: str) -> Refusal:
-    metadata = pod["metadata"]
-    namespace = metadata.get("namespace") or "default"
-    text = shown_text(f"container {container}: {message}")
-    return Refusal(namespace, metadata["name"], metadata["uid"], container, text)

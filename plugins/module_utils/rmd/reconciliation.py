@@ -23,8 +23,7 @@ from ..kube.resource.conditions import Failure
 from ..kube.resource.run import Report, ResourceKind, Run, Work
 from ..kube.source import read_source
 from .cluster import Reconciled, reconcile_objects
-from .manifests import API_VERSION
-from .sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
+from .manifests import API_VERSION, RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from .statuses import APPLY_SET
 
 # The `rmd` role labels the namespace as wattwise-rmd; an equal name would remove its labels.

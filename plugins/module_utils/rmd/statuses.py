@@ -1,7 +1,13 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The statuses of RmdWorkloads, RmdNodeStates and RmdConfigs after a visit of the daemons."""
+"""The statuses of RmdWorkloads, RmdNodeStates and RmdConfigs after a visit of the daemons.
+
+Nodes get their number of cache ways for pods, the extended resource ``intel.com/l3_cache_ways``. It
+is the ways of the guaranteed pools of all caches, less those of workloads without a pod. Ways of
+pods' workloads stay in it, because the scheduler itself subtracts the requests of pods.
+rmd-operator wrote the mask of the ways as a number, once.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +20,14 @@ from ..base.units import format_cpu_list
 from ..kube.apply.prune import APPLY_SET_LABEL
 from ..kube.resource.conditions import changed_status
 from .daemon.apply import Visit
-from .daemon.cache import Cache
-from .daemon.outcome import FAILED_RESPONSE, Outcome
+from .daemon.cache import GUARANTEED, Cache
+from .daemon.run import FAILED_RESPONSE, Outcome
 from .daemon.workload import Stored
+from .layout import POOLS
 from .manifests import API_VERSION, STATE_PREFIX, managed_of
+from .pods import CACHE_WAYS
 
 APPLY_SET = "wattwise-rmd-node-states"
-_POOLS = ("guaranteed", "besteffort", "shared")
 _SHOWN_FAILURES = 3
 
 
@@ -45,7 +52,7 @@ class Report:
         sentence = f"{node}: {outcome.problem.detail}"
         if outcome.problem.reason == "conflict":
             self.conflicts.append(sentence)
-        if outcome.step.action != "unchanged":
+        if outcome.has_failed:
             self.failures.append((node, outcome.problem.reason, outcome.problem.detail))
 
     def fail(self, node: str, reason: str, detail: str) -> None:
@@ -81,21 +88,14 @@ class Report:
 def node_state(node: Object, namespace: str) -> dict[str, t.Any]:
     """The RmdNodeState of a node, which is deleted with the node."""
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "RmdNodeState",
-        "metadata": {
-            "name": STATE_PREFIX + name,
-            "namespace": namespace,
-            "labels": {
-                MANAGED_BY_LABEL: MANAGER,
-                APPLY_SET_LABEL: APPLY_SET,
-            },
-            "ownerReferences": [owner],
-        },
-        "spec": {"node": name, "nodeUid": uid},
+    metadata = {
+        "name": STATE_PREFIX + name,
+        "namespace": namespace,
+        "labels": {MANAGED_BY_LABEL: MANAGER, APPLY_SET_LABEL: APPLY_SET},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
     }
+    spec = {"node": name, "nodeUid": uid}
+    return {"apiVersion": API_VERSION, "kind": "RmdNodeState", "metadata": metadata, "spec": spec}
 
 
 def node_status(
@@ -196,7 +196,7 @@ def _state(outcome: Outcome) -> dict[str, t.Any]:
 def _ways(caches: t.Sequence[Cache]) -> dict[str, t.Any]:
     if not caches:
         return {}
-    free = {cache.id: len(cache.free.get("guaranteed", ())) for cache in caches}
+    free = {cache.id: len(cache.free.get(GUARANTEED, ())) for cache in caches}
     longest = {cache.id: cache.longest_run() for cache in caches}
     return {
         "freeWays": " ".join(f"{key}:{count}" for key, count in free.items()),
@@ -212,7 +212,7 @@ def _cache(cache: Cache) -> dict[str, t.Any]:
             "freeWays": len(cache.free[pool]),
             "longestFreeRun": cache.longest_run(pool),
         }
-        for pool in _POOLS
+        for pool in POOLS
         if pool in cache.free
     }
     cpus = format_cpu_list(cache.cpus)
@@ -236,3 +236,44 @@ def _unready(failures: t.Sequence[tuple[str, str, str]]) -> dict[str, str]:
 def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, str]:
     status = "True" if holds else "False"
     return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def ways_for_pods(visit: Visit, of_pods: t.Collection[str]) -> int:
+    """The number of ways; ``of_pods`` are uuids of workloads that pods own.
+
+    0 if the daemon did not answer or has no caches, because nothing can be promised then.
+    """
+    if visit.state is None:
+        return 0
+    caches = visit.state.caches
+    there = sum(cache.ways for cache in caches)
+    ways = sum(len(cache.free.get(GUARANTEED, ())) for cache in caches)
+    for stored in visit.state.stored:
+        most, least = stored.settings.cache or (0, 0)
+        if stored.uuid in of_pods and most == least:
+            cpus = stored.cpus or frozenset()
+            ways += most * sum(1 for cache in caches if cache.cpus & cpus)
+    # A daemon may report workloads with more ways than exist.
+    return min(ways, there)
+
+
+def is_of_pod(workload: Object) -> bool:
+    """Whether a pod owns the RmdWorkload, so that the garbage collector deletes both."""
+    references = workload["metadata"].get("ownerReferences") or []
+    return any(each.get("kind") == "Pod" and each.get("controller") for each in references)
+
+
+def node_capacity(node: Object, ways: int) -> dict[str, t.Any] | None:
+    """The Node's status to write; None if it is equal, or missing and not needed.
+
+    The kubelet derives allocatable from the capacity; without a kubelet nothing does, so both are
+    written.
+    """
+    status = node.get("status") or {}
+    stored = {(status.get(part) or {}).get(CACHE_WAYS) for part in ("capacity", "allocatable")}
+    if stored == {str(ways)} or (ways == 0 and stored <= {None, "0"}):
+        return None
+    amount = {CACHE_WAYS: str(ways)}
+    metadata = {"name": node["metadata"]["name"]}
+    written = {"capacity": amount, "allocatable": amount}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": written}

@@ -29,7 +29,7 @@ from ..kube.source import (
 )
 from ..nodeconfig.sources import NODE_CONFIG_TEMPLATES, NODE_CONFIGS
 from ..nodeconfig.targets import Targets, resolve
-from ..rmd.sources import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
+from ..rmd.manifests import RMD_CONFIGS, RMD_NODE_STATES, RMD_PODS, RMD_WORKLOADS
 from ..scheduling.pod_fields import PODSPREAD_ANNOTATIONS
 from . import run_owner, volumes
 from .pods import trim_pod

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.wattwise.kube.plugins.module_utils.base.fields.lenient import (
     MAX_TEXT_LENGTH,
     number,
+    only,
     text,
     whole,
 )
@@ -27,6 +28,13 @@ from support.examples import each_seed
 from support.odd_values import bounded, odd_value
 
 LONG = 400_000
+
+
+def test_only_the_named_members_of_an_object_are_kept() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "a", "uid": "u"}, "spec": None, "status": "odd"}
+    trim = only("metadata.name", "metadata.labels", "spec.nodeName", "status.phase")
+    assert trim(pod) == {"metadata": {"name": "a"}}
+    assert only("metadata", "kind")(pod) == {"kind": "Pod", "metadata": pod["metadata"]}
 
 
 @pytest.mark.parametrize(

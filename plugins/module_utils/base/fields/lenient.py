@@ -9,7 +9,7 @@ import math
 import re
 import typing as t
 
-from ..json_types import Object
+from ..json_types import MutableObject, Object
 from ..texts import shown_text
 
 MAX_TEXT_LENGTH = 1024
@@ -63,3 +63,21 @@ def member(value: t.Any, *names: str) -> t.Any:
 def objects(value: t.Any) -> list[Object]:
     """The items of a list that are JSON objects."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def only(*paths: str) -> t.Callable[[Object], MutableObject]:
+    """A function that keeps only these members of an object, each a path like ``metadata.name``."""
+    kept = [path.split(".") for path in paths]
+
+    def trim(item: Object) -> MutableObject:
+        found: MutableObject = {}
+        for names in kept:
+            value = member(item, *names)
+            if value is not None:
+                place = found
+                for name in names[:-1]:
+                    place = place.setdefault(name, {})
+                place[names[-1]] = value
+        return found
+
+    return trim

@@ -91,7 +91,7 @@ class Rounds:
         objects = bare_metal_host.list_objects(self._kube, self._host_namespaces)
         hosts = sorted(bare_metal_host.read_hosts(objects).hosts, key=key_of)
         selector = wanted.request.host_selector
-        refused = refusals(hosts, wanted.owner, False, selector, wanted.former)
+        refused = refusals(hosts, wanted.owner, False, selector)
         return [
             host
             for host, refusal in zip(hosts, refused)
@@ -101,10 +101,7 @@ class Rounds:
         ]
 
     def _refresh(
-        self,
-        hosts: t.Sequence[Host],
-        stored: t.Mapping[tuple[str, str], t.Any],
-        guard: Guard,
+        self, hosts: t.Sequence[Host], stored: t.Mapping[tuple[str, str], t.Any], guard: Guard
     ) -> None:
         options = redfish_hardware.SPEC.complete(
             {

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from ...base.context import Parameters, Result
 from ...base.errors import told_text
-from ...base.fields.lenient import member, objects, text, whole
+from ...base.fields.lenient import member, objects, only, text, whole
+from ...base.json_types import Object
 from ...kube.resource.conditions import Failure
 from ...kube.resource.run import Run
 from ..assignment_request import AssignmentRequest
@@ -29,6 +30,9 @@ INPUTS_ANNOTATION = "bpa.akraino.org/inputs"
 # A new value in this annotation of a Provisioning makes a failed installer run again.
 RETRY_ANNOTATION = "bpa.akraino.org/retry"
 _MAX_MESSAGE_LENGTH = 1000
+_POD = only(
+    *("metadata.name", "metadata.deletionTimestamp", "status.phase", "status.containerStatuses")
+)
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,7 @@ class Installation:
         return self.outcome != "Running"
 
 
-def inputs_of(
-    request: Request, files: t.Mapping[str, str], image: str, annotations: t.Mapping[str, t.Any]
-) -> str:
+def inputs_of(request: Request, files: t.Mapping[str, str], image: str, annotations: Object) -> str:
     """The digest of all inputs of the installer."""
     given = {
         "files": dict(files),
@@ -64,7 +66,7 @@ def inputs_of(
     return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
+def stored_installation(status: Object) -> Installation | None:
     """The run in a status; None without a readable one."""
     found = status.get("installation")
     inputs, outcome = text(member(found, "inputs")), member(found, "outcome")
@@ -73,7 +75,7 @@ def stored_installation(status: t.Mapping[str, t.Any]) -> Installation | None:
     return Installation(inputs, outcome, text(member(found, "message"), _MAX_MESSAGE_LENGTH))
 
 
-def installation_of(job: t.Mapping[str, t.Any], pods: t.Sequence[t.Any]) -> Installation:
+def installation_of(job: Object, pods: t.Sequence[t.Any]) -> Installation:
     """Progress of the Job. A failed one has the last log line of its pod."""
     inputs = text(member(job, "metadata", "annotations", INPUTS_ANNOTATION))
     status = member(job, "status")
@@ -113,7 +115,7 @@ def _waiting(pods: t.Sequence[t.Any]) -> str:
     return ""
 
 
-def _containers(pods: t.Sequence[t.Any]) -> list[t.Mapping[str, t.Any]]:
+def _containers(pods: t.Sequence[t.Any]) -> list[Object]:
     return [
         status for pod in pods for status in objects(member(pod, "status", "containerStatuses"))
     ]
@@ -133,7 +135,7 @@ def install(run: Run, request: AssignmentRequest, outputs: Result) -> Installati
     stored = stored_installation(run.stored_status)
     if stored and stored.inputs == inputs and stored.is_over:
         return stored
-    name = f"kud-{request.cluster}"
+    name = f"kud-{request.owner.cluster}"
     job = run.kube.find(f"/apis/batch/v1/namespaces/{run.given['namespace']}/jobs/{name}")
     pods = list_pods(run, {"batch.kubernetes.io/job-name": name}) if job else []
     found = installation_of(job, pods) if job else None
@@ -144,7 +146,7 @@ def install(run: Run, request: AssignmentRequest, outputs: Result) -> Installati
 
 
 def _start(run: Run, request: AssignmentRequest, files: Parameters, inputs: str) -> None:
-    place = (request.cluster, run.given["namespace"])
+    place = (request.owner.cluster, run.given["namespace"])
     job = cluster_objects.installer_job(request.request, *place, run.given["installer_image"])
     job["metadata"]["annotations"] = {INPUTS_ANNOTATION: inputs}
     # Pods of a Job are immutable: an ended Job is replaced.
@@ -163,13 +165,4 @@ def list_pods(run: Run, labels: t.Mapping[str, str]) -> list[dict[str, t.Any]]:
     """Pods in the namespace of the Provisioning."""
     selector = ",".join(f"{name}={value}" for name, value in labels.items())
     path = f"/api/v1/namespaces/{run.given['namespace']}/pods"
-    return run.kube.list(path, {"labelSelector": selector}, _pod)
-
-
-def _pod(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    metadata = item.get("metadata") or {}
-    status = {key: member(item, "status", key) for key in ("phase", "containerStatuses")}
-    return {
-        "metadata": {key: metadata.get(key) for key in ("name", "deletionTimestamp")},
-        "status": status,
-    }
+    return run.kube.list(path, {"labelSelector": selector}, _POD)

@@ -14,7 +14,7 @@ from ...base.argspec import KUBERNETES, LEASE, ArgumentSpec
 from ...base.boundary import Finding, Subject, warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError, InvalidInput, WattwiseError
-from ...base.fields.lenient import member
+from ...base.fields.lenient import member, only
 from ...base.json_types import Object
 from ...base.units import format_time
 from ...kube.apply.steps import Applying
@@ -30,16 +30,20 @@ from ..provisioning import API_VERSION, KIND
 from ..roles.assignment import Answer
 from ..roles.availability import Owner, key_of
 from . import agents, reservation
-from .host_choice import ATTEMPTS, reserve, write_marks
-from .host_document import hosts_document
 from .installation import install, list_pods, owned
-from .status import Agents, RunResults, reserving_status, status_of
+from .reservation import ATTEMPTS, reserve, write_marks
+from .status import Agents, RunResults, hosts_document, reserving_status, status_of
 
 FIELD_MANAGER = "wattwise-provisioning"
 _KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER)
 LEASE_NAME = "wattwise-provisioning"
 _FORBIDDEN = 403
 _OF_ASSIGNMENT = ("curves", "require_ip", "group_names", "ssh")
+# Identity and hosts of a Provisioning.
+_PROVISIONING = only(
+    *("metadata.name", "metadata.namespace", "metadata.labels", "metadata.creationTimestamp"),
+    "status.assignments",
+)
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments/"
 
 SPEC = KUBERNETES.merge(
@@ -51,11 +55,7 @@ SPEC = KUBERNETES.merge(
             "spec": {"type": "dict"},
             "cluster": {"type": "str"},
             "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-            "reserve": {
-                "type": "str",
-                "default": "consumer",
-                "choices": list(reservation.MARKS),
-            },
+            "reserve": {"type": "str", "default": "consumer", "choices": list(reservation.MARKS)},
             "host_namespaces": {"type": "list", "elements": "str", "default": []},
             "hardware": {"type": "list", "elements": "dict", "default": []},
             "read_user_data": {"type": "bool", "default": False},
@@ -146,18 +146,18 @@ def _steps(resource: Object, run: Run) -> t.Iterator[RunResults]:
 
 
 def _read(run: Run, resource: Object) -> AssignmentRequest:
-    others = run.kube.list(run.kube.resource(API_VERSION, KIND).collection(), trim=_provisioning)
+    others = run.kube.list(run.kube.resource(API_VERSION, KIND).collection(), trim=_PROVISIONING)
     try:
         request = read_assignment_request(
             dict(resource), run.given["cluster"], provisionings=others
         )
     except InvalidInput as error:
         raise Failed("InvalidProvisioning", str(error)) from error
-    rival = older_with_cluster(resource, request.cluster, others, run.given["reserve"])
+    rival = older_with_cluster(resource, request.owner.cluster, others, run.given["reserve"])
     if rival:
         raise Failed(
             "ClusterNameTaken",
-            f"The cluster name {request.cluster} belongs to {KIND} {rival}; give this "
+            f"The cluster name {request.owner.cluster} belongs to {KIND} {rival}; give this "
             "one another label cluster, or delete one of the two",
         )
     return request
@@ -211,7 +211,7 @@ def _write_document(run: Run, request: AssignmentRequest, answer: Answer) -> Non
     path = run.given["document"]
     if path is not None and not run.context.check_mode:
         body = {"time": format_time(run.context.now())}
-        documents.write(path, "hosts", {**hosts_document(answer, request.cluster), **body})
+        documents.write(path, "hosts", {**hosts_document(answer, request.owner.cluster), **body})
 
 
 def _ssh_secret(run: Run, request: AssignmentRequest) -> Object | None:
@@ -317,13 +317,3 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
         "again",
         **applying.result,
     )
-
-
-def _provisioning(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Identity and hosts of a Provisioning."""
-    metadata = item.get("metadata") or {}
-    names = ("name", "namespace", "labels", "creationTimestamp")
-    return {
-        "metadata": {name: metadata.get(name) for name in names},
-        "status": {"assignments": member(item, "status", "assignments")},
-    }

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""The status of a Provisioning: its hosts, its installation, its agents, and conditions."""
+"""The status of a Provisioning: its hosts, its installation, its agents, and conditions.
+
+The hosts document for the report has each host's rack, role, capabilities and reason.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ from ...kube.resource.conditions import (
     of_generation,
     stored_condition,
 )
-from ..roles.assignment import Answer
+from ..host import Host
+from ..roles.assignment import Answer, Assigned
+from ..roles.availability import HostKey, key_of
 from .installation import Installation
 
 Status = dict[str, t.Any]
@@ -162,3 +167,41 @@ def _ready(conditions: t.Sequence[Condition], failure: Failure | None) -> Condit
     installed = any(each["type"] == "Installed" for each in conditions)
     told = "The cluster is installed." if installed else "Hosts are reserved; nothing is installed."
     return condition("Ready", "True", "Installed" if installed else "Reserved", told)
+
+
+def hosts_document(answer: Answer, cluster: str) -> dict[str, t.Any]:
+    """All hosts of the assignment, hosts with a role first."""
+    roles: dict[HostKey, list[Assigned]] = {}
+    for each in answer.assignments:
+        roles.setdefault(key_of(each.host), []).append(each)
+    entries = [
+        {
+            **_facts(given[0].host),
+            "roles": [each.role for each in given],
+            "label": given[0].label,
+            "why": told_text(given[0].why),
+        }
+        for given in roles.values()
+    ]
+    entries += [
+        {**_facts(each.host), "roles": [], "label": None, "why": told_text(each.reason)}
+        for each in answer.unassigned
+    ]
+    return {"cluster": cluster, "hosts": entries}
+
+
+def _facts(host: Host) -> dict[str, t.Any]:
+    """Place and capabilities of a host; None for unknown facts."""
+    hardware = host.hardware
+    ports = [port.can_sriov for port in hardware.network_interfaces]
+    is_known = any(can is not None for can in ports)
+    return {
+        "name": host.name,
+        "namespace": host.namespace,
+        "rack": host.rack,
+        "processors": hardware.processors.count,
+        "memory_mib": hardware.memory_mib,
+        "sriov": hardware.has_sriov if is_known else None,
+        "qat": hardware.has_qat,
+        "gpus": hardware.gpus,
+    }

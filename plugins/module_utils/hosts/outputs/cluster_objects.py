@@ -11,8 +11,7 @@ from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import is_subdomain
 from ...base.json_types import MutableObject
 from ...redfish.hardware.facts import host_address
-from ..addresses import inventory_name
-from ..provisioning import Request
+from ..provisioning import Request, inventory_name
 from ..roles.assignment import Assigned
 from ..roles.availability import CLUSTER_LABEL, ROLE_LABEL
 from .ssh import SECRET_KEY, SSH_ARGUMENTS
@@ -108,19 +107,13 @@ def installer_files(
     }
 
 
-def installer_job(
-    request: Request, cluster: str, namespace: str, image: str, owner: MutableObject | None = None
-) -> MutableObject:
+def installer_job(request: Request, cluster: str, namespace: str, image: str) -> MutableObject:
     """The Job ``kud-<cluster>``: without permissions on its node or in the cluster.
 
     The installer reads ``--plugins`` as its third argument only, and has no ``--network``: the
-    subnet is in the inventory. It finds inventory and key in the folders of the original. ``owner``
-    is an owner reference.
+    subnet is in the inventory. It finds inventory and key in the folders of the original.
     """
     name = f"kud-{cluster}"
-    metadata = _metadata(name, cluster, namespace)
-    if owner is not None:
-        metadata["ownerReferences"] = [owner]
     pod = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -131,7 +124,7 @@ def installer_job(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata,
+        "metadata": _metadata(name, cluster, namespace),
         "spec": {"backoffLimit": 0, "template": template},
     }
 

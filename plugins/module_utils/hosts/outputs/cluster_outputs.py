@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...base.boundary import Finding, Subject, guarded, warn_of
 from ...base.context import Context, Parameters, Result
+from ...base.json_types import Object
 from ..assignment_request import AssignmentRequest
 from ..host import Host
 from ..provisioning import Request
@@ -38,7 +39,7 @@ def outputs(
     """Inventories and objects of the assignment, and defects in sources of SSH access."""
     access, defects = _ssh_access(wanted.request, assignments, options, context)
     addresses = {each.label: each.ip for each in assignments if each.ip}
-    namespace, cluster = wanted.owner.namespace, wanted.cluster
+    namespace, cluster = wanted.owner.namespace, wanted.owner.cluster
     known_hosts_file = options["ssh"].get("known_hosts_file")
     _of_secret, known, _doubts = _told_hosts(options)
     result = {
@@ -71,10 +72,7 @@ def _told_hosts(options: Parameters) -> tuple[SshAccess, str, list[str]]:
 
 
 def _ssh_access(
-    request: Request,
-    assignments: t.Sequence[Assigned],
-    options: Parameters,
-    context: Context,
+    request: Request, assignments: t.Sequence[Assigned], options: Parameters, context: Context
 ) -> tuple[dict[str, SshAccess], list[Finding]]:
     """SSH access to each host by its label, from all sources, without revoked keys.
 
@@ -89,10 +87,7 @@ def _ssh_access(
     found: dict[str, SshAccess] = {}
     defects: dict[Finding, None] = {}
     for each in assignments:
-        told = [
-            _of_inventory(each, given["hosts"]),
-            _of_user_data(each.host, options["user_data"]),
-        ]
+        told = [_of_inventory(each, given["hosts"]), _of_user_data(each.host, options["user_data"])]
         defects |= {source: None for source in told if isinstance(source, Finding)}
         usable = [source.without(revoked) for source in told if isinstance(source, SshAccess)]
         access = access_of(request.ssh, *usable, of_secret, key)
@@ -104,23 +99,24 @@ def _ssh_access(
     return found, list(defects)
 
 
-def _of_inventory(assigned: Assigned, given: t.Mapping[str, t.Any]) -> SshAccess | Finding:
+def _of_inventory(assigned: Assigned, given: Object) -> SshAccess | Finding:
     """Access from the inventory's variables, by the label or name of the host."""
     host, name = assigned.host, assigned.label
     if not given.get(name):
         name = host.name
-    return guarded(
-        Subject("BareMetalHost", host.name, host.namespace),
-        functools.partial(access_of_inventory, given.get(name), f"ssh.hosts.{name}"),
-    )
+    return _guarded(host, access_of_inventory, given.get(name), f"ssh.hosts.{name}")
 
 
-def _of_user_data(host: Host, user_data: t.Mapping[str, t.Any]) -> SshAccess | Finding:
+def _of_user_data(host: Host, user_data: Object) -> SshAccess | Finding:
     """Access from the host's user data, by ``namespace/name`` of its Secret."""
     if not host.user_data_secret:
         return SshAccess()
     name = f"{host.namespace}/{host.user_data_secret}"
-    return guarded(
-        Subject("BareMetalHost", host.name, host.namespace),
-        functools.partial(access_of_user_data, user_data.get(name), f"user_data.{name}"),
-    )
+    return _guarded(host, access_of_user_data, user_data.get(name), f"user_data.{name}")
+
+
+def _guarded(
+    host: Host, read: t.Callable[[t.Any, str], SshAccess], given: t.Any, path: str
+) -> SshAccess | Finding:
+    subject = Subject("BareMetalHost", host.name, host.namespace)
+    return guarded(subject, functools.partial(read, given, path))

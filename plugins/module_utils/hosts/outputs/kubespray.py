@@ -8,16 +8,18 @@ run a command on the controller.
 
 kubespray's own ansible.cfg forgets host keys and does not check them. Variables of the inventory
 override it.
+
+Networks of pods, services and hosts must not overlap.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ...base.boundary import InvalidField
 from ...redfish.hardware.facts import host_address
-from ..addresses import inventory_name
-from ..provisioning import Request, Role, user_name
-from ..roles.assignment import Assigned
+from ..provisioning import Request, Role, inventory_name, user_name
+from ..roles.assignment import Answer, Assigned
 from .ssh import DEFAULT_PORT, SSH_ARGUMENTS, SshAccess, file_path
 
 GroupNames = t.Literal["current", "legacy"]
@@ -100,10 +102,7 @@ def _connection(known_hosts_file: str) -> dict[str, t.Any]:
     """Variables that enable the check of host keys, regardless of ansible.cfg."""
     path = file_path(known_hosts_file, "known_hosts_file")
     known = f" -o UserKnownHostsFile={path}" if path else ""
-    return {
-        "ansible_host_key_checking": True,
-        "ansible_ssh_args": f"{SSH_ARGUMENTS}{known}",
-    }
+    return {"ansible_host_key_checking": True, "ansible_ssh_args": f"{SSH_ARGUMENTS}{known}"}
 
 
 def ip_versions_of(assignments: t.Iterable[Assigned]) -> set[int]:
@@ -178,3 +177,49 @@ def _host_lines(assignments: t.Sequence[Assigned], access: Access) -> list[str]:
             line += f" ansible_ssh_user={user_name(way.user, 'user')}"
         lines[each.label] = line
     return list(lines.values())
+
+
+def check_networks(request: Request, answer: Answer) -> None:
+    """Raise InvalidField if networks of pods, services and named hosts overlap.
+
+    A host without a MAC address in the request, but with an address in such a network, gets no
+    role.
+    """
+    named = {network.version for network in request.subnets.values()}
+    for version in named | ip_versions_of(answer.assignments) or {4}:
+        pods, services = request.networks(version)
+        if pods.network.overlaps(services.network):
+            own, other = (services, pods) if pods.is_default else (pods, services)
+            raise InvalidField(
+                f"spec.{own.field}",
+                f"{own.network} overlaps with {other}; write another subnet, or {other.field}",
+            )
+    for each in answer.assignments:
+        for ip in filter(None, (each.ip, each.ip6)):
+            network = request.network_with(ip)
+            if network is not None:
+                raise InvalidField(
+                    f"spec.{network.field}",
+                    f"{network.origin}{network.network} overlaps with the network of the hosts: "
+                    f"{each.host.name} has {ip}; write another subnet",
+                )
+
+
+def small_subnets(request: Request, answer: Answer) -> t.Iterator[str]:
+    """Sentences on pod subnets that are too small for the nodes."""
+    nodes = len({(each.host.namespace, each.host.name) for each in answer.assignments})
+    for version in sorted(ip_versions_of(answer.assignments)):
+        pods, _services = request.networks(version)
+        length, of_node = pods.network.prefixlen, NODE_PREFIXES[version]
+        room = 2 ** max(0, of_node - length)
+        if length > of_node:
+            yield (
+                f"spec.PodSubnet: {pods.network} is smaller than a node's /{of_node}; write a "
+                "larger subnet"
+            )
+        elif nodes > room:
+            yield (
+                f"spec.PodSubnet: {pods} has addresses for {room} "
+                f"{'node' if room == 1 else 'nodes'}, and the cluster has {nodes}; write a larger "
+                "subnet"
+            )

@@ -23,23 +23,21 @@ from . import ip_versions
 from .assignment_model import Counts, Level, best_counts, shortages
 from .availability import (
     Addresses,
-    HostKey,
+    NamedHost,
     Owner,
     Refusal,
     addresses_of,
     host_text,
     key_of,
     mac_of,
+    named_hosts,
     refusals,
 )
-from .idle_power import idle_watts
-from .instance import IDLE, MAXIMISED, TENTHS, FormerRole, Group, Instance, groups_of
-from .named_hosts import NamedHost, named_hosts
+from .instance import IDLE, MAXIMISED, TENTHS, Group, Instance, groups_of, idle_watts
 from .requirements import Judge, is_met
 from .shortage import Explanation, explain
 
 Outcome = t.Literal["assigned", "infeasible", "unknown"]
-Former = t.Mapping[HostKey, tuple[FormerRole, ...]]
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,7 @@ class Unassigned:
 
     def as_dict(self) -> dict[str, str]:
         """The entry of results."""
-        return {
-            "host": self.host.name,
-            "namespace": self.host.namespace,
-            "reason": self.reason,
-        }
+        return {"host": self.host.name, "namespace": self.host.namespace, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -121,13 +115,12 @@ class Answer:
 class Question:
     """Request, hosts and known facts about them.
 
-    ``former`` are the former roles of hosts. ``curves`` are power curves by the name of the host.
+    ``curves`` are power curves by the name of the host.
     """
 
     request: Request
     hosts: t.Sequence[Host]
     owner: Owner = field(default_factory=Owner)
-    former: Former = field(default_factory=dict)
     curves: t.Mapping[str, Curve] = field(default_factory=dict)
     needs_address: bool = True
 
@@ -156,7 +149,11 @@ def assign(question: Question, limits: Limits) -> Answer:
             if refusal is None
         ],
         members,
-        [fleet.addresses[n] for n, host in enumerate(fleet.hosts) if key_of(host) in fleet.former],
+        [
+            fleet.addresses[n]
+            for n, host in enumerate(fleet.hosts)
+            if key_of(host) in question.owner.former
+        ],
     )
     answers = (_answer_with(question, fleet, versions, limits) for versions in choices)
     first = next(answers)
@@ -174,11 +171,10 @@ class _Fleet:
     named: t.Sequence[NamedHost]
     addresses: t.Sequence[Addresses]
     refusals: t.Sequence[Refusal | None]
-    former: Former
 
 
 def _fleet(question: Question) -> _Fleet:
-    request, owner, former = question.request, question.owner, question.former
+    request, owner = question.request, question.owner
     hosts = sorted(question.hosts, key=key_of)
     twice = [key for key, count in Counter(map(key_of, hosts)).items() if count > 1]
     if twice:
@@ -186,40 +182,66 @@ def _fleet(question: Question) -> _Fleet:
     judge, needs_address = Judge(hosts), question.needs_address
     judge.check(request.items)
     selector = request.host_selector
-    named = named_hosts(request.items, hosts, owner, judge, needs_address, selector, former)
+    named = named_hosts(request.items, hosts, owner, judge, needs_address, selector)
     addresses = [addresses_of(host) for host in hosts]
-    refused = refusals(hosts, owner, needs_address, selector, former)
+    refused = refusals(hosts, owner, needs_address, selector)
     for each in named:
         addresses[each.host], refused[each.host] = each.addresses, None
-    return _Fleet(hosts, judge, named, addresses, refused, former)
+    return _Fleet(hosts, judge, named, addresses, refused)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for hosts that have an address of each of these IP versions.
+
+    ``sources`` are those of each host's idle power, in words.
+    """
+
+    request: Request
+    fleet: _Fleet
+    versions: ip_versions.Versions
+    instance: Instance
+    sources: t.Sequence[str]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on the request, and on hosts that it names."""
+        return (*self.request.warnings, *_doubts(self.fleet.named, self.instance))
+
+    def unanswered(self, outcome: Outcome, why: str, explanation: Explanation | None) -> Answer:
+        """An answer without roles; ``why`` says of a fitting host why it has none."""
+        taken, hosts = {each.host for each in self.fleet.named}, self.instance.hosts
+        named = f"is named by its MAC address, but {why}"
+        return Answer(
+            outcome,
+            unassigned=(
+                *(Unassigned(hosts[index], named) for index in taken),
+                *_unassigned(self.instance, taken, why),
+            ),
+            is_proven=outcome != "unknown",
+            explanation=explanation,
+            warnings=self.warnings,
+        )
 
 
 def _answer_with(
     question: Question, fleet: _Fleet, versions: ip_versions.Versions, limits: Limits
 ) -> Answer:
     """The best assignment of hosts that have an address of each of these IP versions."""
-    named = fleet.named
     _check_versions_of_named(question.request, fleet, versions)
     instance, sources = _instance(question, fleet, versions)
-    warnings = (*question.request.warnings, *_doubts(named, instance))
+    search = _Search(question.request, fleet, versions, instance, sources)
     if not instance.groups:
-        return _answer(question, instance, sources, fleet, versions, [], _NO_COUNTS, warnings)
+        return _answer(search, [], _NO_COUNTS)
     lacking = shortages(instance.feasibility_problem(), limits)
-    if lacking is None:
-        return _unknown(instance, named, warnings)
-    if any(lacking):
-        return Answer(
-            "infeasible",
-            unassigned=_all_unassigned(instance, named, "others are lacking"),
-            explanation=explain(instance, lacking, limits),
-            warnings=warnings,
-        )
+    if lacking is not None and any(lacking):
+        explanation = explain(instance, lacking, limits)
+        return search.unanswered("infeasible", "others are lacking", explanation)
     problem, members = instance.problem()
-    counts = best_counts(problem, limits)
+    counts = None if lacking is None else best_counts(problem, limits)
     if counts is None:
-        return _unknown(instance, named, warnings)
-    choices = _choices(instance, counts, members)
-    return _answer(question, instance, sources, fleet, versions, choices, counts, warnings)
+        return search.unanswered("unknown", "the time was over", None)
+    return _answer(search, _choices(instance, counts, members), counts)
 
 
 def _check_versions_of_named(
@@ -263,7 +285,7 @@ def _instance(
         fleet.judge,
         tuple(n for n, each in enumerate(refused) if each is None and n not in taken),
         [round(TENTHS * (each[0] if each else worst)) for each in known],
-        question.former,
+        question.owner.former,
         racks,
     )
     sources = [f"idles at {each[0]:.0f} W {each[1]}" if each else "" for each in known]
@@ -294,31 +316,23 @@ def _choices(
     return choices
 
 
-def _answer(
-    question: Question,
-    instance: Instance,
-    sources: t.Sequence[str],
-    fleet: _Fleet,
-    needed: ip_versions.Versions,
-    choices: t.Sequence[_Choice],
-    counts: Counts,
-    warnings: t.Sequence[str],
-) -> Answer:
+def _answer(search: _Search, choices: t.Sequence[_Choice], counts: Counts) -> Answer:
+    instance, fleet = search.instance, search.fleet
     given = [
         (each.item, each.host, each.mac, f"named by MAC address {each.mac}") for each in fleet.named
     ]
     for choice, item in _with_items(instance, choices):
-        given.append((item, choice.host, "", _why(instance, choice, sources[choice.host])))
-    order = {item: position for position, item in enumerate(question.request.items)}
+        given.append((item, choice.host, "", _why(instance, choice, search.sources[choice.host])))
+    order = {item: position for position, item in enumerate(search.request.items)}
     given.sort(key=lambda entry: (order[entry[0]], entry[1]))
     members = {host for _item, host, *_rest in given}
     return Answer(
         "assigned",
-        tuple(_assignments(instance, _places(fleet, needed, members), given)),
+        tuple(_assignments(instance, _places(fleet, search.versions, members), given)),
         tuple(_unassigned(instance, members, "every role has its hosts")),
         tuple(map(_told, counts.levels)),
         counts.is_proven,
-        warnings=tuple(warnings),
+        warnings=search.warnings,
     )
 
 
@@ -433,22 +447,6 @@ def _why(instance: Instance, choice: _Choice, source: str) -> str:
     if choice.group.role in roles:
         parts.append("had this role before")
     return f"fits {choice.group.where}: {'; '.join(parts)}"[:1000]
-
-
-def _unknown(instance: Instance, named: t.Sequence[NamedHost], warnings: tuple[str, ...]) -> Answer:
-    unassigned = _all_unassigned(instance, named, "the time was over")
-    return Answer("unknown", unassigned=unassigned, is_proven=False, warnings=warnings)
-
-
-def _all_unassigned(
-    instance: Instance, named: t.Sequence[NamedHost], why: str
-) -> tuple[Unassigned, ...]:
-    """All hosts, for an answer without roles."""
-    taken = {each.host for each in named}
-    return (
-        *(Unassigned(instance.hosts[n], f"is named by its MAC address, but {why}") for n in taken),
-        *_unassigned(instance, taken, why),
-    )
 
 
 def _unassigned(instance: Instance, taken: set[int], why: str) -> t.Iterator[Unassigned]:

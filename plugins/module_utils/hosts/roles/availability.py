@@ -1,7 +1,7 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Available hosts, and the address of each."""
+"""Available hosts, the address of each, and hosts that a request names by a MAC address."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...base.boundary import InvalidField
 from ...base.label_selector import LabelSelector
 from ...base.texts import shown_text
 from ...redfish.hardware.facts import host_address
-from ..addresses import inventory_name
 from ..host import Host
-from ..provisioning import KIND
+from ..provisioning import KIND, Item, Role, inventory_name
+from .requirements import Judge
 
 # The label by which Cluster API's hostSelector finds the hosts of a cluster.
 CLUSTER_LABEL = "bpa.akraino.org/cluster"
@@ -51,16 +51,29 @@ def host_text(host: Host) -> str:
 
 
 @dataclass(frozen=True)
+class FormerRole:
+    """A former role of a host, from status.assignments."""
+
+    role: Role
+    label: str
+
+
+Former = t.Mapping[HostKey, tuple[FormerRole, ...]]
+
+
+@dataclass(frozen=True)
 class Owner:
     """The requesting Provisioning, and the reservations of others.
 
     ``reserved`` names the owner of a host that is in another Provisioning's status.assignments.
+    ``former`` are the former roles of this one's hosts.
     """
 
     name: str = ""
     namespace: str = ""
     cluster: str = ""
     reserved: t.Mapping[HostKey, str] = field(default_factory=dict)
+    former: Former = field(default_factory=dict)
 
     @property
     def consumer(self) -> str:
@@ -81,13 +94,8 @@ class Refusal:
     detail: str
 
 
-def refusal_of(
-    host: Host, owner: Owner, former: t.Container[HostKey] = frozenset()
-) -> Refusal | None:
-    """Why the owner may not use the host; None if it is free or the owner's.
-
-    ``former`` are the owner's former hosts.
-    """
+def refusal_of(host: Host, owner: Owner) -> Refusal | None:
+    """Why the owner may not use the host; None if it is free or the owner's."""
     label = host.labels.get(CLUSTER_LABEL)
     marked = host.annotations.get(PROVISIONING_ANNOTATION)
     reserved = owner.reserved.get(key_of(host))
@@ -98,7 +106,7 @@ def refusal_of(
         return Refusal("detached", "is detached")
     if host.state in _STATES_IN_BETWEEN:
         return Refusal("state", f"is in state {host.state}")
-    if host.consumer is not None and not _is_own(host, owner, former):
+    if host.consumer is not None and not _is_own(host, owner):
         return Refusal("consumed", f"is consumed by {shown_text(host.consumer, 200)}")
     if marked is not None and marked != owner.title:
         return Refusal("reserved", f"is reserved by {KIND} {shown_text(marked, 200)}")
@@ -109,7 +117,7 @@ def refusal_of(
     return None
 
 
-def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
+def _is_own(host: Host, owner: Owner) -> bool:
     """Whether the owner consumes the host, or Cluster API a host that the owner labelled for it.
 
     Without the owner's annotation the label is no proof, so the owner must have had the host
@@ -122,16 +130,16 @@ def _is_own(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
     marked = host.annotations.get(PROVISIONING_ANNOTATION)
     if marked is not None:
         return marked == owner.title and bool(owner.name)
-    return host.labels.get(CLUSTER_LABEL) == owner.cluster and key_of(host) in former
+    return host.labels.get(CLUSTER_LABEL) == owner.cluster and key_of(host) in owner.former
 
 
-def is_held(host: Host, owner: Owner, former: t.Container[HostKey]) -> bool:
+def is_held(host: Host, owner: Owner) -> bool:
     """Whether the owner has reserved the host already, so that a cluster may run on it.
 
     A later claim of another host does not change that.
     """
-    if key_of(host) in former:
-        return refusal_of(host, owner, former) is None
+    if key_of(host) in owner.former:
+        return refusal_of(host, owner) is None
     is_marked = host.annotations.get(PROVISIONING_ANNOTATION) == owner.title
     return bool(owner.name) and (is_marked or host.consumer == owner.consumer)
 
@@ -196,7 +204,6 @@ def refusals(
     owner: Owner,
     needs_address: bool,
     selector: LabelSelector,
-    former: t.Container[HostKey] = frozenset(),
 ) -> list[Refusal | None]:
     """The refusal of each host, if any, also for names and addresses invalid in inventories.
 
@@ -208,10 +215,10 @@ def refusals(
     claims = [_claims_of(host, own) for host, own in zip(hosts, addresses)]
     selected = [selector.matches(host.labels) for host in hosts]
     shared = Counter(each for claim, counts in zip(claims, selected) if counts for each in claim)
-    held = [is_held(host, owner, former) for host in hosts]
+    held = [is_held(host, owner) for host in hosts]
     of_held = Counter(each for claim, is_own in zip(claims, held) if is_own for each in claim)
     for host, own, claim, is_selected, is_own in zip(hosts, addresses, claims, selected, held):
-        refusal = refusal_of(host, owner, former)
+        refusal = refusal_of(host, owner)
         if refusal is None:
             refusal = _unusable(host, needs_address and not own)
         if refusal is None and not is_selected:
@@ -232,3 +239,110 @@ def _unusable(host: Host, lacks_address: bool) -> Refusal | None:
     if lacks_address:
         return Refusal("address", "has no IP address")
     return None
+
+
+@dataclass(frozen=True)
+class NamedHost:
+    """The position of the host that an item names, and the addresses of the port with its MAC."""
+
+    item: Item
+    host: int
+    mac: str
+    addresses: Addresses
+
+
+def named_hosts(
+    items: t.Sequence[Item],
+    hosts: t.Sequence[Host],
+    owner: Owner,
+    judge: Judge,
+    needs_address: bool,
+    selector: LabelSelector,
+) -> list[NamedHost]:
+    """The hosts of all items with a MAC address. Raises InvalidField for an unavailable one."""
+    by_mac, excluded = _owners_of_macs(hosts, owner, selector)
+    found: dict[int, NamedHost] = {}
+    for item in items:
+        if item.mac is None:
+            continue
+        if item.mac in excluded and item.mac not in by_mac:
+            raise InvalidField(
+                f"{item.where}.mac-address",
+                f"host {host_text(hosts[excluded[item.mac]])} is not selected by hostSelector",
+            )
+        named = _named(item, item.mac, by_mac.get(item.mac, []), hosts, needs_address)
+        first = found.setdefault(named.host, named)
+        if first is not named:
+            raise InvalidField(
+                f"{item.where}.mac-address",
+                f"{item.mac} and {first.mac} of {first.item.where} belong to one host, "
+                f"{host_text(hosts[named.host])}",
+            )
+        _check(named, hosts, refusal_of(hosts[named.host], owner), judge)
+    _refuse_equal_addresses(list(found.values()))
+    return list(found.values())
+
+
+def _owners_of_macs(
+    hosts: t.Sequence[Host], owner: Owner, selector: LabelSelector
+) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """The hosts of each MAC address by position, including one that the selector excludes.
+
+    Other hosts cannot claim the address of a host that the owner holds.
+    """
+    by_mac: dict[str, list[int]] = {}
+    excluded: dict[str, int] = {}
+    for index, host in enumerate(hosts):
+        is_selected = selector.matches(host.labels)
+        for mac in host.macs:
+            if is_selected:
+                by_mac.setdefault(mac, []).append(index)
+            else:
+                excluded.setdefault(mac, index)
+    for mac, owners in by_mac.items():
+        held = [index for index in owners if is_held(hosts[index], owner)]
+        by_mac[mac] = held if len(held) == 1 else owners
+    return by_mac, excluded
+
+
+def _named(
+    item: Item, mac: str, owners: t.Sequence[int], hosts: t.Sequence[Host], needs_address: bool
+) -> NamedHost:
+    path = f"{item.where}.mac-address"
+    if not owners:
+        raise InvalidField(path, f"Host with MAC Address {mac} not found")
+    if len(owners) > 1:
+        told = " and ".join(host_text(hosts[index]) for index in owners[:3])
+        raise InvalidField(path, f"{mac} belongs to {len(owners)} hosts, {told}; correct them")
+    of_host = addresses_of(hosts[owners[0]], mac)
+    addresses = {version: each for version, each in of_host.items() if each.mac == mac}
+    if needs_address and not addresses:
+        raise InvalidField(path, f"IP address not found for host with MAC address {mac}")
+    return NamedHost(item, owners[0], mac, addresses)
+
+
+def _check(
+    named: NamedHost, hosts: t.Sequence[Host], refusal: Refusal | None, judge: Judge
+) -> None:
+    """Raise InvalidField if the host belongs to others or certainly does not meet the item."""
+    host = hosts[named.host]
+    if refusal is not None:
+        raise InvalidField(named.item.where, f"host {host_text(host)} {refusal.detail}")
+    for verdict in judge.verdicts(named.item.requirements)[named.host]:
+        if verdict.answer is False:
+            raise InvalidField(
+                named.item.where,
+                f"host {host_text(host)} does not meet it: {verdict.reason}; correct the "
+                "requirement or the MAC address",
+            )
+
+
+def _refuse_equal_addresses(found: t.Sequence[NamedHost]) -> None:
+    known: dict[str, NamedHost] = {}
+    for named in found:
+        for address in named.addresses.values():
+            first = known.setdefault(address.ip, named)
+            if first is not named:
+                raise InvalidField(
+                    named.item.where, f"its address {address.ip} is also that of {first.item.where}"
+                )

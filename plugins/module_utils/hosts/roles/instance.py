@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Input of the solver: the possible roles of hosts, and the cost of each choice."""
+"""Input of the solver: the possible roles of hosts, and the cost of each choice.
+
+The idle power draw of a host comes from its own power curve or its processor.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import typing as t
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ...base import documents
+from ...published.curves import rows_of
+from ...scheduling.curve import Curve, Curves
 from ..host import Host
 from ..provisioning import Item, Request, Requirements, Role
 from .assignment_model import SPREAD, Costs, Demand, HostClass, Problem
-from .availability import PROVISIONED, HostKey, Refusal, key_of
+from .availability import PROVISIONED, Former, Refusal, key_of
 from .requirements import MEBIBYTE, Judge, is_met
 
 # Levels, each a sum over the hosts that get a role. Maximised ones are negative in the model.
@@ -27,14 +33,6 @@ MAXIMISED = frozenset((KEPT, WORKERS))
 # The model counts tenths of a watt, and thousandths of the largest host.
 TENTHS = 10
 _WHOLE = 1000
-
-
-@dataclass(frozen=True)
-class FormerRole:
-    """A former role of a host, from status.assignments."""
-
-    role: Role
-    label: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Instance:
     judge: Judge
     free: tuple[int, ...]
     idle: t.Sequence[int]
-    former: t.Mapping[HostKey, tuple[FormerRole, ...]] = field(default_factory=dict)
+    former: Former = field(default_factory=dict)
     racks_of_named: t.Mapping[str | None, int] = field(default_factory=dict)
 
     def fits(self, group: Group, requirements: Requirements | None = None) -> list[bool]:
@@ -157,11 +155,8 @@ def waste(host: Host, requirements: Requirements, scale: tuple[int, int]) -> int
     a requirement count 1000 each.
     """
     hardware = host.hardware
-    able = hardware.sriov_enabled is not False and any(
-        port.can_sriov for port in hardware.network_interfaces
-    )
     unused = (
-        able and not requirements.sriov,
+        hardware.has_sriov and not requirements.sriov,
         hardware.has_qat and not requirements.qat,
         hardware.gpus and not requirements.gpu,
     )
@@ -192,3 +187,24 @@ def groups_of(items: t.Sequence[Item]) -> tuple[Group, ...]:
         )
         for members in found.values()
     )
+
+
+def idle_watts(host: Host, curves: t.Mapping[str, Curve]) -> tuple[float, str] | None:
+    """Power draw of the idle host and its source; None without published values."""
+    curve = curves.get(host.name)
+    if curve is not None:
+        return curve.watts_at(0.0), "by its power curve"
+    model, count = host.hardware.processors.model, host.hardware.processors.count
+    rows = rows_of(model) if model else []
+    if not rows:
+        return None
+    # Servers run two threads per core, and servers with one processor model differ in its count.
+    nearest = min(rows, key=lambda row: (abs(2 * row.cores - (count or 0)), row.cores))
+    return nearest.watts[0], "by published measurements of its processor"
+
+
+def read_curves(path: str | None) -> Curves:
+    """Power curves of a document, by the name of the host; a host's curve may be defective."""
+    if path is None:
+        return Curves()
+    return Curves.from_document(documents.load(path, "curves")["curves"], "Curve", path)

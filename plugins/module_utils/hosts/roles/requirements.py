@@ -1,7 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether hosts meet requirements: yes, no or unknown, with the reason of each answer."""
+"""Whether hosts meet requirements: yes, no or unknown, with the reason of each answer.
+
+In CEL expressions over the variable ``host`` an unknown fact is missing, so an expression that
+reads it has an error, and the host is not taken and counts as unknown. ``has(host.cpu.model)``
+tests whether a fact is known.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,12 @@ import typing as t
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ...base.texts import shown
+from ...base.texts import shown, shown_text
 from ...base.units import format_quantity
 from ...cel.evaluation import Evaluations
 from ...cel.selector import Compiler, SelectorError
 from ..host import Hardware, Host
 from ..provisioning import Item, Requirements
-from .expressions import variables_of
 
 MEBIBYTE = 1 << 20
 
@@ -90,14 +94,15 @@ Judgement = t.Callable[[Hardware], Verdict]
 
 def _plain_requirements(requirements: Requirements) -> list[Judgement]:
     """The requirements other than expressions."""
+    cpu, memory, gpu = requirements.cpu, requirements.memory, requirements.gpu
     judgements: list[tuple[t.Any, Judgement]] = [
-        (requirements.cpu, lambda hardware: _threads(hardware, requirements.cpu)),
-        (requirements.memory, lambda hardware: _memory(hardware, requirements.memory)),
-        (requirements.cpu_model, lambda hardware: _model(hardware, requirements.cpu_model)),
+        (cpu, lambda given: _amount("cpu", "hardware threads", given.processors.count, cpu)),
+        (memory, lambda given: _size("memory", "the memory", given.memory_bytes, memory)),
+        (requirements.cpu_model, lambda given: _model(given, requirements.cpu_model)),
         (requirements.sriov, _sriov),
         (requirements.qat, _qat),
-        (requirements.gpu, lambda hardware: _gpus(hardware, requirements.gpu)),
-        (requirements.disk, lambda hardware: _disk(hardware, requirements.disk)),
+        (gpu, lambda given: _amount("gpu", "GPUs", given.gpus, gpu)),
+        (requirements.disk, lambda given: _disk(given, requirements.disk)),
     ]
     return [judgement for asked, judgement in judgements if asked]
 
@@ -109,17 +114,12 @@ def _amount(name: str, unit: str, has: int | None, wanted: int) -> Verdict:
     return Verdict(requirement, has >= wanted, f"{name}: {has} {unit}, {wanted} wanted")
 
 
-def _threads(hardware: Hardware, wanted: int) -> Verdict:
-    return _amount("cpu", "hardware threads", hardware.processors.count, wanted)
-
-
-def _gpus(hardware: Hardware, wanted: int) -> Verdict:
-    return _amount("gpu", "GPUs", hardware.gpus, wanted)
-
-
-def _memory(hardware: Hardware, wanted: int) -> Verdict:
-    has = None if hardware.memory_mib is None else hardware.memory_mib * MEBIBYTE
-    return _size("memory", "the memory", has, wanted)
+def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
+    requirement = f"{name} >= {size_text(wanted)}"
+    if has is None:
+        return Verdict(requirement, None, f"{name}: unknown, because no source states {what}")
+    told = f"{name}: {size_text(has)}, {size_text(wanted)} wanted"
+    return Verdict(requirement, has >= wanted, told)
 
 
 def _disk(hardware: Hardware, wanted: int) -> Verdict:
@@ -130,14 +130,6 @@ def _disk(hardware: Hardware, wanted: int) -> Verdict:
     largest = max((size for size in sizes if size is not None), default=0)
     has = None if None in sizes and largest < wanted else largest
     return _size("minDisk", "the size of each disk", has, wanted)
-
-
-def _size(name: str, what: str, has: int | None, wanted: int) -> Verdict:
-    requirement = f"{name} >= {size_text(wanted)}"
-    if has is None:
-        return Verdict(requirement, None, f"{name}: unknown, because no source states {what}")
-    told = f"{name}: {size_text(has)}, {size_text(wanted)} wanted"
-    return Verdict(requirement, has >= wanted, told)
 
 
 def size_text(size: int) -> str:
@@ -181,3 +173,73 @@ def _qat(hardware: Hardware) -> Verdict:
         told = "qat: unknown, because no source states the PCI devices; label the host if it has"
         return Verdict("qat", None, told)
     return Verdict("qat", hardware.has_qat, f"qat: {'there' if hardware.has_qat else 'not there'}")
+
+
+# Bounds for cel/selector.py's estimate of an expression's cost.
+_MAX_TEXT_LENGTH = 256
+_MAX_MEMBERS = 512
+
+# Names of facts in expressions.
+Names = t.Mapping[str, str]
+_OF_HOST: Names = {
+    **{name: name for name in ("name", "namespace", "source", "rack", "state")},
+    "is_online": "online",
+}
+_OF_HARDWARE: Names = {
+    **{name: name for name in ("gpus", "manufacturer", "product")},
+    "has_qat": "qat",
+    "sriov_enabled": "sriovEnabled",
+    "serial_number": "serialNumber",
+}
+_OF_PROCESSORS: Names = {name: name for name in ("count", "model", "architecture")}
+_OF_PORTS: Names = {
+    **{name: name for name in ("name", "mac", "ip", "gigabits", "boots")},
+    "pci_id": "pciId",
+    "can_sriov": "sriov",
+}
+_OF_DISKS: Names = {"name": "name", "size_bytes": "bytes", "kind": "kind"}
+_OF_DEVICES: Names = {"pci_id": "pciId", "name": "name"}
+
+
+def variables_of(host: Host) -> dict[str, t.Any]:
+    """The variables of expressions over this host."""
+    hardware = host.hardware
+    flags = hardware.processors.flags
+    known = {} if flags is None else {"flags": sorted(flags)[:_MAX_MEMBERS]}
+    memory = {} if hardware.memory_mib is None else {"mebibytes": hardware.memory_mib}
+    lists = {
+        "nics": (hardware.network_interfaces, _OF_PORTS),
+        "disks": (hardware.disks, _OF_DISKS),
+        "pciDevices": (hardware.pci_devices, _OF_DEVICES),
+    }
+    return {
+        "host": {
+            **_facts(host, _OF_HOST),
+            "labels": _texts(host.labels),
+            "annotations": _texts(host.annotations),
+            "cpu": {**_facts(hardware.processors, _OF_PROCESSORS), **known},
+            "memory": memory,
+            **_facts(hardware, _OF_HARDWARE),
+            **{
+                name: [_facts(item, names) for item in items[:_MAX_MEMBERS]]
+                for name, (items, names) in lists.items()
+                if items is not None
+            },
+        }
+    }
+
+
+def _facts(value: t.Any, names: Names) -> dict[str, t.Any]:
+    """The known facts of a value, with texts of limited length."""
+    found = {name: getattr(value, ours) for ours, name in names.items()}
+    return {
+        name: shown_text(fact, _MAX_TEXT_LENGTH) if isinstance(fact, str) else fact
+        for name, fact in found.items()
+        if fact is not None
+    }
+
+
+def _texts(given: t.Mapping[str, str]) -> dict[str, str]:
+    """At most 512 labels or annotations, without those with long texts."""
+    short = (item for item in sorted(given.items()) if len(item[1].encode()) <= _MAX_TEXT_LENGTH)
+    return dict(list(short)[:_MAX_MEMBERS])

@@ -10,6 +10,7 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
+from ...base.json_types import Object
 from ...solving.limits import Limits
 from ..provisioning import Requirements
 from .assignment_model import shortages
@@ -184,7 +185,7 @@ def _lower(
     has = sorted({0} | {n for host in instance.free if (n := _has(instance, host, name)) < wanted})
 
     def helps(amount: int) -> bool:
-        changes: t.Mapping[str, t.Any] = {name: amount}
+        changes: Object = {name: amount}
         weaker = dataclasses.replace(group.requirements, **changes)
         return _is_feasible(instance, {index: weaker}, limits)
 

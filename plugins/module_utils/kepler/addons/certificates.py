@@ -1,66 +1,100 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Add-on certificates: an authority, and certificates of Kepler and of its scraper."""
+"""Add-on certificates: an authority, and certificates of Kepler and of its scraper.
+
+The library's certificate Secrets for Kepler are removed after no pod mounts them.
+"""
 
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass
 
+from ...base.context import Context
+from ...base.errors import ApiError
+from ...base.fields.lenient import member, objects
+from ...base.json_types import MutableObject, Object
 from ...base.manifests import MANAGED_BY_LABEL, MANAGER, Manifest
 from ...base.units import parse_duration
-from . import kinds, names
+from ...kube.apply.steps import Applying
+from ...kube.client import Kube, UnknownKind
+from ..deployment.names import NAME_LABEL
+from . import names
 from .spec import Addons, Certificates
 
 _COMPONENT = "certificates"
-_GROUP = "cert-manager.io"
 _AUTHORITY_LIVES_LONGER = 10
 _SECONDS_OF_A_DAY = 86_400
 SCRAPER = "prometheus"
 
 
-def is_of_cert_manager(wanted: Certificates, served: kinds.Served) -> bool:
+def is_of_cert_manager(wanted: Certificates, served: names.Served) -> bool:
     """Whether cert-manager issues instead of the library."""
     is_served = {"Issuer", "Certificate"} <= served.keys()
     return wanted.issuer == "cert-manager" or (wanted.issuer == "auto" and is_served)
 
 
-def manifests(addons: Addons, wanted: Certificates, served: kinds.Served) -> t.Iterator[Manifest]:
-    """The chain of cert-manager, from a self-signed issuer. Raises NotServed."""
-    otherwise = ", or set certificates.issuer to library"
-    issuer = kinds.of(served, "Issuer", otherwise)
-    kinds.of(served, "Certificate", otherwise)
-    security = addons.security
-    root, authority = "root", "authority"
-    yield names.manifest(addons, issuer, root, _COMPONENT, spec={"selfSigned": {}})
+def manifests(addons: Addons, wanted: Certificates, served: names.Served) -> t.Iterator[Manifest]:
+    """The chain of cert-manager, from a self-signed issuer; none if the library issues.
+
+    Raises NotServed.
+    """
+    if not is_of_cert_manager(wanted, served):
+        return
+    security, root, authority = addons.security, "root", "authority"
+
+    def made(kind: str, part: str, spec: Object) -> Manifest:
+        otherwise = ", or set certificates.issuer to library"
+        return names.manifest(
+            addons, served, kind, part, _COMPONENT, otherwise=otherwise, spec=spec
+        )
+
+    def certificate(part: str, issuer: str, secret: str, content: Object) -> Manifest:
+        return made(
+            "Certificate", part, {**_certificate(addons, wanted, issuer, secret), **content}
+        )
+
+    hours = max(1, int(parse_duration(wanted.duration) // 3600))
+    yield made("Issuer", root, {"selfSigned": {}})
     # Kepler reads its clients' authority from this Secret, of which it mounts only ca.crt.
-    yield _certificate(
-        addons, wanted, served, authority, root, security.client_authority_secret,
-        isCA=True,
-        commonName=f"{addons.name} Kepler authority",
-        duration=f"{_hours(wanted) * _AUTHORITY_LIVES_LONGER}h",
-    )  # fmt: skip
-    signer = {"ca": {"secretName": security.client_authority_secret}}
-    yield names.manifest(addons, issuer, authority, _COMPONENT, spec=signer)
-    yield _certificate(
-        addons, wanted, served, "server", authority, security.server_secret,
-        dnsNames=server_names(addons),
-        usages=["digital signature", "key encipherment", "server auth"],
-    )  # fmt: skip
-    yield _certificate(
-        addons, wanted, served, "client", authority, security.client_secret,
-        commonName=SCRAPER,
-        usages=["digital signature", "key encipherment", "client auth"],
-    )  # fmt: skip
+    yield certificate(authority, root, security.client_authority_secret, {
+        "isCA": True,
+        "commonName": f"{addons.name} Kepler authority",
+        "duration": f"{hours * _AUTHORITY_LIVES_LONGER}h",
+        # A new key of the authority would invalidate all its certificates.
+        "privateKey": _key(wanted, "Never"),
+    })  # fmt: skip
+    yield made("Issuer", authority, {"ca": {"secretName": security.client_authority_secret}})
+    usages = ["digital signature", "key encipherment"]
+    server = {"dnsNames": server_names(addons), "usages": [*usages, "server auth"]}
+    yield certificate("server", authority, security.server_secret, server)
+    client = {"commonName": SCRAPER, "usages": [*usages, "client auth"]}
+    yield certificate("client", authority, security.client_secret, client)
+
+
+def _certificate(addons: Addons, wanted: Certificates, issuer: str, secret: str) -> MutableObject:
+    name = names.object_name(addons, issuer)
+    return {
+        "secretName": secret,
+        "issuerRef": {"group": "cert-manager.io", "kind": "Issuer", "name": name},
+        "duration": wanted.duration,
+        "renewBefore": wanted.renew_before,
+        "privateKey": _key(wanted, "Always"),
+    }
+
+
+def _key(wanted: Certificates, rotation: str) -> MutableObject:
+    return {"algorithm": "RSA", "size": wanted.key_bits, "rotationPolicy": rotation}
 
 
 def certificate_names(addons: Addons) -> dict[str, str]:
     """Name of a Certificate → the Secret that it fills."""
     security = addons.security
     secrets = {
-        "authority": security.client_authority_secret,
         "server": security.server_secret,
         "client": security.client_secret,
+        "authority": security.client_authority_secret,
     }
     return {names.object_name(addons, part): secret for part, secret in secrets.items()}
 
@@ -76,65 +110,120 @@ def secret_labels(addons: Addons) -> dict[str, str]:
     return {**names.pod_labels(addons, _COMPONENT), MANAGED_BY_LABEL: MANAGER}
 
 
-def server_secrets(addons: Addons) -> list[str]:
-    """The Secrets in the namespace of Kepler that the library fills."""
-    security = addons.security
-    return [security.server_secret, security.client_secret, security.client_authority_secret]
-
-
-def authority_secret(addons: Addons) -> str:
-    """The Secret with the key of the library's authority, in a separate namespace."""
-    return names.object_name(addons, "authority")
-
-
 def library_options(addons: Addons, wanted: Certificates) -> dict[str, t.Any]:
     """The library's options for the same certificates."""
     security = addons.security
     return {
         "namespace": addons.namespace,
         "authority_namespace": wanted.authority_namespace,
-        "authority_secret": authority_secret(addons),
+        "authority_secret": names.object_name(addons, "authority"),
         "authority_name": f"{addons.name} Kepler authority",
         "server_secret": security.server_secret,
         "client_secret": security.client_secret,
         "server_names": server_names(addons),
         "client_name": SCRAPER,
         "key_bits": wanted.key_bits,
-        "valid_days": _days(wanted.duration),
-        "renew_days": _days(wanted.renew_before),
+        "valid_days": int(parse_duration(wanted.duration) // _SECONDS_OF_A_DAY),
+        "renew_days": int(parse_duration(wanted.renew_before) // _SECONDS_OF_A_DAY),
     }
 
 
-def _certificate(
-    addons: Addons,
-    wanted: Certificates,
-    served: kinds.Served,
-    part: str,
-    issuer: str,
-    secret: str,
-    **content: t.Any,
-) -> Manifest:
-    reference = {"group": _GROUP, "kind": "Issuer", "name": names.object_name(addons, issuer)}
-    spec = {
-        "secretName": secret,
-        "issuerRef": reference,
-        "duration": wanted.duration,
-        "renewBefore": wanted.renew_before,
-        "privateKey": {
-            "algorithm": "RSA",
-            "size": wanted.key_bits,
-            # A new key of the authority would invalidate all its certificates.
-            "rotationPolicy": "Never" if content.get("isCA") else "Always",
-        },
-        **content,
-    }
-    kind = kinds.of(served, "Certificate")
-    return names.manifest(addons, kind, part, _COMPONENT, spec=spec)
+# cert-manager's mark of its Secrets.
+_OF_CERT_MANAGER = "cert-manager.io/certificate-name"
 
 
-def _hours(wanted: Certificates) -> int:
-    return max(1, int(parse_duration(wanted.duration) // 3600))
+@dataclass(frozen=True)
+class Issued:
+    """Names of Secrets, and the labels of the library's."""
+
+    namespace: str
+    secrets: t.Sequence[str]
+    authority_namespace: str
+    authority_secret: str
+    labels: t.Mapping[str, str]
 
 
-def _days(duration: str) -> int:
-    return int(parse_duration(duration) // _SECONDS_OF_A_DAY)
+def issued_for(addons: Addons, authority_namespace: str) -> Issued:
+    """The Secrets that the library fills for these add-ons."""
+    return Issued(
+        namespace=addons.namespace,
+        secrets=list(certificate_names(addons).values()),
+        authority_namespace=authority_namespace,
+        authority_secret=names.object_name(addons, "authority"),
+        labels=secret_labels(addons),
+    )
+
+
+def take_back(applying: Applying, issued: Issued, context: Context) -> None:
+    """Remove the library's Secrets.
+
+    Secrets of administrators and of cert-manager stay. A running Kepler could not restart without
+    them, so they stay while it mounts one.
+    """
+    kube = applying.kube
+    own = [name for name in issued.secrets if _is_own(kube, issued.namespace, name, issued.labels)]
+    mounting = _mounting(kube, issued.namespace, own)
+    if mounting:
+        context.warn(
+            f"The Secrets {', '.join(own)} stay, because the DaemonSet "
+            f"{issued.namespace}/{mounting} mounts one; remove Kepler first, then the add-ons again"
+        )
+        return
+    found = [_manifest(issued.namespace, name) for name in own]
+    place = (issued.authority_namespace, issued.authority_secret)
+    if _is_own(kube, *place, issued.labels):
+        found.append(_manifest(*place))
+    if found:
+        applying.apply({"manifests": found, "state": "absent"})
+
+
+def _is_own(kube: Kube, namespace: str, name: str, labels: t.Mapping[str, str]) -> bool:
+    try:
+        found = kube.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+    except ApiError as error:
+        if error.status == 403:
+            return False  # an account without the permission to read has not made it
+        raise
+    metadata = member(found, "metadata")
+    given, annotations = member(metadata, "labels") or {}, member(metadata, "annotations") or {}
+    return labels.items() <= given.items() and _OF_CERT_MANAGER not in annotations
+
+
+def _mounting(kube: Kube, namespace: str, secrets: t.Collection[str]) -> str:
+    """A DaemonSet of Kepler that mounts one of the Secrets and will stay; else nothing."""
+    if not secrets:
+        return ""
+    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
+    for each in kube.list(path, {"labelSelector": f"{NAME_LABEL}=kepler"}):
+        volumes = objects(member(each, "spec", "template", "spec", "volumes"))
+        mounted = {member(volume, "secret", "secretName") for volume in volumes}
+        if mounted.intersection(secrets) and not _is_ending(kube, namespace, each):
+            return str(member(each, "metadata", "name"))
+    return ""
+
+
+def _is_ending(kube: Kube, namespace: str, item: Object) -> bool:
+    """Whether it is being deleted, or will be garbage collected because its owner is gone."""
+    if member(item, "metadata", "deletionTimestamp"):
+        return True
+    owners = objects(member(item, "metadata", "ownerReferences"))
+    return bool(owners) and not any(_is_there(kube, namespace, owner) for owner in owners)
+
+
+def _is_there(kube: Kube, namespace: str, owner: Object) -> bool:
+    try:
+        place = kube.resource(owner["apiVersion"], owner["kind"])
+        found = kube.find(place.path(owner["name"], namespace))
+    except UnknownKind:
+        return False
+    except ApiError as error:
+        if error.status == 403:
+            return True  # a missing permission to read must not lead to a removal
+        raise
+    is_same = member(found, "metadata", "uid") == owner["uid"]
+    return is_same and not member(found, "metadata", "deletionTimestamp")
+
+
+def _manifest(namespace: str, name: str) -> dict[str, t.Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}

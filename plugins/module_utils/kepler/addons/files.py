@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from ...base import strict_json
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
 from ...base.fields.strict import mapping, mappings, required_text
+from ...base.json_types import Object
 from ...base.manifests import read_file_content
 
 _MAX_NAME_LENGTH = 100
@@ -21,52 +21,35 @@ _MAX_NAME_LENGTH = 100
 _MAX_DASHBOARD_LENGTH = 1_000_000
 
 
-@dataclass(frozen=True)
-class RuleFile:
-    """Groups of rules of one file."""
-
-    name: str
-    groups: t.Sequence[t.Mapping[str, t.Any]]
+RuleFiles = t.Mapping[str, t.Sequence[Object]]  # groups of rules, by object
+DashboardFiles = t.Mapping[str, str]  # dashboards as JSON, by object
+Content = t.TypeVar("Content")
 
 
-@dataclass(frozen=True)
-class DashboardFile:
-    """One dashboard as JSON."""
-
-    name: str
-    text: str
-
-
-def read_rules(paths: t.Sequence[str]) -> list[RuleFile]:
+def read_rules(paths: t.Sequence[str]) -> RuleFiles:
     """The rules of all files. Raises InvalidInput, which names the file."""
-    found = [RuleFile(_name_of(path), _groups(path)) for path in paths]
-    _refuse_twice(found)
-    return found
+    return _by_name(paths, _groups)
 
 
-def read_dashboards(paths: t.Sequence[str]) -> list[DashboardFile]:
+def read_dashboards(paths: t.Sequence[str]) -> DashboardFiles:
     """The dashboards of all files. Raises InvalidInput, which names the file."""
-    found = [DashboardFile(_name_of(path), _dashboard(path)) for path in paths]
-    _refuse_twice(found)
+    return _by_name(paths, _dashboard)
+
+
+def _by_name(paths: t.Sequence[str], read: t.Callable[[str], Content]) -> dict[str, Content]:
+    """The content of each file by the name of its object."""
+    found: dict[str, Content] = {}
+    for path in paths:
+        name = re.sub("[^a-z0-9]+", "-", PurePath(path).stem.lower()).strip("-")
+        if not name or len(name) > _MAX_NAME_LENGTH:
+            raise InvalidInput(f"{shown(path)} does not name an object; rename the file")
+        if name in found:
+            raise InvalidInput(f"Two files name the object {name}; rename one")
+        found[name] = read(path)
     return found
 
 
-def _name_of(path: str) -> str:
-    name = re.sub("[^a-z0-9]+", "-", PurePath(path).stem.lower()).strip("-")
-    if not name or len(name) > _MAX_NAME_LENGTH:
-        raise InvalidInput(f"{shown(path)} does not name an object; rename the file")
-    return name
-
-
-def _refuse_twice(found: t.Sequence[RuleFile] | t.Sequence[DashboardFile]) -> None:
-    seen: set[str] = set()
-    for each in found:
-        if each.name in seen:
-            raise InvalidInput(f"Two files name the object {each.name}; rename one")
-        seen.add(each.name)
-
-
-def _groups(path: str) -> t.Sequence[t.Mapping[str, t.Any]]:
+def _groups(path: str) -> t.Sequence[Object]:
     content = mapping(read_file_content(path), path)
     groups = mappings(content.get("groups"), f"{path}: groups")
     if not groups or content.keys() != {"groups"}:

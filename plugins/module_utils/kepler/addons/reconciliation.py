@@ -29,17 +29,18 @@ from ...kube.resource.run import (
     run_options,
 )
 from .. import fields
-from . import certificates, files, issued_secrets, kinds, mesh, names, options, status, telemetry
-from .rendering import Files, render
-from .spec import Addons, Certificates, read_addons
+from ..deployment.policy import LOG_COLLECTORS_LABEL
+from . import certificates, names, rendering, status
+from .files import read_dashboards, read_rules
+from .spec import ADDONS, API_VERSION, KIND, Addons, Certificates, read_addons
 from .status import Observation
 
 FIELD_MANAGER = "wattwise-kepler-addons"
-_KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.ADDONS)
+_KIND = ResourceKind(API_VERSION, KIND, FIELD_MANAGER, ADDONS)
 
 SPEC = run_options(
     "kepler",
-    options.ADDONS,
+    ADDONS,
     {
         "rule_files": {"type": "list", "elements": "path", "default": []},
         "dashboard_files": {"type": "list", "elements": "path", "default": []},
@@ -63,18 +64,14 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 def _steps(run: Run) -> t.Iterator[Observation]:
     """Read, render, apply."""
     addons = run.read(read_addons)
-    shipped = Files(
-        files.read_rules(run.given["rule_files"]),
-        files.read_dashboards(run.given["dashboard_files"]),
-    )
+    rules = read_rules(run.given["rule_files"])
+    dashboards = read_dashboards(run.given["dashboard_files"])
     run.applying.assumed.append(_namespace_manifest(addons.namespace, {}))
-    served = kinds.discovered(run.kube.serves)
-    rendered = Observation(addons, served, render(addons, served, shipped))
+    served = names.discovered(run.kube.serves)
+    parts = rendering.render(addons, served, rules, dashboards)
+    rendered = Observation(addons, served, parts)
     yield rendered
-    rendered = _label_namespace(run, rendered)
-    yield rendered
-    if rendered.failures:
-        _label_for_logging(run, rendered)
+    rendered = yield from _label_namespace(run, rendered)
     _write_objects(run, rendered)
     # cert-manager's Certificates are pruned by now, so that it does not issue again.
     if addons.certificates is not None and rendered.is_of_library:
@@ -99,40 +96,29 @@ def _raise_problems(run: Run, rendered: Observation) -> None:
         raise Failed(reason, "; ".join(problems))
 
 
-def _label_namespace(run: Run, rendered: Observation) -> Observation:
+def _label_namespace(
+    run: Run, rendered: Observation
+) -> t.Generator[Observation, None, Observation]:
     """Make the namespace. Labels of other owners are a failure of the mesh only."""
-    addons = rendered.addons
-    has_mesh = any(part.condition == "ServiceMesh" and part.manifests for part in rendered.parts)
-    of_mesh = mesh.namespace_labels(addons.mesh if has_mesh else None)
+    addons, made = rendered.addons, {part.condition for part in rendered.parts if part.manifests}
+    # By this label the policy of Kepler's namespace admits log collectors.
+    own = {LOG_COLLECTORS_LABEL: "true"} if "Logging" in made else {}
+    of_mesh = rendering.namespace_labels(addons.mesh if "ServiceMesh" in made else None)
+    manager = {"field_manager": _label_manager(addons.name)}
     try:
-        _write_namespace(run, addons, {**_own_labels(rendered), **of_mesh})
+        run.write([_namespace_manifest(addons.namespace, {**own, **of_mesh})], **manager)
     except WattwiseError as error:
         if not of_mesh:
             raise
-        return rendered.with_failure("ServiceMesh", error)
+        rendered = rendered.with_failure("ServiceMesh", error)
+        yield rendered
+        if own:
+            run.write([_namespace_manifest(addons.namespace, own)], **manager)
     return rendered
-
-
-def _label_for_logging(run: Run, rendered: Observation) -> None:
-    """The labels of the namespace without those of the mesh, which were refused."""
-    labels = _own_labels(rendered)
-    if labels:
-        _write_namespace(run, rendered.addons, labels)
-
-
-def _own_labels(rendered: Observation) -> t.Mapping[str, str]:
-    collects = any(part.condition == "Logging" and part.manifests for part in rendered.parts)
-    return telemetry.namespace_labels(has_collectors=collects)
-
-
-def _write_namespace(run: Run, addons: Addons, labels: t.Mapping[str, str]) -> None:
-    manifest = _namespace_manifest(addons.namespace, labels)
-    run.write([manifest], field_manager=_label_manager(addons.name))
 
 
 def _write_objects(run: Run, rendered: Observation) -> None:
     addons = rendered.addons
-    known = [(version, kind) for kind, version in rendered.served.items()]
     # An empty set of manifests still prunes.
     run.applying.apply(
         {
@@ -142,7 +128,7 @@ def _write_objects(run: Run, rendered: Observation) -> None:
             "prune": names.apply_set(addons.name),
             "prune_kinds": [
                 {"api_version": version, "kind": kind, "namespace": addons.namespace}
-                for version, kind in (*known, *kinds.OWN_KINDS)
+                for kind, version in {**rendered.served, **names.OWN_KINDS}.items()
             ],
             # Only the spec decides, independent of the readable part of the cluster.
             "prune_max": 1.0,
@@ -273,23 +259,14 @@ def _removed(kube: Kube, given: Parameters, context: Context) -> Result:
         applying.apply({"manifests": [bare], "field_manager": _label_manager(given["name"])})
     owner = owner_manifest(namespace, names.owner_name(given["name"]))
     applying.apply({"manifests": [owner], "state": "absent"})
-    issued_secrets.take_back(applying, _issued_by(given), context)
-    return {**applying.result, "found": False}
-
-
-def _issued_by(given: Parameters) -> issued_secrets.Issued:
-    """The Secrets that the library fills for these add-ons. Raises InvalidInput."""
-    spec = options.ADDONS.complete(given["spec"] or {})
-    addons = read_addons(given["namespace"], given["name"], spec)
-    return issued_secrets.Issued(
-        namespace=addons.namespace,
-        secrets=certificates.server_secrets(addons),
-        authority_namespace=fields.name(
-            spec["certificates"]["authority_namespace"], "certificates.authority_namespace"
-        ),
-        authority_secret=certificates.authority_secret(addons),
-        labels=certificates.secret_labels(addons),
+    spec = ADDONS.complete(given["spec"] or {})
+    place = spec["certificates"]["authority_namespace"]
+    issued = certificates.issued_for(
+        read_addons(namespace, given["name"], spec),
+        fields.name(place, "certificates.authority_namespace"),
     )
+    certificates.take_back(applying, issued, context)
+    return {**applying.result, "found": False}
 
 
 def _label_manager(name: str) -> str:

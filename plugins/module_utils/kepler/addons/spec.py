@@ -1,20 +1,86 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""KeplerAddons with checked values."""
+"""KeplerAddons: the options of the spec, and checked values."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from dataclasses import dataclass
 
+from ...base.argspec import ArgumentSpec
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import texts, whole_number
 from ...base.json_types import Object
 from ...base.units import parse_duration
-from .. import fields
-from .options import ADDONS
+from .. import fields, option
+
+API_VERSION = "kepler.system.sustainable.computing.io/v1alpha1"
+KIND = "KeplerAddons"
+
+_RESOURCES = {
+    "requests": {"cpu": "50m", "memory": "64Mi", "ephemeral-storage": "16Mi"},
+    # Logs, of which kubelets keep 50 MiB by default.
+    "limits": {"memory": "256Mi", "ephemeral-storage": "128Mi"},
+}
+
+ADDONS = ArgumentSpec(
+    {
+        "system": option.text("kepler"),
+        "security": option.part(
+            mode=option.choice("none", "tls", "mtls"),
+            server_secret=option.secret("kepler-server"),
+            client_authority_secret=option.secret("kepler-client-authority"),
+            client_secret=option.secret("kepler-client"),
+        ),
+        "prometheus": option.part(
+            enabled=option.flag(),
+            monitor=option.choice("service", "pod"),
+            interval=option.text("30s"),
+            scrape_timeout=option.text("10s"),
+            labels=option.mapping({}),
+            rules=option.flag(True),
+        ),
+        "grafana": option.part(
+            enabled=option.flag(),
+            instance=option.flag(),
+            instance_selector=option.mapping({"dashboards": "kepler"}),
+            datasource=option.part(
+                url=option.text(), token_secret=option.secret(), authority_secret=option.secret()
+            ),
+            dashboards=option.flag(True),
+        ),
+        "tracing": option.part(
+            enabled=option.flag(),
+            backend=option.choice("otlp", "jaeger"),
+            endpoint=option.text(),
+            image=option.text(),
+            resources=option.mapping(_RESOURCES),
+        ),
+        "logging": option.part(
+            enabled=option.flag(),
+            agent=option.choice("opentelemetry", "fluent-bit"),
+            backend=option.choice("loki", "elasticsearch"),
+            endpoint=option.text(),
+            image=option.text(),
+            credential_secret=option.secret(),
+            resources=option.mapping(_RESOURCES),
+        ),
+        "certificates": option.part(
+            enabled=option.flag(),
+            issuer=option.choice("auto", "cert-manager", "library"),
+            duration=option.text("2160h"),
+            renew_before=option.text("720h"),
+            key_bits={"type": "int", "no_log": False, "default": 3072},
+            authority_namespace=option.text("kepler-authority"),
+        ),
+        "service_mesh": option.part(
+            enabled=option.flag(), mode=option.choice("exclude", "ambient"), scrapers=option.texts()
+        ),
+    }
+)
 
 # Durations that both Prometheus and cert-manager accept.
 _DURATION = re.compile(r"[0-9]{1,7}(ms|s|m|h)", re.ASCII)
@@ -124,6 +190,11 @@ class Addons:
     mesh: Mesh | None
 
     @property
+    def port_name(self) -> str:
+        """The port of Kepler's Service that is scraped, by its scheme."""
+        return "http" if self.security.mode == "none" else "https"
+
+    @property
     def host_name(self) -> str:
         """The host name of Kepler's Service, the first name of its certificate."""
         return f"{self.system}.{self.namespace}.svc"
@@ -132,7 +203,7 @@ class Addons:
 def read_addons(namespace: str, name: str, given: Object) -> Addons:
     """The add-ons of these options. Raises InvalidInput, which names the option."""
     fields.check_place(namespace, name)
-    spec = ADDONS.complete(given)
+    spec = option.completed(ADDONS, given)
     return Addons(
         namespace=namespace,
         name=name,
@@ -155,8 +226,10 @@ def _read(spec: Object, name: str, read: t.Callable[[Object], Part]) -> Part | N
     return read(spec[name]) if spec[name]["enabled"] else None
 
 
-def _choice(given: Object, part: str, name: str) -> str:
-    return fields.choice(given, name, ADDONS.options[part]["options"], part)
+def _part_of(kind: type[Part], given: Object, **checked: t.Any) -> Part:
+    """An add-on with the given values, of which ``checked`` are in another form."""
+    names = [each.name for each in dataclasses.fields(t.cast("t.Any", kind))]
+    return kind(**{name: given[name] for name in names} | checked)
 
 
 def _duration(given: Object, name: str, where: str, least: float, most: float) -> float:
@@ -171,7 +244,7 @@ def _duration(given: Object, name: str, where: str, least: float, most: float) -
     return seconds
 
 
-def _secret(given: Object, name: str, where: str) -> str:
+def _secret_name(given: Object, name: str, where: str) -> str:
     """The name of a Secret; empty if none is given."""
     return fields.name(given[name], f"{where}.{name}") if given[name] else ""
 
@@ -184,7 +257,7 @@ def _security(given: Object) -> Security:
             problem = f"{secret} is also {secrets[secret]}; give each certificate its own Secret"
             raise InvalidField(f"security.{name}", problem)
         secrets[secret] = name
-    return Security(_choice(given, "security", "mode"), *secrets)
+    return Security(given["mode"], *secrets)
 
 
 def _prometheus(given: Object) -> Prometheus:
@@ -197,13 +270,7 @@ def _prometheus(given: Object) -> Prometheus:
             "which Prometheus refuses; shorten it"
         )
         raise InvalidField("prometheus.scrape_timeout", problem)
-    return Prometheus(
-        monitor=_choice(given, where, "monitor"),
-        interval=given["interval"],
-        scrape_timeout=given["scrape_timeout"],
-        labels=fields.labels(given["labels"], "prometheus.labels"),
-        rules=given["rules"],
-    )
+    return _part_of(Prometheus, given, labels=fields.labels(given["labels"], "prometheus.labels"))
 
 
 def _grafana(given: Object) -> Grafana:
@@ -213,7 +280,9 @@ def _grafana(given: Object) -> Grafana:
         problem = "without labels every Grafana of the cluster would be selected; give one at least"
         raise InvalidField("grafana.instance_selector", problem)
     url = fields.url(datasource["url"], f"{where}.url")
-    secrets = [_secret(datasource, name, where) for name in ("token_secret", "authority_secret")]
+    secrets = [
+        _secret_name(datasource, name, where) for name in ("token_secret", "authority_secret")
+    ]
     if any(secrets) and not url:
         raise InvalidField(f"{where}.url", "Secrets are of no use without it; give it too")
     if secrets[0] and not url.startswith("https://"):
@@ -223,15 +292,15 @@ def _grafana(given: Object) -> Grafana:
 
 
 def _tracing(given: Object) -> Tracing:
-    backend = _choice(given, "tracing", "backend")
-    endpoint = fields.url(given["endpoint"], "tracing.endpoint")
+    backend, endpoint = given["backend"], fields.url(given["endpoint"], "tracing.endpoint")
     if backend == "otlp" and not endpoint:
         problem = "the collector needs a receiver of OTLP over HTTP; give its URL"
         raise InvalidField("tracing.endpoint", problem)
     if backend == "jaeger" and endpoint:
         raise InvalidField("tracing.endpoint", "jaeger keeps traces by itself; leave it empty")
-    return Tracing(
-        backend=backend,
+    return _part_of(
+        Tracing,
+        given,
         endpoint=endpoint.rstrip("/"),
         image=fields.whole_image(given["image"], "tracing.image") if given["image"] else "",
         resources=fields.resources(given["resources"], "tracing.resources"),
@@ -242,13 +311,13 @@ def _logging(given: Object) -> Logging:
     endpoint = fields.url(given["endpoint"], "logging.endpoint")
     if not endpoint:
         raise InvalidField("logging.endpoint", "logs need a receiver; give its URL")
-    secret = _secret(given, "credential_secret", "logging")
+    secret = _secret_name(given, "credential_secret", "logging")
     if secret and not endpoint.startswith("https://"):
         problem = "a password is never sent over plain HTTP; use https, or no credential_secret"
         raise InvalidField("logging.endpoint", problem)
-    return Logging(
-        agent=_choice(given, "logging", "agent"),
-        backend=_choice(given, "logging", "backend"),
+    return _part_of(
+        Logging,
+        given,
         endpoint=endpoint.rstrip("/"),
         image=fields.whole_image(given["image"], "logging.image"),
         credential_secret=secret,
@@ -263,33 +332,23 @@ def _certificates(given: Object, namespace: str) -> Certificates:
     if before >= ends:
         problem = f"{given['renew_before']} is not shorter than the duration {given['duration']}"
         raise InvalidField("certificates.renew_before", problem)
-    issuer = _choice(given, where, "issuer")
     for name, seconds in (("duration", ends), ("renew_before", before)):
-        if issuer != "cert-manager" and seconds % _DAY:
+        if given["issuer"] != "cert-manager" and seconds % _DAY:
             problem = (
                 f"{given[name]} is not a whole number of days, and the library counts in days; "
                 "give a multiple of 24h, or the issuer cert-manager"
             )
             raise InvalidField(f"{where}.{name}", problem)
-    authority_namespace = fields.dns_label(
-        given["authority_namespace"], "certificates.authority_namespace", 63
-    )
-    if authority_namespace == namespace:
+    place = "certificates.authority_namespace"
+    if fields.dns_label(given["authority_namespace"], place, 63) == namespace:
         problem = f"{namespace} holds Kepler's Secrets; give the authority's key its own namespace"
-        raise InvalidField("certificates.authority_namespace", problem)
-    return Certificates(
-        issuer=issuer,
-        duration=given["duration"],
-        renew_before=given["renew_before"],
-        key_bits=whole_number(
-            given["key_bits"], "certificates.key_bits", _MIN_KEY, _MAX_KEY_LENGTH
-        ),
-        authority_namespace=authority_namespace,
-    )
+        raise InvalidField(place, problem)
+    whole_number(given["key_bits"], "certificates.key_bits", _MIN_KEY, _MAX_KEY_LENGTH)
+    return _part_of(Certificates, given)
 
 
 def _mesh(given: Object) -> Mesh:
-    mode, where = _choice(given, "service_mesh", "mode"), "service_mesh.scrapers"
+    mode, where = given["mode"], "service_mesh.scrapers"
     scrapers = texts(given["scrapers"], where)
     for index, each in enumerate(scrapers):
         if not _PRINCIPAL.fullmatch(each):

@@ -21,7 +21,7 @@ from ...kube.resource.conditions import (
     status_of_generation,
 )
 from .certificates import is_of_cert_manager
-from .kinds import Served
+from .names import Served
 from .rendering import Part
 from .spec import Addons
 
@@ -72,10 +72,6 @@ class Observation:
             part.condition == "Certificates" and part.wanted and not part.missing
             for part in self.parts
         )
-
-    @property
-    def wanted_port(self) -> str:
-        return "http" if self.addons.security.mode == "none" else "https"
 
 
 def status_of(
@@ -151,9 +147,9 @@ def _judged(seen: Observation, part: Part, failure: Failure | None, stored: Obje
         return condition(name, "Unknown", "CertificatesPending", secret)
     if secret:
         return condition(name, "False", "SecretNotFound", secret)
-    if name == "Prometheus" and seen.port and seen.port != seen.wanted_port:
+    if name == "Prometheus" and seen.port and seen.port != seen.addons.port_name:
         text = (
-            f"Kepler's Service has the port {seen.port}, and {seen.wanted_port} would be scraped; "
+            f"Kepler's Service has the port {seen.port}, and {seen.addons.port_name} would be scraped; "
             "give security.mode of KeplerAddons the value of the KeplerSystem."
         )
         return condition(name, "False", "SecurityMismatch", text)

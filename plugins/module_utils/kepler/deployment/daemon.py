@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import typing as t
 
 from ...base import strict_json
 from ...base.json_types import MutableObject
@@ -46,8 +47,13 @@ def manifests(system: System, group: Group) -> list[Manifest]:
 
 def _pod(system: System, group: Group, configuration_name: str) -> MutableObject:
     is_old = system.version.uses_ebpf
+    volumes = list(_volumes(system, configuration_name))
     container = (_old_container if is_old else _container)(system, group)
-    sidecars = [_estimator(system.estimator)] if system.estimator.enabled else []
+    container["volumeMounts"] = [each.mount for each in volumes]
+    sidecars = []
+    if system.estimator.enabled:
+        shared = [each.mount for each in volumes if each.name in ("configuration", "tmp")]
+        sidecars.append(_estimator(system.estimator, shared))
     required = {"nodeSelectorTerms": list(group.terms)}
     pod: MutableObject = {
         "serviceAccountName": system.name,
@@ -59,33 +65,61 @@ def _pod(system: System, group: Group, configuration_name: str) -> MutableObject
         "tolerations": [dict(each) for each in group.collector.tolerations],
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container, *sidecars],
-        "volumes": [
-            *_host_volumes(is_old),
-            {"name": "configuration", "configMap": {"name": configuration_name}},
-            *_secret_volumes(system),
-            # For the socket of the estimator.
-            *([{"name": "tmp", "emptyDir": {"sizeLimit": "16Mi"}}] if sidecars else []),
-        ],
+        "volumes": [{"name": each.name, **each.source} for each in volumes],
     }
     if system.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in system.pull_secrets]
     return pod
 
 
+class _Volume(t.NamedTuple):
+    """A volume of the pod, and its folder in the collector."""
+
+    name: str
+    folder: str
+    source: MutableObject
+
+    @property
+    def mount(self) -> MutableObject:
+        mount = {"name": self.name, "mountPath": self.folder}
+        return mount if "emptyDir" in self.source else {**mount, "readOnly": True}
+
+
+def _volumes(system: System, configuration_name: str) -> t.Iterator[_Volume]:
+    is_old = system.version.uses_ebpf
+    root = "" if is_old else "/host"
+    for name in ("sys", "proc"):
+        yield _Volume(name, f"{root}/{name}", _host(f"/{name}"))
+    if is_old:
+        yield _Volume("lib-modules", "/lib/modules", _host("/lib/modules"))
+        yield _Volume("usr-src", "/usr/src", _host("/usr/src", "DirectoryOrCreate"))
+    folder = configuration.OLD_FOLDER if is_old else configuration.FOLDER
+    yield _Volume("configuration", folder, {"configMap": {"name": configuration_name}})
+    if system.has_tls:
+        source = _secret(system.server_secret, "tls.crt", "tls.key")
+        yield _Volume("tls", configuration.TLS_FOLDER, source)
+    if system.security_mode == "mtls":
+        source = _secret(system.client_authority_secret, "ca.crt")
+        yield _Volume("client-authority", configuration.CLIENT_AUTHORITY_FOLDER, source)
+    if system.redfish_secret:
+        key = "redfish.csv" if is_old else "redfish.yaml"
+        folder = _CREDENTIALS if is_old else configuration.REDFISH_FOLDER
+        yield _Volume("redfish", folder, _secret(system.redfish_secret, key))
+    if system.estimator.enabled:
+        # For the socket of the estimator.
+        yield _Volume("tmp", "/tmp", {"emptyDir": {"sizeLimit": "16Mi"}})
+
+
+def _host(path: str, kind: str = "Directory") -> MutableObject:
+    return {"hostPath": {"path": path, "type": kind}}
+
+
+def _secret(name: str, *keys: str) -> MutableObject:
+    items = [{"key": key, "path": key} for key in keys]
+    return {"secret": {"secretName": name, "items": items, "defaultMode": 0o400}}
+
+
 def _container(system: System, group: Group) -> MutableObject:
-    mounts = [
-        {"name": "sys", "mountPath": "/host/sys", "readOnly": True},
-        {"name": "proc", "mountPath": "/host/proc", "readOnly": True},
-        {"name": "configuration", "mountPath": configuration.FOLDER, "readOnly": True},
-    ]
-    folders = {
-        "tls": configuration.TLS_FOLDER,
-        "client-authority": configuration.CLIENT_AUTHORITY_FOLDER,
-        "redfish": configuration.REDFISH_FOLDER,
-    }
-    for volume in _secret_volumes(system):
-        mount = {"name": volume["name"], "mountPath": folders[volume["name"]], "readOnly": True}
-        mounts.append(mount)
     return {
         **_common(system, group),
         "command": ["/usr/bin/kepler"],
@@ -107,24 +141,13 @@ def _container(system: System, group: Group) -> MutableObject:
         },
         # Kepler answers / while its metrics fail.
         **_probes(system, "/metrics"),
-        "volumeMounts": mounts,
     }
 
 
 def _old_container(system: System, group: Group) -> MutableObject:
     flags = ["-v=$(KEPLER_LOG_LEVEL)"]
-    mounts = [
-        {"name": "sys", "mountPath": "/sys", "readOnly": True},
-        {"name": "proc", "mountPath": "/proc", "readOnly": True},
-        {"name": "lib-modules", "mountPath": "/lib/modules", "readOnly": True},
-        {"name": "usr-src", "mountPath": "/usr/src", "readOnly": True},
-        {"name": "configuration", "mountPath": configuration.OLD_FOLDER, "readOnly": True},
-    ]
     if system.redfish_secret:
         flags.append(f"-redfish-cred-file-path={_CREDENTIALS}/redfish.csv")
-        mounts.append({"name": "redfish", "mountPath": _CREDENTIALS, "readOnly": True})
-    if system.estimator.enabled:
-        mounts.append({"name": "tmp", "mountPath": "/tmp"})
     common = _common(system, group)
     level = {"name": names.daemon_set_name(system, group), "key": "KEPLER_LOG_LEVEL"}
     environment = [
@@ -139,19 +162,17 @@ def _old_container(system: System, group: Group) -> MutableObject:
         "env": environment,
         "securityContext": {"privileged": True, "runAsUser": 0},
         **_probes(system, "/healthz"),
-        "volumeMounts": mounts,
     }
 
 
 def _common(system: System, group: Group) -> MutableObject:
     node_name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
-    port_name = "https" if system.has_tls else "http"
     return {
         "name": "kepler",
         "image": system.image_for(group.architecture),
         "imagePullPolicy": system.pull_policy,
         "env": [{"name": "NODE_NAME", "valueFrom": node_name}],
-        "ports": [{"name": port_name, "containerPort": system.port, "protocol": "TCP"}],
+        "ports": [{"name": system.port_name, "containerPort": system.port, "protocol": "TCP"}],
         "resources": dict(group.collector.resources),
         # The status shows it as the reason of an ended collector.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -159,62 +180,24 @@ def _common(system: System, group: Group) -> MutableObject:
 
 
 def _probes(system: System, path: str) -> MutableObject:
-    asked = _probe(system, path)
+    port = system.port_name
+    get = {"path": path, "port": port, "scheme": port.upper()}
+    probe: MutableObject = {"httpGet": get, "timeoutSeconds": 5}
+    if system.security_mode == "mtls":
+        # The kubelet has no client certificate.
+        probe = {"tcpSocket": {"port": port}}
     return {
-        "livenessProbe": {**asked, "initialDelaySeconds": 10, "periodSeconds": 60},
-        "readinessProbe": {**asked, "periodSeconds": 10},
+        "livenessProbe": {**probe, "initialDelaySeconds": 10, "periodSeconds": 60},
+        "readinessProbe": {**probe, "periodSeconds": 10},
     }
 
 
-def _probe(system: System, path: str) -> MutableObject:
-    port = "https" if system.has_tls else "http"
-    if system.security_mode == "mtls":
-        # The kubelet has no client certificate.
-        return {"tcpSocket": {"port": port}}
-    get = {"path": path, "port": port, "scheme": port.upper()}
-    return {"httpGet": get, "timeoutSeconds": 5}
-
-
-def _estimator(part: ModelPart) -> MutableObject:
+def _estimator(part: ModelPart, mounts: list[MutableObject]) -> MutableObject:
     return {
         "name": "estimator",
         "image": part.image,
         "command": list(part.command),
         "resources": dict(part.resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            {"name": "configuration", "mountPath": configuration.OLD_FOLDER, "readOnly": True},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
+        "volumeMounts": mounts,
     }
-
-
-def _host_volumes(is_old: bool) -> list[MutableObject]:
-    found = [
-        {"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}},
-        {"name": "proc", "hostPath": {"path": "/proc", "type": "Directory"}},
-    ]
-    if is_old:
-        modules, sources = "/lib/modules", "/usr/src"
-        found += [
-            {"name": "lib-modules", "hostPath": {"path": modules, "type": "Directory"}},
-            {"name": "usr-src", "hostPath": {"path": sources, "type": "DirectoryOrCreate"}},
-        ]
-    return found
-
-
-def _secret_volumes(system: System) -> list[MutableObject]:
-    found: list[MutableObject] = []
-    if system.has_tls:
-        found.append(_secret("tls", system.server_secret, "tls.crt", "tls.key"))
-    if system.security_mode == "mtls":
-        found.append(_secret("client-authority", system.client_authority_secret, "ca.crt"))
-    if system.redfish_secret:
-        key = "redfish.csv" if system.version.uses_ebpf else "redfish.yaml"
-        found.append(_secret("redfish", system.redfish_secret, key))
-    return found
-
-
-def _secret(volume: str, name: str, *keys: str) -> MutableObject:
-    items = [{"key": key, "path": key} for key in keys]
-    return {"name": volume, "secret": {"secretName": name, "items": items, "defaultMode": 0o400}}

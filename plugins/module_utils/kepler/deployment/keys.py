@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ...base.boundary import InvalidField, shown
 from ...base.fields.strict import mapping, mappings, sequence, texts, whole_number
+from ...base.json_types import Object
 from .. import fields
 from ..verdict import KeplerVersion
 from .options import LOG_LEVELS, METRIC_LEVELS, POD_INFORMERS
@@ -132,9 +133,7 @@ def known_keys(version: KeplerVersion) -> dict[str, Key]:
     return {path: key for path, key in KEYS.items() if key.is_known(version)}
 
 
-def check_additional(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str
-) -> dict[str, t.Any]:
+def check_additional(given: Object, version: KeplerVersion, where: str) -> dict[str, t.Any]:
     """The values of an additional configuration by their path.
 
     Raises InvalidField for an unknown key, a wrong value, and a key that an option sets.
@@ -149,14 +148,15 @@ def check_additional(
         _refuse_set(key.option, place)
         if value is None:
             raise InvalidField(place, "it has no value; give one, or remove the key")
-        _CHECKS[key.kind](value, place)
-        _refuse_others(value, key, place)
-        found[path] = _WRITTEN.get(key.kind, _unchanged)(value)
+        found[path] = _READERS[key.kind](value, place)
+        for each in value if isinstance(value, list) else [value]:
+            if key.choices and each not in key.choices:
+                raise InvalidField(place, f"{shown(each)} is none of {', '.join(key.choices)}")
     return found
 
 
 def _flattened(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str, prefix: str
+    given: Object, version: KeplerVersion, where: str, prefix: str
 ) -> t.Iterator[tuple[str, t.Any]]:
     for name, value in given.items():
         path = f"{prefix}{name}" if isinstance(name, str) else ""
@@ -177,9 +177,7 @@ def _unknown(path: str, version: KeplerVersion) -> str:
     return f"Kepler {version} knows no such key and would ignore it; remove it"
 
 
-def _old_values(
-    given: t.Mapping[str, t.Any], version: KeplerVersion, where: str
-) -> dict[str, t.Any]:
+def _old_values(given: Object, version: KeplerVersion, where: str) -> dict[str, t.Any]:
     found: dict[str, t.Any] = {}
     for name, value in given.items():
         place = f"{where}.{shown(name)}"
@@ -198,53 +196,39 @@ def _refuse_set(option: str, place: str) -> None:
         raise InvalidField(place, f"the option {option} sets it; use that one")
 
 
-def _refuse_others(value: t.Any, key: Key, place: str) -> None:
-    """Refuse a value outside of the key's choices."""
-    for each in value if isinstance(value, list) else [value]:
-        if key.choices and each not in key.choices:
-            raise InvalidField(place, f"{shown(each)} is none of {', '.join(key.choices)}")
-
-
-def _unchanged(value: t.Any) -> t.Any:
-    return value
-
-
-def _duration(value: t.Any, place: str) -> None:
-    fields.duration(value, place)
-
-
-def _zones(value: t.Any, place: str) -> None:
-    for zone in texts(value, place):
+# Readers raise InvalidField, and return the value as Kepler needs it.
+def _zones(value: t.Any, place: str) -> list[str]:
+    zones = texts(value, place)
+    for zone in zones:
         if zone not in _ZONES and not _DIE.fullmatch(zone):
             names = ", ".join(_ZONES)
             problem = f"{shown(zone)} is none of {names}, and no die such as package-0-die-1"
             raise InvalidField(place, problem)
+    return zones
 
 
-def _flag(value: t.Any, place: str) -> None:
+def _flag(value: t.Any, place: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidField(place, f"{shown(value)} is not true or false")
+    return value
 
 
-def _integer(value: t.Any, place: str) -> None:
-    whole_number(value, place, -1, _MAX_COUNT)
+def _count(value: t.Any, place: str) -> int:
+    return whole_number(value, place, 0, _MAX_COUNT)
 
 
-def _count(value: t.Any, place: str) -> None:
-    whole_number(value, place, 0, _MAX_COUNT)
-
-
-def _text(value: t.Any, place: str) -> None:
+def _text(value: t.Any, place: str) -> str:
     if not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH or not value.isprintable():
         raise InvalidField(place, f"{shown(value)} is not a printable text; put it in quotes")
+    return value
 
 
-def _texts(value: t.Any, place: str) -> None:
-    for index, item in enumerate(texts(value, place)):
-        _text(item, f"{place}[{index}]")
+def _texts(value: t.Any, place: str) -> list[str]:
+    return [_text(item, f"{place}[{index}]") for index, item in enumerate(texts(value, place))]
 
 
-def _chip_rules(value: t.Any, place: str) -> None:
+def _chip_rules(value: t.Any, place: str) -> list[dict[str, t.Any]]:
+    found = []
     for index, rule in enumerate(mappings(value, place)):
         path = f"{place}[{index}]"
         unknown = sorted(map(str, rule.keys() - _CHIP_RULE.keys()))
@@ -254,55 +238,42 @@ def _chip_rules(value: t.Any, place: str) -> None:
             raise InvalidField(
                 f"{path}.name", f"{shown(rule.get('name'))} is not the name of a chip"
             )
-        for name, check in _CHIP_RULE.items():
-            if name in rule:
-                check(rule[name], f"{path}.{name}")
+        found.append({name: _CHIP_RULE[name](rule[name], f"{path}.{name}") for name in rule})
+    return found
 
 
-def _indices(value: t.Any, place: str) -> None:
-    for index, item in enumerate(sequence(value, place)):
-        _count(item, f"{place}[{index}]")
+def _indices(value: t.Any, place: str) -> list[int]:
+    items = enumerate(sequence(value, place))
+    return [_count(item, f"{place}[{index}]") for index, item in items]
 
 
-def _with_numbered_pairings(rules: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Checked chip rules; JSON has text keys in mappings, and Kepler needs numbers."""
-    return [
-        {**rule, "pairings": {int(key): item for key, item in (rule["pairings"] or {}).items()}}
-        if "pairings" in rule
-        else dict(rule)
-        for rule in rules
-    ]
-
-
-def _pairings(value: t.Any, place: str) -> None:
+def _pairings(value: t.Any, place: str) -> dict[int, int]:
+    """Pairs of sensors; JSON has text keys in mappings, and Kepler needs numbers."""
+    found = {}
     for key, item in mapping(value, place).items():
         if isinstance(key, str) and not _INDEX.fullmatch(key):
             raise InvalidField(place, f"{shown(key)} is not the number of a sensor")
-        _count(int(key) if isinstance(key, str) else key, place)
-        _count(item, f"{place}.{key}")
+        number = _count(int(key) if isinstance(key, str) else key, place)
+        found[number] = _count(item, f"{place}.{key}")
+    return found
 
 
 _INDEX = re.compile(r"[0-9]{1,7}", re.ASCII)
-_Check = t.Callable[[t.Any, str], None]
-_CHIP_RULE: t.Mapping[str, _Check] = {
+_Reader = t.Callable[[t.Any, str], t.Any]
+_CHIP_RULE: t.Mapping[str, _Reader] = {
     "name": _text,
     "pairings": _pairings,
     "skipVoltages": _indices,
     "skipCurrents": _indices,
     "useSameIndex": _flag,
 }
-_CHECKS: t.Mapping[str, _Check] = {
+_READERS: t.Mapping[str, _Reader] = {
     "text": _text,
     "texts": _texts,
     "zones": _zones,
     "flag": _flag,
-    "integer": _integer,
+    "integer": lambda value, place: whole_number(value, place, -1, _MAX_COUNT),
     "count": _count,
-    "duration": _duration,
-    "chip rules": _chip_rules,
-}
-# How a checked value is written, if not as given.
-_WRITTEN: t.Mapping[str, t.Callable[[t.Any], t.Any]] = {
     "duration": fields.duration,
-    "chip rules": _with_numbered_pairings,
+    "chip rules": _chip_rules,
 }

@@ -87,12 +87,9 @@ def all_of_cluster(namespace: str, name: str, is_openshift: bool) -> list[Manife
 
 
 def _service(system: System) -> Manifest:
-    port = "https" if system.has_tls else "http"
-    spec = {
-        "clusterIP": "None",
-        "selector": names.pod_labels(system),
-        "ports": [{"name": port, "port": system.port, "targetPort": port, "protocol": "TCP"}],
-    }
+    port = {"name": system.port_name, "targetPort": system.port_name, "protocol": "TCP"}
+    ports = [{**port, "port": system.port}]
+    spec = {"clusterIP": "None", "selector": names.pod_labels(system), "ports": ports}
     found = names.manifest(system, "v1", "Service", system.name, spec=spec)
     # A monitor distinguishes it from the model server's Service by this label.
     found["metadata"]["labels"][names.COMPONENT_LABEL] = "collector"
@@ -207,10 +204,7 @@ def _model_pod(system: System) -> MutableObject:
         "command": list(part.command),
         "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
         "resources": dict(part.resources),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "readinessProbe": {"tcpSocket": {"port": "http"}},
         "volumeMounts": [{"name": "models", "mountPath": "/mnt"}],
     }

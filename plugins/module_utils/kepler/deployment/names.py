@@ -45,30 +45,15 @@ def model_server_name(system: System) -> str:
 
 def pod_labels(system: System, component: str = "collector") -> dict[str, str]:
     """The labels that select the pods of a component."""
-    return {
-        NAME_LABEL: "kepler",
-        INSTANCE_LABEL: system.name,
-        COMPONENT_LABEL: component,
-    }
+    return {NAME_LABEL: "kepler", INSTANCE_LABEL: system.name, COMPONENT_LABEL: component}
 
 
 def manifest(system: System, api_version: str, kind: str, name: str, **content: t.Any) -> Manifest:
     """An object in the namespace of the system."""
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "namespace": system.namespace,
-            "labels": {
-                NAME_LABEL: "kepler",
-                INSTANCE_LABEL: system.name,
-                MANAGED_BY_LABEL: MANAGER,
-                APPLY_SET_LABEL: apply_set(system.name),
-            },
-        },
-        **content,
-    }
+    own = {NAME_LABEL: "kepler", INSTANCE_LABEL: system.name, MANAGED_BY_LABEL: MANAGER}
+    labels = {**own, APPLY_SET_LABEL: apply_set(system.name)}
+    metadata = {"name": name, "namespace": system.namespace, "labels": labels}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
 
 def cluster_manifest(system: System, api_version: str, kind: str, **content: t.Any) -> Manifest:

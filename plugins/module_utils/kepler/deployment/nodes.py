@@ -26,7 +26,7 @@ _OLD_PUBLISHED = (*_PUBLISHED, "s390x")
 _ARCHITECTURE = re.compile(r"[a-z0-9]{1,16}")
 _MAX_REASON_LENGTH = 300
 # Kepler leaves out the number of a package, but keeps those of a package and its die.
-_NUMBERED = re.compile(r"([^-]+)-[0-9]+")
+_NUMBERED = re.compile(r"^([^-]+)-[0-9]+$")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _with_zones(found: JudgedNode, collector: Collector, node: Object) -> Judged
     facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
     if not isinstance(facts, NodeFacts) or facts.rapl_zones is None:
         return found
-    names = sorted({_without_number(zone.name).lower() for zone in facts.rapl_zones})
+    names = sorted({_NUMBERED.sub(r"\1", zone.name).lower() for zone in facts.rapl_zones})
     lacking = [zone for zone in wanted if zone not in names]
     told = f"rapl.zones names {', '.join(lacking)}, but the node has only {', '.join(names)}"
     if len(lacking) == len(wanted):
@@ -100,11 +100,6 @@ def _with_zones(found: JudgedNode, collector: Collector, node: Object) -> Judged
         return dataclasses.replace(found, meter="", reason=shown_text(told, _MAX_REASON_LENGTH))
     remark = shown_text(told, _MAX_REASON_LENGTH) if lacking else ""
     return dataclasses.replace(found, remark=remark)
-
-
-def _without_number(zone: str) -> str:
-    match = _NUMBERED.fullmatch(zone)
-    return match[1] if match else zone
 
 
 def _architecture_problem(system: System, architecture: str) -> str:
@@ -130,7 +125,7 @@ def _verdict(
     """
     problem = _architecture_problem(system, found.architecture)
     if problem:
-        return Verdict(False, "none", (problem,))
+        return Verdict.no(problem)
     labelled, forced = _labelled(system, found, node["metadata"]), collector.meter
     if labelled is not None and (
         forced == "auto" or (labelled.supported and labelled.meter == forced)
@@ -138,13 +133,13 @@ def _verdict(
         return labelled
     facts = guarded(subject_of(node, "Node"), functools.partial(facts_in_annotation, node))
     if isinstance(facts, Finding):
-        return Verdict(False, "none", (f"{facts.field}: {facts.problem}",))
+        return Verdict.no(f"{facts.field}: {facts.problem}")
     if forced != "auto" and facts is not None and facts.source == "host":
         return _forced(system, forced, facts)
     verdict = labelled or judge(facts or told, system.version, None, system.fake_cpu_meter)
     if forced != "auto" and verdict.supported and verdict.meter != forced:
         why = f"the meter {forced} is requested, but only {verdict.meter} is known"
-        return Verdict(False, "none", (f"{why}; probe the host",))
+        return Verdict.no(f"{why}; probe the host")
     return verdict
 
 
@@ -153,9 +148,7 @@ def _forced(system: System, forced: str, facts: NodeFacts) -> Verdict:
     verdict = judge(dataclasses.replace(facts, **none), system.version)
     if verdict.supported and verdict.meter == forced:
         return verdict
-    return Verdict(
-        False, "none", (f"the meter {forced} is requested, but the probe found no readable one",)
-    )
+    return Verdict.no(f"the meter {forced} is requested, but the probe found no readable one")
 
 
 def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | None:
@@ -168,15 +161,13 @@ def _labelled(system: System, node: JudgedNode, metadata: Object) -> Verdict | N
         told = (
             f"{METER_LABEL}={shown_text(meter, 40)}, {SUPPORTED_LABEL}={shown_text(supported, 40)}"
         )
-        return Verdict(
-            False, "none", (f"the labels {told} do not come from the probe; remove them",)
-        )
+        return Verdict.no(f"the labels {told} do not come from the probe; remove them")
     reasons = (metadata.get("annotations") or {}).get(REASONS_ANNOTATION) or "its labels say so"
     if supported == "false":
-        return Verdict(False, "none", (reasons,))
+        return Verdict.no(reasons)
     if not _suits(system, meter):
         why = f"its labels name the meter {meter}, which Kepler {system.version} does not have"
-        return Verdict(False, "none", (f"{why}; label the nodes for this version",))
+        return Verdict.no(f"{why}; label the nodes for this version")
     return Verdict(True, labelled, (reasons,))
 
 

@@ -11,7 +11,7 @@ import typing as t
 from ...base.boundary import warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import ApiError
-from ...base.fields.lenient import member
+from ...base.fields.lenient import only
 from ...base.json_types import Object
 from ...kube.apply.steps import Applying
 from ...kube.client import Kube, UnknownKind
@@ -36,15 +36,20 @@ from .system import System, in_words_of_resource, read_system
 FIELD_MANAGER = "wattwise-kepler"
 _POLICY = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 _MAX_REASONS = 3
+_IDENTITY = only("kind", "metadata.name", "metadata.namespace")
+# Labels of a workload, the images of its pods and their node selector.
+_WORKLOAD = only(
+    *("metadata.name", "metadata.namespace", "metadata.labels"),
+    *("spec.template.spec.containers", "spec.template.spec.nodeSelector"),
+)
+# Fields of a Node for verdicts.
+_NODE = only("metadata", "spec.providerID", "status.nodeInfo")
 _KIND = ResourceKind(options.API_VERSION, options.KIND, FIELD_MANAGER, options.SYSTEM)
 
 SPEC = run_options(
     "kepler",
     options.SYSTEM,
-    {
-        "force": {"type": "bool", "default": False},
-        "prune_max": {"type": "float", "default": 0.5},
-    },
+    {"force": {"type": "bool", "default": False}, "prune_max": {"type": "float", "default": 0.5}},
 )
 
 
@@ -63,20 +68,20 @@ def reconcile(parameters: Parameters, context: Context = Context()) -> Result:
 
 def _steps(run: Run) -> t.Iterator[Observation]:
     """Read, judge, install."""
-    system = _read_system(run)
+    system = run.read(read_system)
+    if run.resource is not None:
+        system = in_words_of_resource(system)
     yield Observation(system)
     _refuse_rivals(run, system)
-    _refuse_missing_secrets(run, system)
+    for name, keys in system.needed_secrets:
+        sentence = missing_keys(run.kube, system.namespace, name, keys)
+        if sentence:
+            raise Failed("SecretNotFound", sentence)
     judged = _judged_nodes(run, system)
     yield judged
     _refuse_no_group(run, judged)
     if judged.groups:
         _install(run, judged)
-
-
-def _read_system(run: Run) -> System:
-    system = run.read(read_system)
-    return system if run.resource is None else in_words_of_resource(system)
 
 
 def _refuse_rivals(run: Run, system: System) -> None:
@@ -87,11 +92,11 @@ def _refuse_rivals(run: Run, system: System) -> None:
     for kind in rivals.RIVAL_KINDS:
         if kube.serves(options.API_VERSION, kind):
             place = kube.resource(options.API_VERSION, kind)
-            resources += kube.list(place.collection(), trim=_identity)
+            resources += kube.list(place.collection(), trim=_IDENTITY)
     found = rivals.rivals(
         system,
-        kube.list("/apis/apps/v1/daemonsets", trim=_workload),
-        kube.list("/apis/apps/v1/deployments", trim=_workload),
+        kube.list("/apis/apps/v1/daemonsets", trim=_WORKLOAD),
+        kube.list("/apis/apps/v1/deployments", trim=_WORKLOAD),
         resources,
     )
     if not found:
@@ -103,15 +108,8 @@ def _refuse_rivals(run: Run, system: System) -> None:
     run.context.warn(told)
 
 
-def _refuse_missing_secrets(run: Run, system: System) -> None:
-    for name, keys in system.needed_secrets:
-        sentence = missing_keys(run.kube, system.namespace, name, keys)
-        if sentence:
-            raise Failed("SecretNotFound", sentence)
-
-
 def _judged_nodes(run: Run, system: System) -> Observation:
-    nodes, findings = judge_all(system, run.kube.list("/api/v1/nodes", trim=_node))
+    nodes, findings = judge_all(system, run.kube.list("/api/v1/nodes", trim=_NODE))
     warn_of(findings, run.context)
     judged = Observation(system, nodes, group(system, nodes), findings=findings)
     for remark in status.remarks(judged):
@@ -165,9 +163,7 @@ def _report(run: Run, reached: Observation | None, failure: Failure | None) -> R
     fields = {
         "status": found,
         "left_out": [
-            {"node": node.name, "reason": node.reason}
-            for node in (seen.nodes if seen else ())
-            if node.reason
+            {"node": node.name, "reason": node.reason} for node in (seen.left_out if seen else ())
         ],
         "findings": [finding.as_dict() for finding in (seen.findings if seen else ())],
     }
@@ -180,8 +176,7 @@ def _with_collectors(run: Run, judged: Observation) -> Observation:
         return judged
     kube, system = run.kube, judged.system
     place = f"namespaces/{system.namespace}"
-    labels = names.pod_labels(system)
-    selector = ",".join(f"{label}={value}" for label, value in labels.items())
+    selector = ",".join(f"{label}={value}" for label, value in names.pod_labels(system).items())
     own = {"labelSelector": f"{names.INSTANCE_LABEL}={system.name}"}
     try:
         daemon_sets = kube.list(f"/apis/apps/v1/{place}/daemonsets", own)
@@ -232,30 +227,3 @@ def _nothing_metered(nodes: t.Sequence[JudgedNode]) -> str:
         f"{f'; and {more} more' if more > 0 else ''}); module wattwise.kube.kepler_node_info shows "
         "what a node has"
     )
-
-
-def _identity(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    metadata = item.get("metadata") or {}
-    kept = {key: metadata.get(key) for key in ("name", "namespace")}
-    return {"kind": item.get("kind"), "metadata": kept}
-
-
-def _workload(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Labels of a workload, the images of its pods and their node selector."""
-    metadata = item.get("metadata") or {}
-    pod = member(item, "spec", "template", "spec")
-    return {
-        "metadata": {key: metadata.get(key) for key in ("name", "namespace", "labels")},
-        "spec": {
-            "template": {"spec": {key: member(pod, key) for key in ("containers", "nodeSelector")}}
-        },
-    }
-
-
-def _node(item: dict[str, t.Any]) -> dict[str, t.Any]:
-    """Fields of a Node for verdicts."""
-    return {
-        "metadata": item.get("metadata"),
-        "spec": {"providerID": member(item, "spec", "providerID")},
-        "status": {"nodeInfo": member(item, "status", "nodeInfo")},
-    }

@@ -55,10 +55,7 @@ def _is_rival(system: System, daemon_set: t.Any) -> bool:
     labels = member(daemon_set, "metadata", "labels") or {}
     is_ours = member(labels, MANAGED_BY_LABEL) == MANAGER
     own = (system.namespace, system.name)
-    place = (
-        member(daemon_set, "metadata", "namespace"),
-        member(labels, names.INSTANCE_LABEL),
-    )
+    place = (member(daemon_set, "metadata", "namespace"), member(labels, names.INSTANCE_LABEL))
     if is_ours and place == own:
         return False
     selector = member(daemon_set, "spec", "template", "spec", "nodeSelector")

@@ -4,17 +4,19 @@
 """The status of a KeplerSystem: conditions, counts by group and pool, and problems.
 
 Conditions follow the order of decisions of upstream's operator. Upstream's message about an empty
-DaemonSet also covers crashing pods; here a crash is reported with its last message.
+DaemonSet also covers crashing pods; here a crash is reported with its last message, of the
+container or of its runtime.
 """
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass
 
-from ...base.boundary import Finding
+from ...base.boundary import Finding, guarded, shown_text, subject_of
 from ...base.errors import told_text
-from ...base.fields.lenient import member, whole
+from ...base.fields.lenient import member, objects, whole
 from ...base.json_types import Object
 from ...kube.resource.conditions import (
     Failure,
@@ -24,11 +26,82 @@ from ...kube.resource.conditions import (
     reconciled,
     status_of_generation,
 )
-from . import names, pods
+from . import names
 from .groups import Group
 from .nodes import JudgedNode
-from .pods import Trouble
 from .system import System
+
+CRASHING, WAITING = "crashing", "waiting"
+_MAX_MESSAGE_LENGTH = 400
+_MAX_REASON_LENGTH = 60
+# Transient reasons of a waiting container.
+_COMING = ("ContainerCreating", "PodInitializing", "")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A pod that does not run. ``kind`` is crashing, or waiting forever."""
+
+    group: str
+    pod: str
+    node: str
+    kind: str
+    message: str
+
+
+def troubles(pods: t.Iterable[t.Any]) -> list[Trouble]:
+    """The collectors that crash or wait forever, by name. Pods are unchecked."""
+    found: list[Trouble] = []
+    for pod in pods:
+        read = guarded(subject_of(pod, "Pod"), functools.partial(_trouble, pod))
+        if read is not None and not isinstance(read, Finding):
+            found.append(read)
+    return sorted(found, key=lambda one: (one.group, one.pod))
+
+
+def _trouble(pod: t.Any) -> Trouble | None:
+    for status in objects(member(pod, "status", "containerStatuses")):
+        found = _of_container(status)
+        if found is not None:
+            return _named(pod, *found)
+    for each in objects(member(pod, "status", "conditions")):
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return _named(pod, WAITING, str(each.get("message", "it is not scheduled")))
+    return None
+
+
+def _named(pod: t.Any, kind: str, message: str) -> Trouble:
+    node = member(pod, "spec", "nodeName")
+    return Trouble(
+        group=str(member(pod, "metadata", "labels", names.GROUP_LABEL) or ""),
+        pod=subject_of(pod, "Pod").name,
+        node=shown_text(node, 253) if isinstance(node, str) else "",
+        kind=kind,
+        message=shown_text(" ".join(message.split()), _MAX_MESSAGE_LENGTH),
+    )
+
+
+def _of_container(status: Object) -> tuple[str, str] | None:
+    """Whether one container crashes or waits, and its last message."""
+    reason = str(member(status, "state", "waiting", "reason") or "")
+    ended = member(status, "state", "terminated") or member(status, "lastState", "terminated")
+    is_again = ended and status.get("ready") is not True and reason in _COMING
+    if reason == "CrashLoopBackOff" or is_again:
+        return CRASHING, _last_words(ended)
+    if reason not in _COMING:
+        told = member(status, "state", "waiting", "message") or ""
+        return WAITING, f"{shown_text(reason, _MAX_REASON_LENGTH)}: {told}"
+    return None
+
+
+def _last_words(ended: t.Any) -> str:
+    code = member(ended, "exitCode")
+    words = str(member(ended, "message") or "").strip()
+    # The error is at the end of a log, so the beginning is cut.
+    words = words[-_MAX_MESSAGE_LENGTH + 40 :]
+    exits = f"exit code {code}" if isinstance(code, int) else "unknown exit code"
+    return f"{exits}: {words}" if words else f"{exits}, without a message"
+
 
 Status = dict[str, t.Any]
 
@@ -56,6 +129,11 @@ class Observation:
     pods: t.Sequence[t.Any] = ()
     findings: t.Sequence[Finding] = ()
 
+    @property
+    def left_out(self) -> list[JudgedNode]:
+        """The nodes that cannot be metered."""
+        return [node for node in self.nodes if node.reason]
+
 
 @dataclass(frozen=True)
 class _Judgement:
@@ -79,7 +157,7 @@ def status_of(
         status["version"] = str(seen.system.version)
     conditions = [reconciled(failure, remarks(seen) if seen else ())]
     if seen is not None and seen.nodes:
-        failing = pods.troubles(seen.pods)
+        failing = troubles(seen.pods)
         status.update(_counts(seen, failing))
         conditions += [_available(seen, failing), _metered(seen), _pod_names(seen.system)]
     else:
@@ -103,8 +181,8 @@ def remarks(seen: Observation) -> list[str]:
 
 def _counts(seen: Observation, failing: t.Sequence[Trouble]) -> Status:
     groups = [_group_counts(seen, group) for group in seen.groups]
-    left_out = [node for node in seen.nodes if node.reason]
-    crashing = [each for each in failing if each.kind == pods.CRASHING]
+    left_out = seen.left_out
+    crashing = [each for each in failing if each.kind == CRASHING]
     found: Status = {
         "nodes": {
             "selected": len(seen.nodes),
@@ -207,8 +285,8 @@ def _judge(seen: Observation, group: Group, failing: t.Sequence[Trouble]) -> _Ju
     own = [each for each in failing if each.group == group.name]
     desired, updated, ready, available = (_count(found, key) for key in _COUNTS.values())
     for rank, kind, reason, verb in (
-        (1, pods.CRASHING, "PodsCrashing", "crash"),
-        (2, pods.WAITING, "PodsWaiting", "cannot start"),
+        (1, CRASHING, "PodsCrashing", "crash"),
+        (2, WAITING, "PodsWaiting", "cannot start"),
     ):
         troubled = [each for each in own if each.kind == kind]
         if troubled:
@@ -240,7 +318,7 @@ def _by_counts(name: str, desired: int, updated: int, ready: int, available: int
 
 
 def _metered(seen: Observation) -> Status:
-    left_out = [node for node in seen.nodes if node.reason]
+    left_out = seen.left_out
     if not left_out:
         text = f"All {len(seen.nodes)} nodes can be metered."
         return condition("NodesMetered", "True", "AllNodesMetered", text)

@@ -1,7 +1,10 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""A KeplerSystem with checked values: images, collector settings of each pool, security."""
+"""A KeplerSystem with checked values: images, collector settings of each pool, security.
+
+Settings that are accepted, but probably not meant, become remarks.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,10 @@ from ...base.fields.strict import mapping, mappings, texts, whole_number
 from ...base.json_types import Object
 from ...base.yaml_text.reader import read_document
 from ...kube.resource.spec_options import in_words_of_manifest
-from .. import fields
-from ..verdict import KeplerVersion
+from .. import fields, option
+from ..verdict import NEWEST, KeplerVersion
 from . import keys
-from .options import SYSTEM
-from .remarks import remarks
+from .options import METRIC_LEVELS, SYSTEM
 
 PORT, OLD_PORT = 28282, 9102
 _MIN_SAMPLE_SECONDS = 0.1
@@ -59,7 +61,7 @@ class Pool:
     node_selector: t.Mapping[str, str]
     collector: Collector
 
-    def selects(self, labels: t.Mapping[str, t.Any]) -> bool:
+    def selects(self, labels: Object) -> bool:
         """Whether a node with these labels is of the pool."""
         return self.node_selector.items() <= labels.items()
 
@@ -115,6 +117,11 @@ class System:
         return self.security_mode != "none"
 
     @property
+    def port_name(self) -> str:
+        """The name of the collectors' port, by its scheme."""
+        return "https" if self.has_tls else "http"
+
+    @property
     def needed_secrets(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """External Secrets, with the keys that Kepler reads."""
         found: list[tuple[str, tuple[str, ...]]] = []
@@ -131,13 +138,13 @@ class System:
 def read_system(namespace: str, name: str, given: Object) -> System:
     """The system of these options. Raises InvalidInput, which names the option."""
     fields.check_place(namespace, name)
-    spec = SYSTEM.complete(given)
+    spec = option.completed(SYSTEM, given)
     version = _version(spec["version"])
     collector, security, redfish = spec["collector"], spec["security"], spec["redfish"]
     _check_security(security, version)
     _check_redfish(redfish, version)
     image = spec["image"]
-    is_cluster_wide = fields.choice(spec, "scope", SYSTEM.options, "") == "cluster"
+    is_cluster_wide = spec["scope"] == "cluster"
     rest = _collector(collector, version, is_cluster_wide, "collector")
     pools = tuple(_pools(spec, version, is_cluster_wide))
     return System(
@@ -146,9 +153,7 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         version=version,
         images=dict(_images(image, spec["version"])),
         default_image=_image(image, spec["version"], "image"),
-        pull_policy=fields.choice(
-            image, "pull_policy", SYSTEM.options["image"]["options"], "image"
-        ),
+        pull_policy=image["pull_policy"],
         pull_secrets=tuple(fields.names(image["pull_secrets"], "image.pull_secrets")),
         is_cluster_wide=is_cluster_wide,
         port=_port(collector["port"], version),
@@ -163,7 +168,9 @@ def read_system(namespace: str, name: str, given: Object) -> System:
         client_authority_secret=fields.name(
             security["client_authority_secret"], "security.client_authority_secret"
         ),
-        redfish_secret=_redfish_secret(redfish),
+        redfish_secret=(
+            fields.name(redfish["secret"], "redfish.secret") if redfish["enabled"] else ""
+        ),
         fake_cpu_meter=redfish["enabled"] and redfish["fake_cpu_meter"],
         scrape_namespaces=tuple(fields.names(spec["scrape_namespaces"], "scrape_namespaces")),
         remarks=tuple(remarks(spec, version, is_cluster_wide)),
@@ -174,9 +181,6 @@ def in_words_of_resource(system: System) -> System:
     """The system with remarks that name the fields of a KeplerSystem instead of options."""
     worded = in_words_of_manifest(SYSTEM)
     return dataclasses.replace(system, remarks=tuple(map(worded, system.remarks)))
-
-
-_COLLECTOR: Object = SYSTEM.options["collector"]["options"]
 
 
 def _version(text: str) -> KeplerVersion:
@@ -192,8 +196,7 @@ def _version(text: str) -> KeplerVersion:
 
 
 def _check_security(given: Object, version: KeplerVersion) -> None:
-    mode = fields.choice(given, "mode", SYSTEM.options["security"]["options"], "security")
-    if mode != "none" and version.uses_ebpf:
+    if given["mode"] != "none" and version.uses_ebpf:
         raise InvalidField(
             "security.mode", f"Kepler {version} serves only plain HTTP; set none, or use 0.10"
         )
@@ -205,10 +208,6 @@ def _check_redfish(given: Object, version: KeplerVersion) -> None:
     if given["fake_cpu_meter"] and (not given["enabled"] or version.uses_ebpf):
         problem = "it lets Kepler 0.11 and later start where only Redfish meters; enable redfish"
         raise InvalidField("redfish.fake_cpu_meter", problem)
-
-
-def _redfish_secret(given: Object) -> str:
-    return fields.name(given["secret"], "redfish.secret") if given["enabled"] else ""
 
 
 def _image(given: Object, version: str, where: str) -> str:
@@ -236,7 +235,7 @@ def _images(given: Object, version: str) -> t.Iterator[tuple[str, str]]:
 
 
 def _pod_informer(given: Object, version: KeplerVersion) -> str:
-    found = fields.choice(given, "pod_informer", _COLLECTOR, "collector")
+    found: str = given["pod_informer"]
     if found == "kubelet" and not version.polls_kubelet:
         raise InvalidField(
             "collector.pod_informer",
@@ -254,21 +253,20 @@ def _port(given: t.Any, version: KeplerVersion) -> int:
 def _collector(
     given: Object, version: KeplerVersion, is_cluster_wide: bool, where: str
 ) -> Collector:
-    meter = fields.choice(given, "meter", _COLLECTOR, where)
-    if meter == "hwmon" and not version.reads_hwmon:
+    if given["meter"] == "hwmon" and not version.reads_hwmon:
         problem = f"Kepler {version} cannot be configured to read hwmon; 0.11.4 and later can"
         raise InvalidField(f"{where}.meter", problem)
     levels = given["metric_levels"]
     if levels is None:
         levels = ["node", "container", "vm", *(["pod"] if is_cluster_wide else [])]
     return Collector(
-        meter=meter,
+        meter=given["meter"],
         sample_rate=fields.duration(
             given["sample_rate"], f"{where}.sample_rate", _MIN_SAMPLE_SECONDS
         ),
         staleness=fields.duration(given["staleness"], f"{where}.staleness"),
         metric_levels=_levels(levels, f"{where}.metric_levels"),
-        log_level=fields.choice(given, "log_level", _COLLECTOR, where),
+        log_level=given["log_level"],
         max_terminated=whole_number(
             given["max_terminated"], f"{where}.max_terminated", -1, _MAX_COUNT
         ),
@@ -283,13 +281,10 @@ def _collector(
 
 
 def _levels(given: t.Any, where: str) -> tuple[str, ...]:
-    levels, choices = texts(given, where), _COLLECTOR["metric_levels"]["choices"]
-    for level in levels:
-        if level not in choices:
-            raise InvalidField(where, f"{shown(level)} is none of {', '.join(choices)}")
+    levels = texts(given, where)
     if not levels:
         raise InvalidField(where, "without a level Kepler exports nothing; give one at least")
-    return tuple(each for each in choices if each in levels)
+    return tuple(each for each in METRIC_LEVELS if each in levels)
 
 
 def _additional(given: t.Any, where: str) -> Object:
@@ -345,3 +340,43 @@ def _model_part(given: Object, version: KeplerVersion, where: str) -> ModelPart:
 
 
 _URLS = ("node_total_url", "node_components_url")
+
+
+def remarks(spec: Object, version: KeplerVersion, is_cluster_wide: bool) -> t.Iterator[str]:
+    """Sentences on settings of a KeplerSystem that are valid, but without their usual meaning."""
+    if version.is_newer_than_known:
+        yield (
+            f"version: {version} is newer than {NEWEST}, the newest release that this collection "
+            "knows; Kepler ignores keys that it has renamed since"
+        )
+    image = spec["image"]
+    tags = [("image", image["tag"])]
+    tags += [
+        (f"image.by_architecture[{index}]", item["tag"])
+        for index, item in enumerate(image["by_architecture"])
+    ]
+    for where, tag in tags:
+        if tag and not tag.startswith("sha256:") and not _is_of(tag, version):
+            yield (
+                f"{where}.tag: {shown(tag)} is not the tag of Kepler {version}, for which the "
+                "configuration is written; another program may ignore parts of it"
+            )
+    if not is_cluster_wide and not version.uses_ebpf:
+        collectors = [("collector", spec["collector"])]
+        collectors += [
+            (f"pools[{index}].collector", item["collector"])
+            for index, item in enumerate(spec["pools"])
+        ]
+        for where, collector in collectors:
+            if "pod" in (collector["metric_levels"] or ()):
+                yield (
+                    f"{where}.metric_levels: pod has no effect in the minimum scope, where Kepler "
+                    "knows no pods; set the cluster scope, or remove it"
+                )
+
+
+def _is_of(tag: str, version: KeplerVersion) -> bool:
+    try:
+        return KeplerVersion.parse(tag) == version
+    except InvalidInput:
+        return False

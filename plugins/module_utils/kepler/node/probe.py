@@ -17,9 +17,8 @@ from ..facts import MAX_TEXT_LENGTH, NodeFacts
 from ..verdict import KeplerVersion, judge
 from . import kernel
 from .host_files import HostFiles
-from .hwmon import hwmon_sensors
+from .meters import hwmon_sensors, rapl_zones
 from .processor import processor
-from .rapl import rapl_zones
 from .virtualization import virtualization
 
 DEFAULT_VERSION = "0.11.4"

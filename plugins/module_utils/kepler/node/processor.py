@@ -82,16 +82,11 @@ _ARM = {
     (0xC0, 0xAC4): ("Ampere", "Ampere-1A"),
 }
 _IBM_MACHINES = {
-    "2964": "z13",
-    "2965": "z13",
-    "3906": "z14",
-    "3907": "z14",
-    "8561": "z15",
-    "8562": "z15",
-    "3931": "z16",
-    "3932": "z16",
-    "9175": "z17",
-    "9176": "z17",
+    **dict.fromkeys(("2964", "2965"), "z13"),
+    **dict.fromkeys(("3906", "3907"), "z14"),
+    **dict.fromkeys(("8561", "8562"), "z15"),
+    **dict.fromkeys(("3931", "3932"), "z16"),
+    **dict.fromkeys(("9175", "9176"), "z17"),
 }
 _MACHINE = re.compile(r"machine = ([0-9A-F]{4})\b")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]{1,8}|[0-9]{1,8}")
@@ -129,8 +124,12 @@ def processor(cpuinfo: str, machine: str) -> Processor:
     return Processor(architecture_of(machine))
 
 
-def x86_microarchitecture(vendor: str, family: int, model: int, stepping: int | None = None) -> str:
-    """Lower-case name of the microarchitecture by its numbers."""
+def x86_microarchitecture(
+    vendor: str, family: int | None, model: int | None, stepping: int | None = None
+) -> str:
+    """Lower-case name of the microarchitecture by its numbers; None for an unknown number."""
+    if family is None or model is None:
+        return UNKNOWN
     if vendor in ("AuthenticAMD", "HygonGenuine", "AMD", "Hygon"):
         ranges = _AMD.get(family, ())
         return next((name for low, high, name in ranges if low <= model <= high), UNKNOWN)
@@ -143,15 +142,14 @@ def x86_microarchitecture(vendor: str, family: int, model: int, stepping: int | 
 
 def _x86(fields: t.Mapping[str, str]) -> Processor:
     vendor = fields["vendor_id"]
-    numbers = [_number(fields.get(name)) for name in ("cpu family", "model", "stepping")]
-    family, model, stepping = numbers
+    family, model, stepping = (
+        _number(fields.get(name)) for name in ("cpu family", "model", "stepping")
+    )
     flags = fields["flags"].split()
     return Processor(
         architecture="amd64" if "lm" in flags else "386",
         model=_shown(fields.get("model name", "")),
-        microarchitecture=x86_microarchitecture(
-            vendor, -1 if family is None else family, -1 if model is None else model, stepping
-        ),
+        microarchitecture=x86_microarchitecture(vendor, family, model, stepping),
         has_hypervisor_flag="hypervisor" in flags,
     )
 

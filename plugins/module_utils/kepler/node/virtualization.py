@@ -18,30 +18,24 @@ OTHER = "vm-other"
 
 _DMI = "sys/class/dmi/id"
 _DMI_FILES = ("product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version")
-# Prefixes of texts in DMI; the first match counts.
-_DMI_NAMES = (
-    ("KVM", "kvm"),
-    ("OpenStack", "kvm"),
-    ("KubeVirt", "kvm"),
-    ("Amazon EC2", "amazon"),
-    ("QEMU", "qemu"),
-    ("VMware", "vmware"),
-    ("VMW", "vmware"),
-    ("innotek GmbH", "oracle"),
-    ("VirtualBox", "oracle"),
-    ("Xen", "xen"),
-    ("Bochs", "bochs"),
-    ("Parallels", "parallels"),
-    ("BHYVE", "bhyve"),
-    ("Virtual Machine", "microsoft"),
-    ("Apple Virtualization", "apple"),
-    ("Google Compute Engine", "google"),
-    ("Alibaba Cloud ECS", "kvm"),
-    ("DigitalOcean", "kvm"),
-    ("Hetzner vServer", "kvm"),
-    ("Nutanix AHV", "kvm"),
-    ("Red Hat KVM", "kvm"),
-)
+# Prefixes of texts in DMI.
+_DMI_NAMES: t.Mapping[str, tuple[str, ...]] = {
+    "kvm": (
+        *("KVM", "OpenStack", "KubeVirt", "Alibaba Cloud ECS", "DigitalOcean", "Hetzner vServer"),
+        *("Nutanix AHV", "Red Hat KVM"),
+    ),
+    "amazon": ("Amazon EC2",),
+    "qemu": ("QEMU",),
+    "vmware": ("VMware", "VMW"),
+    "oracle": ("innotek GmbH", "VirtualBox"),
+    "xen": ("Xen",),
+    "bochs": ("Bochs",),
+    "parallels": ("Parallels",),
+    "bhyve": ("BHYVE",),
+    "microsoft": ("Virtual Machine",),
+    "apple": ("Apple Virtualization",),
+    "google": ("Google Compute Engine",),
+}
 _METAL = "metal"  # product names of the bare-metal instances of a cloud, such as a1.metal
 _DEVICE_TREE = "proc/device-tree"
 
@@ -71,8 +65,8 @@ def _dmi(files: HostFiles) -> list[str] | None:
 
 def _by_dmi(texts: t.Sequence[str]) -> str | None:
     for text in texts:
-        for start, name in _DMI_NAMES:
-            if text.startswith(start):
+        for name, starts in _DMI_NAMES.items():
+            if text.startswith(starts):
                 return name
     return None
 

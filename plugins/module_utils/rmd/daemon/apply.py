@@ -18,13 +18,11 @@ from ...base.context import (
     ignore_progress,
 )
 from ...base.errors import InvalidInput, TargetError
-from ...fleet.visits import Client, FleetOptions, Target, visit
+from ...fleet.visits import Client, FleetOptions, Target, error_of, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd
-from .outcome import Outcome
-from .run import DesiredState, reconcile
-from .state import DaemonState
-from .targets import daemon_spec, daemon_targets, target_error, wire_of
+from .run import DaemonState, DesiredState, Outcome, reconcile
+from .targets import daemon_spec, daemon_targets, wire_of
 from .workload import Desired, Stored, desired_of, uuid_of
 
 Options = dict[str, t.Any]
@@ -36,14 +34,8 @@ WORKLOAD_OPTIONS: Options = {
     "all_cores": {"type": "bool", "default": False},
     "reserved_core_ids": {"type": "list", "elements": "str", "default": []},
     "policy": {"type": "str"},
-    "cache": {
-        "type": "dict",
-        "options": {"max": {"type": "int"}, "min": {"type": "int"}},
-    },
-    "mba": {
-        "type": "dict",
-        "options": {"percentage": {"type": "int"}, "mbps": {"type": "int"}},
-    },
+    "cache": {"type": "dict", "options": {"max": {"type": "int"}, "min": {"type": "int"}}},
+    "mba": {"type": "dict", "options": {"percentage": {"type": "int"}, "mbps": {"type": "int"}}},
     "pstate": {
         "type": "dict",
         "options": {"ratio": {"type": "float"}, "monitoring": {"type": "str"}},
@@ -81,7 +73,9 @@ class Visit:
     def errors(self) -> list[TargetError]:
         own = [self.error] if self.error else []
         return own + [
-            target_error(self.target, item.problem, f"workload {item.step.uuid}: ")
+            error_of(
+                self.target.name, self.target.endpoint, item.problem, f"workload {item.step.uuid}: "
+            )
             for item in self.outcomes
             if item.problem is not None
         ]
@@ -157,13 +151,11 @@ def _wanted(options: Parameters, target: Target, context: Context) -> DesiredSta
 
 def result_of(item: Visit, outcome: Outcome) -> Result:
     """The entry in ``results``."""
-    stored, desired = outcome.stored, outcome.step.desired
+    stored, desired, action = outcome.stored, outcome.step.desired, outcome.step.action
     return {
         "name": item.target.name,
         "workload": outcome.step.uuid,
-        "action": "failed"
-        if outcome.problem and outcome.step.action != "unchanged"
-        else _done(outcome),
+        "action": "failed" if outcome.has_failed else _DONE.get(action, action),
         "id": stored.id if stored else None,
         "cos_name": stored.cos_name if stored else None,
         "status": stored.status if stored else None,
@@ -173,9 +165,7 @@ def result_of(item: Visit, outcome: Outcome) -> Result:
     }
 
 
-def _done(outcome: Outcome) -> str:
-    words = {"create": "created", "change": "changed", "replace": "replaced", "delete": "deleted"}
-    return words.get(outcome.step.action, outcome.step.action)
+_DONE = {"create": "created", "change": "changed", "replace": "replaced", "delete": "deleted"}
 
 
 def workload_changes(visits: t.Sequence[Visit]) -> list[dict[str, t.Any]]:

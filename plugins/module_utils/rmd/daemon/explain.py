@@ -10,10 +10,10 @@ import typing as t
 
 from ...base.units import format_cpu_list
 from .cache import Cache
-from .cpu_lists import cpus_of_hex_mask
-from .workload import Stored, Wire
+from .workload import MAX_CPU, Stored, Wire
 
-_POOL_NAMES = {"guarantee": "guaranteed"}
+_GROUP = re.compile(r"[0-9a-f]{1,8}")
+_MAX_GROUPS = (MAX_CPU + 1) // 32
 # Longer than a mask of all possible CPUs.
 _MAX_TEXT_LENGTH = 32 * 1024
 _MEANINGS: tuple[tuple[str, str], ...] = (
@@ -96,3 +96,16 @@ def _of_full_cache(text: str, caches: t.Sequence[Cache]) -> str:
                 "end other workloads"
             )
     return "no run of free ways is long enough; request fewer ways, or end other workloads"
+
+
+def cpus_of_hex_mask(text: str) -> frozenset[int] | None:
+    """The CPUs of a mask like ``6`` or ``20000,00000000`` (32 bits per group); None if invalid."""
+    groups = text.split(",", _MAX_GROUPS)
+    if len(groups) > _MAX_GROUPS or not all(map(_GROUP.fullmatch, groups)):
+        return None
+    return frozenset(
+        32 * place + bit
+        for place, group in enumerate(reversed(groups))
+        for bit in range(32)
+        if int(group, 16) >> bit & 1
+    )

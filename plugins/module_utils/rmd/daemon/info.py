@@ -11,10 +11,10 @@ from ...base.argspec import ArgumentSpec
 from ...base.context import Context, Parameters, Result
 from ...base.errors import TargetError, TargetFailure
 from ...base.fields.lenient import member, number, text, whole
-from ...fleet.visits import Client, Target, visit
+from ...fleet.visits import Client, Target, error_of, visit
 from ...nodeconfig.poll import conclude, fleet_options, warn_of_plain_http
 from .client import Rmd
-from .targets import daemon_spec, daemon_targets, target_error
+from .targets import daemon_spec, daemon_targets
 from .workload import Stored
 
 PARTS = ("workloads", "cache", "policies", "mba", "hospitality")
@@ -88,7 +88,8 @@ class _Reading:
                     raise
         if len(failures) > len(gather):
             raise failures[0]
-        self.errors = [target_error(self._target, failure) for failure in failures]
+        name, endpoint = self._target.name, self._target.endpoint
+        self.errors = [error_of(name, endpoint, failure) for failure in failures]
         return self
 
     async def _wire(self) -> str:

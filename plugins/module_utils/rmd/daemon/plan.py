@@ -67,8 +67,8 @@ def _with_all_cores(desired: Desired, machine_cpus: frozenset[int] | None) -> De
 def _step(desired: Desired, stored: Stored | None) -> Step:
     if stored is None:
         return Step("create", desired.uuid, desired)
-    if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be changed only by it"
+    reason = _foreign(stored, "changed")
+    if reason:
         return Step("conflict", desired.uuid, desired, stored, reason)
     is_moved = desired.cpus != stored.cpus or bool(stored.task_ids)
     if is_moved or stored.status != SUCCESSFUL:
@@ -88,18 +88,18 @@ def _can_be_patched(desired: Desired, stored: Stored) -> bool:
         return False
     if wanted.pstate is None and present.pstate is not None:
         return False
-    return (wanted.cache, wanted.mba, wanted.pstate) != (
-        present.cache,
-        present.mba,
-        present.pstate,
-    )
+    return (wanted.cache, wanted.mba, wanted.pstate) != (present.cache, present.mba, present.pstate)
 
 
 def _deletion(stored: Stored) -> Step:
-    if stored.origin not in ("", REST):
-        reason = f"it was made by {stored.origin} and can be deleted only by it"
-        return Step("conflict", stored.uuid, None, stored, reason)
-    return Step("delete", stored.uuid, None, stored)
+    reason = _foreign(stored, "deleted")
+    return Step("conflict" if reason else "delete", stored.uuid, None, stored, reason)
+
+
+def _foreign(stored: Stored, done: str) -> str:
+    if stored.origin in ("", REST):
+        return ""
+    return f"it was made by {stored.origin} and can be {done} only by it"
 
 
 def _reasons(

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import typing as t
 
 from ...base.argspec import PROGRESS, RMD, ArgumentSpec
 from ...base.context import Parameters
-from ...base.errors import InvalidInput, TargetError, TargetFailure
+from ...base.errors import InvalidInput
+from ...base.json_types import Object
 from ...fleet.tls import ClientCertificate, client_context
-from ...fleet.visits import Credential, Target, Trust, error_of
+from ...fleet.visits import Credential, Target
+from ...nodeconfig.poll import shared_trust
 from .workload import Wire
 
 Options = dict[str, t.Any]
@@ -37,14 +40,18 @@ def daemon_spec(**target_options: t.Any) -> ArgumentSpec:
 
 
 def daemon_targets(
-    parameters: Parameters, given: t.Sequence[t.Mapping[str, t.Any]], extra: str | None = None
+    parameters: Parameters, given: t.Sequence[Object], extra: str | None = None
 ) -> list[Target]:
     """The daemons as targets; ``extra`` names an option of a target that its work needs.
 
     Common options are checked once: raises InvalidInput for an unusable certificate, and for a
     duplicate name.
     """
-    trust = daemon_trust(parameters)
+    client = None
+    if parameters["client_cert"]:
+        client = ClientCertificate(parameters["client_cert"], parameters["client_key"])
+    server_name = parameters["tls_server_name"] or None
+    trust = dataclasses.replace(shared_trust(parameters), server_name=server_name, client=client)
     if any(target["endpoint"].lower().startswith("https:") for target in given):
         client_context(trust)
     names = collections.Counter(target["name"] for target in given)
@@ -67,26 +74,7 @@ def daemon_targets(
     ]
 
 
-def daemon_trust(parameters: Parameters) -> Trust:
-    """Trust and client certificate. Raises InvalidInput."""
-    client = None
-    if parameters["client_cert"]:
-        client = ClientCertificate(parameters["client_cert"], parameters["client_key"])
-    return Trust(
-        parameters["validate_certs"],
-        ca_path=parameters["ca_path"],
-        fingerprints=tuple(parameters["tls_fingerprint"]),
-        server_name=parameters["tls_server_name"] or None,
-        client=client,
-    )
-
-
 def wire_of(parameters: Parameters) -> Wire | None:
     """The daemons' version by the user; None for detection."""
     wire: Wire | None = None if parameters["wire"] == "auto" else parameters["wire"]
     return wire
-
-
-def target_error(target: Target, failure: TargetFailure, what: str = "") -> TargetError:
-    """A target's error; ``what`` is the prefix of its detail."""
-    return error_of(target.name, target.endpoint, failure, what)

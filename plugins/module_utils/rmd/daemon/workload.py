@@ -1,17 +1,66 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Wanted and existing workloads, and their JSON in RMD v0.2 and v0.3."""
+"""Wanted and existing workloads, and their JSON in RMD v0.2 and v0.3.
+
+Lists of CPUs have RMD's form: ``["0-3", "8"]``, and ``"1-8,^3-4"``, where ``^`` excludes.
+"""
 
 from __future__ import annotations
 
+import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput, TargetFailure
 from ...base.fields.lenient import member, number, text, whole
-from .cpu_lists import parse_core_ids
+from ...base.fields.strict import mapping, whole_number
+from ...base.json_types import Object
+
+_TOKEN = re.compile(r"(\^?)(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+MAX_CPU = 65_535
+_MAX_CPUS_NAMED = 4 * MAX_CPU
+# Each CPU separately, with a trailing comma.
+_MAX_LIST_LENGTH = 512 * 1024
+
+
+def parse_core_ids(core_ids: t.Sequence[t.Any], where: str = "core_ids") -> frozenset[int]:
+    """The CPUs of all lists together; exclusions count in their order.
+
+    Stricter than the daemon, which crashes on a list without a number. Raises InvalidField.
+    """
+    if not isinstance(core_ids, (list, tuple)):
+        raise InvalidField(where, f"{shown(core_ids)} is not a list; write it like [0-3, 8]")
+    texts = [str(item) for item in core_ids if isinstance(item, (str, int))]
+    if len(texts) < len(core_ids) or sum(map(len, texts)) > _MAX_LIST_LENGTH:
+        raise InvalidField(where, f"{shown(core_ids)} is too long, or holds other than CPUs")
+    cpus: set[int] = set()
+    named = 0
+    for token in (token.strip() for item in texts for token in item.split(",")):
+        first, last = _range(token, where)
+        named += last - first + 1
+        if named > _MAX_CPUS_NAMED:
+            raise InvalidField(where, f"{shown(core_ids)} repeats CPUs too often")
+        if token.startswith("^"):
+            cpus.difference_update(range(first, last + 1))
+        else:
+            cpus.update(range(first, last + 1))
+    return frozenset(cpus)
+
+
+def _range(token: str, where: str) -> tuple[int, int]:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        problem = f"{shown(token)} is not a list of CPUs; write it like 3, 0-3 or 0-7,^4"
+        raise InvalidField(where, problem)
+    first, last = int(match.group(2)), int(match.group(3) or match.group(2))
+    if last < first:
+        raise InvalidField(where, f"the range {shown(token)} ends before it begins")
+    if last > MAX_CPU:
+        raise InvalidField(where, f"there is no CPU {last}; the largest is {MAX_CPU}")
+    return first, last
+
 
 Wire = t.Literal["0.2", "0.3"]
 JsonObject = dict[str, t.Any]
@@ -94,10 +143,6 @@ class Desired:
     def uuid(self) -> str:
         return uuid_of(self.namespace, self.name)
 
-    @property
-    def where(self) -> str:
-        return f"workload {self.uuid}"
-
 
 @dataclass(frozen=True)
 class FormerWorkload:
@@ -142,12 +187,14 @@ def uuid_of(namespace: str, name: str) -> str:
     return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace}/{name}"
 
 
-def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired:
+def desired_of(given: Object, where: str = "workload") -> Desired:
     """From a module's option, with members as in its documentation. Raises InvalidInput."""
     policy = given.get("policy") or None
     # A policy overrides everything: other settings are neither sent nor checked.
     values = {} if policy else given
-    cache, mba, pstate = (_members(values, key, where) for key in ("cache", "mba", "pstate"))
+    cache, mba, pstate = (
+        mapping(values.get(key) or None, f"{where}.{key}") for key in ("cache", "mba", "pstate")
+    )
     desired = Desired(
         name=given["name"],
         namespace=given.get("namespace") or DEFAULT_NAMESPACE,
@@ -168,29 +215,20 @@ def desired_of(given: t.Mapping[str, t.Any], where: str = "workload") -> Desired
     return desired
 
 
-def _members(given: t.Mapping[str, t.Any], key: str, where: str) -> t.Mapping[str, t.Any]:
-    value = given.get(key) or {}
-    if not isinstance(value, dict):
-        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not an object")
-    return value
-
-
 def _text(value: t.Any, where: str) -> str | None:
     if value is not None and (not isinstance(value, str) or len(value) > _MAX_TEXT_LENGTH):
         raise InvalidField(where, f"{shown(value)} is not a text, or too long")
     return value
 
 
-def _given_number(given: t.Mapping[str, t.Any], key: str, where: str) -> int | None:
+def _given_number(given: Object, key: str, where: str) -> int | None:
     value = given.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MAX_NUMBER:
-        raise InvalidField(f"{where}.{key}", f"{shown(value)} is not a whole number of 32 bits")
-    return value
+    return whole_number(value, f"{where}.{key}", -_MAX_NUMBER, _MAX_NUMBER)
 
 
-def _pair(cache: t.Mapping[str, t.Any], where: str) -> tuple[int, int] | None:
+def _pair(cache: Object, where: str) -> tuple[int, int] | None:
     most = _given_number(cache, "max", f"{where}.cache")
     least = _given_number(cache, "min", f"{where}.cache")
     if most is None and least is None:
@@ -304,15 +342,9 @@ def with_all_bandwidth(settings: Settings, stored: Settings) -> Settings:
     """For a PATCH, which keeps unnamed values: request all bandwidth again."""
     if settings.mba != (None, None) or stored.mba == (None, None):
         return settings
-    in_percent = stored.mba_percentage is not None
-    return Settings(
-        settings.policy,
-        settings.cache,
-        mba_percentage=_ALL_PERCENT if in_percent else None,
-        mba_mbps=None if in_percent else _ALL_MBPS,
-        ratio=settings.ratio,
-        monitoring=settings.monitoring,
-    )
+    if stored.mba_percentage is not None:
+        return replace(settings, mba_percentage=_ALL_PERCENT, mba_mbps=None)
+    return replace(settings, mba_percentage=None, mba_mbps=_ALL_MBPS)
 
 
 def _cpus(core_ids: tuple[str, ...]) -> frozenset[int] | None:

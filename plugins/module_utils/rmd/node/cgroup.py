@@ -12,6 +12,9 @@ v1: ``/sys/fs/cgroup/cpuset``):
 - pods of other classes are one level deeper, below ``burstable`` or ``besteffort``; kind and others
   put all groups below a group of the kubelet
 
+A process in a container may make control groups, so neither names nor contents below those of pods
+can be trusted; a named pipe would block a reader forever.
+
 Sources: k8s.io/kubernetes pkg/kubelet/cm/cgroup_manager_linux.go, and the scope prefixes of
 containerd (``cri-containerd-``), CRI-O (``crio-``) and docker (``docker-``).
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import typing as t
 from pathlib import Path
 
@@ -27,7 +31,19 @@ from ...base.boundary import shown
 from ...base.errors import TargetFailure
 from ...base.units import parse_cpu_list
 from .exclusive import ExclusiveContainer
-from .node_files import read_bounded
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a plain file. Raises OSError, and TargetFailure for another kind or size."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise TargetFailure("malformed", f"{path} is not a plain file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise TargetFailure("malformed", f"{path} holds more than {most} bytes")
+    return content
+
 
 _HIERARCHIES = ("sys/fs/cgroup", "sys/fs/cgroup/cpuset", "sys/fs/cgroup/unified")
 _POD_FOLDER = re.compile(r"(?:^|-)pod(?P<uid>[0-9A-Za-z_-]+?)(?:\.slice)?$")

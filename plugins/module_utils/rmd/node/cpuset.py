@@ -13,6 +13,7 @@ from ...base.argspec import ArgumentSpec
 from ...base.boundary import Finding, Subject, guarded, subject_of, warn_of
 from ...base.context import Context, Parameters, Result
 from ...base.errors import InvalidInput, TargetFailure
+from ...base.json_types import Object
 from .cgroup import ControlGroups
 from .exclusive import ExclusiveContainer, exclusive_containers
 from .kubelet import CpuManagerState, PodResources
@@ -35,11 +36,8 @@ _SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 _ENDED = ("Succeeded", "Failed")
 
 
-class Source(t.Protocol):
-    """A source of CPU sets."""
-
-    def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
-        """CPUs of the container. Raises TargetFailure."""
+# Each has the CPUs of a container by its method ``cpus``.
+Source = t.Union[ControlGroups, CpuManagerState, PodResources]
 
 
 def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result:
@@ -75,7 +73,7 @@ def read_cpusets(parameters: Parameters, context: Context = Context()) -> Result
     return {"changed": False, "containers": containers, "errors": errors, "findings": told}
 
 
-def _wanted(pod: t.Mapping[str, t.Any], node: str | None) -> list[ExclusiveContainer]:
+def _wanted(pod: Object, node: str | None) -> list[ExclusiveContainer]:
     """Containers of a pod that has not ended and is on the node, if a node is named."""
     on_node = not node or (pod.get("spec") or {}).get("nodeName") == node
     has_ended = (pod.get("status") or {}).get("phase") in _ENDED
@@ -98,7 +96,7 @@ def _read(
     return TargetFailure("malformed", found.problem) if isinstance(found, Finding) else found
 
 
-def _sources(options: t.Mapping[str, t.Any]) -> list[Source]:
+def _sources(options: Object) -> list[Source]:
     root = Path(options["root"])
     if not root.is_dir():
         raise InvalidInput(f"root: there is no folder {root}")

@@ -17,10 +17,11 @@ from pathlib import Path
 from ...base import strict_json
 from ...base.errors import TargetFailure
 from ...base.fields.lenient import member, text
+from ...base.json_types import Object
 from ...base.libraries import grpc
 from ...base.units import parse_cpu_list
+from .cgroup import read_bounded
 from .exclusive import ExclusiveContainer
-from .node_files import read_bounded
 
 _LIST_METHOD = "/v1.PodResourcesLister/List"
 _VARINT, _BYTES = 0, 2
@@ -36,7 +37,7 @@ class CpuManagerState:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._state: t.Mapping[str, t.Any] | None = None
+        self._state: Object | None = None
 
     def cpus(self, container: ExclusiveContainer) -> tuple[int, ...]:
         """CPUs of the container. Raises TargetFailure."""
@@ -50,7 +51,7 @@ class CpuManagerState:
             )
         return parse_cpu_list(entry, str(self._path))
 
-    def _read(self) -> t.Mapping[str, t.Any]:
+    def _read(self) -> Object:
         if self._state is None:
             try:
                 state = strict_json.parse(read_bounded(self._path, _LIMITS.size), _LIMITS)
@@ -92,8 +93,7 @@ class PodResources:
                 return call(b"", timeout=self._timeout)
             except grpc.RpcError as error:
                 raise TargetFailure(
-                    "server_error",
-                    f"{self._socket}: {error.code().name}: {error.details()}",
+                    "server_error", f"{self._socket}: {error.code().name}: {error.details()}"
                 ) from error
 
 
@@ -137,25 +137,17 @@ def _decode(data: bytes) -> Message:
         value, position = _varint(data, position)
         if wire_type == _BYTES:
             start, position = position, position + value
-            if position > len(data):
-                raise TargetFailure("malformed", "the answer ends in the middle of a field")
             fields.setdefault(number, []).append(data[start:position])
         elif wire_type == _VARINT:
             fields.setdefault(number, []).append(value)
-        else:
-            raise TargetFailure("malformed", f"the answer has a field of wire type {wire_type}")
+        if wire_type not in (_BYTES, _VARINT) or position > len(data):
+            raise TargetFailure("malformed", f"the answer has an unreadable field {number}")
     return fields
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    for _byte in range(_MAX_VARINT):
-        if position >= len(data):
-            raise TargetFailure("malformed", "the answer ends in the middle of a number")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-    raise TargetFailure("malformed", "the answer has a number of more than 64 bits")
+    for length in range(1, _MAX_VARINT + 1):
+        part = data[position : position + length]
+        if len(part) == length and part[-1] < 0x80:
+            return sum((byte & 0x7F) << 7 * n for n, byte in enumerate(part)), position + length
+    raise TargetFailure("malformed", "the answer has a number that ends early or exceeds 64 bits")

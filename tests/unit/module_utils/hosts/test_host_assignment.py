@@ -16,9 +16,11 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import I
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.assignment_request import (
     former_roles,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import Owner
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import FormerRole
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.availability import (
+    FormerRole,
+    Owner,
+)
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import idle_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.curve import Curve
 from support.assignable_hosts import (
     EPYC,

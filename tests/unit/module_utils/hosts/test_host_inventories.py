@@ -391,8 +391,7 @@ def test_labels_and_values_for_cluster_api() -> None:
 
 def test_the_job_mounts_what_the_files_hold() -> None:
     request = read_request({"master": {}, "ssh": {"secretName": "edge-key"}})
-    owner = {"kind": "Provisioning", "name": "p", "uid": "1"}
-    job = installer_job(request, "edge", "ns", "kud:1", owner)
+    job = installer_job(request, "edge", "ns", "kud:1")
     files = installer_files("edge", "ns", "[all]\n", "")
     pod = job["spec"]["template"]["spec"]
     volumes = {each["name"]: each for each in pod["volumes"]}
@@ -403,7 +402,7 @@ def test_the_job_mounts_what_the_files_hold() -> None:
     mounts = pod["containers"][0]["volumeMounts"]
     assert {each["name"] for each in mounts} == volumes.keys()
     assert next(e["subPath"] for e in mounts if "subPath" in e) in files["data"]
-    assert job["metadata"]["ownerReferences"] == [owner] and pod["restartPolicy"] == "Never"
+    assert pod["restartPolicy"] == "Never"
 
 
 def test_a_cluster_has_a_name_that_its_objects_can_have() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.addresses import inventory_name
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
     Disk,
     Hardware,
@@ -21,11 +20,12 @@ from ansible_collections.wattwise.kube.plugins.module_utils.hosts.host import (
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.provisioning import (
     Item,
     Requirements,
+    inventory_name,
     read_request,
     user_name,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.role_assignment import assign
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.idle_power import idle_watts
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.instance import idle_watts
 from ansible_collections.wattwise.kube.plugins.module_utils.hosts.roles.requirements import (
     Judge,
     size_text,

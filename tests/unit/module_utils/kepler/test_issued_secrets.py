@@ -11,10 +11,8 @@ import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.context import Context
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import ApiError
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import issued_secrets
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.issued_secrets import (
-    Issued,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import certificates
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.certificates import Issued
 from ansible_collections.wattwise.kube.plugins.module_utils.kube.client import Resource, UnknownKind
 
 Json = dict[str, t.Any]
@@ -60,7 +58,7 @@ class Cluster:
 
     def taken_back(self) -> Names:
         context = Context(warn=self.warnings.append)
-        issued_secrets.take_back(t.cast("t.Any", self), ISSUED, context)
+        certificates.take_back(t.cast("t.Any", self), ISSUED, context)
         return self.removed
 
 

@@ -12,17 +12,16 @@ import pytest
 import yaml
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import files, kinds
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.options import (
-    ADDONS,
-    KIND,
-)
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons import files, names
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.rendering import (
-    Files,
     Part,
     render,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import read_addons
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.spec import (
+    ADDONS,
+    KIND,
+    read_addons,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.addons.status import (
     CONDITIONS,
     certificate_problem,
@@ -36,14 +35,14 @@ DEFINITION = yaml.safe_load(
     (DEFINITIONS / "kepler.system.sustainable.computing.io_kepleraddons.yaml").read_text()
 )
 SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-EVERYTHING = kinds.discovered(lambda _version, _kind: True)
+EVERYTHING = names.discovered(lambda _version, _kind: True)
 IMAGE = "registry.example/agent:1"
 LOGS = {"enabled": True, "endpoint": "http://logs.example:3100", "image": IMAGE}
 
 
 def parts(served: t.Mapping[str, str] = EVERYTHING, **spec: t.Any) -> dict[str, Part]:
     """The add-ons of a spec, by condition."""
-    found = render(read_addons("kepler", "kepler", spec), served, Files([], []))
+    found = render(read_addons("kepler", "kepler", spec), served, {}, {})
     return {part.condition: part for part in found}
 
 
@@ -79,6 +78,7 @@ BAD: list[tuple[Json, str]] = [
     ({"grafana": {"datasource": {"token_secret": "t"}}}, "of no use without it"),
     ({"grafana": {"datasource": {"url": "http://p", "token_secret": "t"}}}, "over plain HTTP"),
     ({"tracing": {"endpoint": "https://user:word@h"}}, "endpoint holds a user name or password"),
+    ({"tracing": {"backend": "zipkin"}}, "tracing.backend: 'zipkin' is none of otlp, jaeger"),
     ({"tracing": {}}, "tracing.endpoint: the collector needs a receiver"),
     ({"tracing": {"backend": "jaeger", "endpoint": "http://x"}}, "leave it empty"),
     ({"tracing": {"backend": "jaeger", "image": "jaeger"}}, "does not name registry and tag"),
@@ -146,7 +146,7 @@ def test_an_add_on_without_its_kinds_says_what_to_install_and_stops_no_other() -
 def test_the_version_of_a_kind_is_the_newest_that_the_cluster_serves() -> None:
     manifest = one("OpenTelemetryCollector", parts(logging=LOGS)["Logging"])
     assert manifest["apiVersion"] == "opentelemetry.io/v1beta1"
-    served = kinds.discovered(lambda version, _kind: version != "opentelemetry.io/v1beta1")
+    served = names.discovered(lambda version, _kind: version != "opentelemetry.io/v1beta1")
     older = one("OpenTelemetryCollector", parts(served, logging=LOGS)["Logging"])
     assert older["apiVersion"] == "opentelemetry.io/v1alpha1"
     # The older version has the same configuration as text.
@@ -191,8 +191,8 @@ def test_cert_manager_takes_parts_of_days() -> None:
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_grafana_of_another_namespace_gets_datasource_and_dashboards(is_own: bool) -> None:
     spec = {"grafana": {"enabled": True, "instance": is_own, "datasource": {"url": "http://p"}}}
-    shipped = Files([], [files.DashboardFile("nodes", "{}")])
-    rendered = render(read_addons("kepler", "kepler", spec), EVERYTHING, shipped)
+    shipped = {"nodes": "{}"}
+    rendered = render(read_addons("kepler", "kepler", spec), EVERYTHING, {}, shipped)
     [found] = [part for part in rendered if part.condition == "Grafana"]
     for kind in ("GrafanaDatasource", "GrafanaDashboard"):
         assert one(kind, found)["spec"].get("allowCrossNamespaceImport", False) is not is_own

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ansible_collections.wattwise.kube.plugins.module_utils.base import strict_json
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.facts import NodeFacts
-from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import attributes
+from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node import meters
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.host_files import HostFiles
 from ansible_collections.wattwise.kube.plugins.module_utils.kepler.node.probe import (
     read_facts,
@@ -285,7 +285,7 @@ def test_counters_and_meters_of_the_machine_have_bounds_of_their_own(
 
 def test_a_sensor_whose_bus_fails_is_a_problem(tmp_path: Path) -> None:
     # Address 0 of a task's memory fails as a broken sensor does.
-    assert attributes.count(HostFiles(Path("/proc/self")), "mem") == (None, "input/output error")
+    assert meters.count(HostFiles(Path("/proc/self")), "mem") == (None, "input/output error")
     root = grow(host(ARM_CPU, hwmon(0, "xgene", power1_label="CPU")), tmp_path)
     (root / "sys/class/hwmon/hwmon0/power1_input").mkdir()
     [sensor] = read(root)["hwmon_sensors"]

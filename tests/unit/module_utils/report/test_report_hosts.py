@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base import documents
-from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.host_document import (
+from ansible_collections.wattwise.kube.plugins.module_utils.hosts.deployment.status import (
     hosts_document,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.report.building import build_from

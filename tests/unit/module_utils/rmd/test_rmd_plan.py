@@ -15,17 +15,17 @@ from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import (
     InvalidInput,
     TargetFailure,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.cpu_lists import (
+from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import (
     cpus_of_hex_mask,
-    parse_core_ids,
+    explained,
 )
-from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.explain import explained
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.plan import Step, plan
 from ansible_collections.wattwise.kube.plugins.module_utils.rmd.daemon.workload import (
     Desired,
     Stored,
     body_of,
     desired_of,
+    parse_core_ids,
     stored_of,
     uuid_of,
 )

@@ -1,10 +1,12 @@
 # Copyright: Contributors to the wattwise.kube project
 # BSD-2-Clause (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sensors of hwmon chips from which Kepler derives power, and whether their readings are plausible.
+"""Energy meters of a node in sysfs: RAPL zones, and sensors of hwmon chips, with their readings.
 
-Sources: Linux, Documentation/hwmon/sysfs-interface.rst; Kepler, internal/device/
-hwmon_power_meter.go and hwmon_chip_rules.go (main, August 2026); ACPI 6.5, 10.4.1 (_PMM).
+An attribute of a device is a file with one value. Sources: Linux,
+Documentation/power/powercap/powercap.rst and Documentation/hwmon/sysfs-interface.rst; Kepler,
+internal/device/hwmon_power_meter.go and hwmon_chip_rules.go (main, August 2026); ACPI 6.5, 10.4.1
+(_PMM).
 """
 
 from __future__ import annotations
@@ -12,9 +14,73 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..facts import MAX_ITEMS, HwmonSensor
-from . import attributes
+from ...base.fields.lenient import text
+from ..facts import MAX_ITEMS, MAX_TEXT_LENGTH, HwmonSensor, RaplZone
 from .host_files import HostFiles
+
+MAX_COUNT = 2**64 - 1
+_COUNT = re.compile(r"[0-9]{1,24}", re.ASCII)
+# Kepler reads this many bytes of a sensor.
+_MAX_COUNT_LENGTH = 128
+
+
+def word(files: HostFiles, path: str) -> tuple[str, str]:
+    """The first line of a file, and the problem with it; one of the two is empty."""
+    try:
+        value = text(files.line(path), MAX_TEXT_LENGTH)
+    except OSError as error:
+        return "", _reason(error)
+    return value, "" if value else "the file is empty"
+
+
+def count(files: HostFiles, path: str) -> tuple[int | None, str]:
+    """The whole number of a file, and the problem without one: as Kepler, of 64 bits, unsigned."""
+    try:
+        value = files.text(path, _MAX_COUNT_LENGTH).strip()
+    except OSError as error:
+        return None, _reason(error)
+    if not value:
+        return None, "the file is empty"
+    if not _COUNT.fullmatch(value) or int(value) > MAX_COUNT:
+        negative = value.startswith("-") and _COUNT.fullmatch(value[1:])
+        return None, f"it reads {value}" if negative else "the file holds no number of 64 bits"
+    return int(value), ""
+
+
+def _reason(error: OSError) -> str:
+    return text((error.strerror or type(error).__name__).lower(), MAX_TEXT_LENGTH)
+
+
+_POWERCAP = "sys/class/powercap"
+# A zone has numbers after the control type, such as intel-rapl:0:1; AMD's zones have this name too.
+_ZONE = re.compile(r"intel-rapl(?:-mmio|-tpmi)?(?::[0-9a-f]{1,4}){1,3}")
+
+
+def rapl_zones(files: HostFiles) -> tuple[RaplZone, ...] | None:
+    """The zones in the order of their names; None if the tree is not visible."""
+    names = _entries(files, _POWERCAP)
+    if names is None:
+        return None
+    return tuple(_zone(files, name) for name in names if _ZONE.fullmatch(name))[:MAX_ITEMS]
+
+
+def _entries(files: HostFiles, tree: str) -> list[str] | None:
+    """Names in a tree of meters; None if it is not visible."""
+    try:
+        return files.entries(tree)
+    except OSError:
+        # A kernel without such meters still has /sys/class.
+        return [] if files.is_folder("sys/class") else None
+
+
+def _zone(files: HostFiles, folder: str) -> RaplZone:
+    name, name_problem = word(files, f"{_POWERCAP}/{folder}/name")
+    most, most_problem = count(files, f"{_POWERCAP}/{folder}/max_energy_range_uj")
+    _energy, problem = count(files, f"{_POWERCAP}/{folder}/energy_uj")
+    # Kepler reads all three, and stops at the first that it cannot read.
+    first = name_problem or most_problem or problem
+    return RaplZone(folder, name, most, readable=not first, problem=first)
+
 
 _HWMON = "sys/class/hwmon"
 _CHIP = re.compile(r"hwmon[0-9]{1,5}")
@@ -57,10 +123,9 @@ def hwmon_sensors(files: HostFiles) -> tuple[HwmonSensor, ...] | None:
 
     A voltage and a current that Kepler multiplies are one sensor.
     """
-    try:
-        chips = files.entries(_HWMON)
-    except OSError:
-        return () if files.is_folder("sys/class") else None
+    chips = _entries(files, _HWMON)
+    if chips is None:
+        return None
     found: list[HwmonSensor] = []
     for chip in chips:
         if _CHIP.fullmatch(chip) and len(found) < MAX_ITEMS:
@@ -71,7 +136,7 @@ def hwmon_sensors(files: HostFiles) -> tuple[HwmonSensor, ...] | None:
 class _Chip:
     def __init__(self, files: HostFiles, folder: str) -> None:
         self._files, self._folder = files, folder
-        self._name, _problem = attributes.word(files, f"{_HWMON}/{folder}/name")
+        self._name, _problem = word(files, f"{_HWMON}/{folder}/name")
         self._by_type: dict[str, _Files] = {}
         try:
             names = files.entries(f"{_HWMON}/{folder}")
@@ -168,10 +233,10 @@ class _Chip:
         )
 
     def _word(self, name: str) -> str:
-        return attributes.word(self._files, f"{_HWMON}/{self._folder}/{name}")[0]
+        return word(self._files, f"{_HWMON}/{self._folder}/{name}")[0]
 
     def _count(self, name: str) -> tuple[int | None, str]:
-        return attributes.count(self._files, f"{_HWMON}/{self._folder}/{name}")
+        return count(self._files, f"{_HWMON}/{self._folder}/{name}")
 
 
 def _zone_name(label: str) -> str:
