@@ -142,7 +142,7 @@ class _Reader:
         for obj in self._of("ResourceClaim"):
             claim = self._refusals.read(obj, self._waiting)
             if claim is not None:
-                yield Unit(obj.name, (claim,))
+                yield Unit((claim,))
 
     def _find_overdrawn(self, instance: Instance, held: t.Sequence[HeldDevice]) -> None:
         """Report allocations that exceed the capacity; no further claim gets these devices."""

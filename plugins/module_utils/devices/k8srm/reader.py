@@ -133,7 +133,7 @@ class _Reader:
             if (obj.namespace, obj.name) not in self._node_of_claim
         ]
         claims = tuple(claim for claim in read if claim is not None)
-        return ((Unit("all claims", claims),), ((),)) if claims else ((), ())
+        return ((Unit(claims),), ((),)) if claims else ((), ())
 
     def _read_claim(self, obj: ApiObject) -> int:
         return self._add(obj, mapping_of(obj, obj.manifest.get("spec"), "spec"), obj.name)

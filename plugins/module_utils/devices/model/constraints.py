@@ -47,7 +47,7 @@ class _Distinct:
 
 
 class Constraints:
-    """The constraints of one unit: of its claims, and those across them.
+    """The constraints of the claims of one unit.
 
     Devices are removed in the reverse order of adding, as a search does.
     """
@@ -57,15 +57,10 @@ class Constraints:
         self._concerned: dict[Member, list[tuple[str, _Match | _Distinct]]] = {}
         for position, claim in enumerate(unit.claims):
             for constraint in instance.claims[claim].constraints:
-                members = {(position, *member) for member in constraint.members}
-                self._enlist(constraint.kind, constraint.attribute, members)
-        for kind, attribute, common in unit.common:
-            self._enlist(kind, attribute, common)
-
-    def _enlist(self, kind: str, attribute: str, members: t.AbstractSet[Member]) -> None:
-        state = _Match() if kind == "match" else _Distinct()
-        for member in members:
-            self._concerned.setdefault(member, []).append((attribute, state))
+                state = _Match() if constraint.kind == "match" else _Distinct()
+                for request, alternative in constraint.members:
+                    member = position, request, alternative
+                    self._concerned.setdefault(member, []).append((constraint.attribute, state))
 
     def add(self, member: Member, device: int) -> bool:
         """Add a device; False, with nothing changed, if a constraint forbids it."""

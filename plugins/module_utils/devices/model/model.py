@@ -227,15 +227,12 @@ class Claim:
 class Unit:
     """Claims that need one node: those of a pod, of pods that share a claim, or a single claim.
 
-    ``nodes`` restricts the nodes by name (None: any). ``common`` are constraints across the claims:
-    kind, attribute, and members as triples (position in ``claims``, request, alternative).
+    ``nodes`` restricts the nodes by name (None: any).
     """
 
-    name: str
     claims: tuple[int, ...]
     nodes: frozenset[str] | None = None
     priority: int = 0
-    common: tuple[tuple[str, str, frozenset[tuple[int, int, int]]], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -157,9 +157,8 @@ def _unit(group: _PodGroup, names: t.Sequence[str]) -> Unit:
                 "devices are on one node"
             )
         nodes = pod.nodes if nodes is None else nodes & pod.nodes
-    name = ", ".join(str(pod.obj) for pod in group.pods)
     priority = max((pod.priority for pod in group.pods), default=0)
-    return Unit(name, tuple(group.claims), nodes, priority)
+    return Unit(tuple(group.claims), nodes, priority)
 
 
 def labels_of(node: ApiObject, findings: Findings) -> dict[str, str]:

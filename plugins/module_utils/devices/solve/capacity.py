@@ -68,7 +68,7 @@ class Capacity:
         nodes = (dataclasses.replace(node, wake_milliwatts=0) for node in self._instance.nodes)
         awake = dataclasses.replace(self._instance, nodes=tuple(nodes))
         kinds = kinds_of(awake, Objective(awake), self._groups)
-        if kinds is None or any(group.units[0].common for group in self._groups):
+        if kinds is None:
             return None
         found: set[Numbers] = {(0,) * len(self._groups)}
         sums = 0
@@ -122,7 +122,7 @@ class _Cell:
         for group, count in enumerate(numbers):
             for claim in self._groups[group].units[0].claims:
                 claims += [self._claims[claim]] * count
-        unit = Unit("", tuple(range(len(claims))))
+        unit = Unit(tuple(range(len(claims))))
         [node] = self._kind.instance.nodes
         task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=(unit,))
         answer = solve_node(task, self._usage, self._candidates, unit, node.name, self._limits)

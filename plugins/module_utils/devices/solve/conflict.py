@@ -41,7 +41,7 @@ def conflict_between_units(instance: Instance, limits: Limits) -> tuple[Conflict
     of several nodes.
     """
     claims = tuple(claim for unit in instance.units for claim in unit.claims)
-    return _FilterBetween(instance, Unit("", claims), limits).run()
+    return _FilterBetween(instance, Unit(claims), limits).run()
 
 
 @dataclass
@@ -90,9 +90,7 @@ class _Filter:
         """Positions of equivalent claims."""
         groups: dict[t.Hashable, list[int]] = {}
         for position in range(len(self.unit.claims)):
-            # Constraints across claims distinguish equal claims.
-            key = position if self.unit.common else self._shape(position)
-            groups.setdefault(key, []).append(position)
+            groups.setdefault(self._shape(position), []).append(position)
         return list(groups.values())
 
     def _fewest(self, kept: Kept, removable: list[list[tuple[int, int]]]) -> Kept:
@@ -115,9 +113,8 @@ class _Filter:
     def _kind(self, kept: Kept, key: tuple[int, int]) -> t.Hashable:
         """A key that is equal for interchangeable requests."""
         position, number = key
-        shape = position if self.unit.common else self._shape(position)
         beside = tuple(item for item in kept.items() if item[0][0] == position)
-        return shape, number, tuple((other[1], count) for other, count in beside)
+        return self._shape(position), number, tuple((other[1], count) for other, count in beside)
 
     def _shape(self, position: int) -> t.Hashable:
         return self.instance.claims[self.unit.claims[position]].shape()
@@ -148,11 +145,8 @@ class _Filter:
 
     def _has_no_room(self, instance: Instance, unit: Unit, node: str) -> bool:
         """Whether it is proven that a node does not satisfy a unit."""
-        apart = [Unit("", (claim,)) for claim in unit.claims]
-        if len(apart) < 2 or unit.common:
-            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
-            return answer == "infeasible"
-        room = self._room(node, instance, apart)
+        apart = [Unit((claim,)) for claim in unit.claims]
+        room = self._room(node, instance, apart) if len(apart) > 1 else None
         if room is None:
             answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
             return answer == "infeasible"
@@ -179,25 +173,9 @@ class _Filter:
                 positions.append(position)
                 counts = {number: kept[position, number] for number in numbers}
                 claims[claim] = _reduced_claim(self.instance.claims[claim], counts)
-        unit = dataclasses.replace(
-            self.unit,
-            claims=tuple(self.unit.claims[position] for position in positions),
-            common=self._reduced_common(kept, positions),
-        )
+        left = tuple(self.unit.claims[position] for position in positions)
+        unit = dataclasses.replace(self.unit, claims=left)
         return dataclasses.replace(self.instance, claims=tuple(claims)), unit
-
-    def _reduced_common(
-        self, kept: Kept, positions: list[int]
-    ) -> tuple[tuple[str, str, frozenset[tuple[int, int, int]]], ...]:
-        renumbered = []
-        for kind, attribute, members in self.unit.common:
-            left = frozenset(
-                (positions.index(position), _rank(kept, position, request), alternative)
-                for position, request, alternative in members
-                if (position, request) in kept
-            )
-            renumbered.append((kind, attribute, left))
-        return tuple(renumbered)
 
     def _described(self, kept: Kept) -> tuple[ConflictPart, ...]:
         """Grouped: one entry for equivalent claims with the same number of devices."""
@@ -221,8 +199,6 @@ class _FilterBetween(_Filter):
 
     def run(self) -> tuple[ConflictPart, ...]:
         self._unit_of = {claim: unit for unit in self.instance.units for claim in unit.claims}
-        if any(unit.common for unit in self.instance.units):
-            return ()
         self.nodes = [""]
         try:
             return super().run()
@@ -240,16 +216,11 @@ class _FilterBetween(_Filter):
         for one in self.instance.units:
             claims = tuple(claim for claim in one.claims if claim in kept)
             if claims:
-                units.append(Unit("", claims, one.nodes))
+                units.append(Unit(claims, one.nodes))
         room = self._room(node, instance, units)
         if room is None:
             raise _Unproven
         return not room
-
-
-def _rank(kept: Kept, position: int, request: int) -> int:
-    """The position of a request among the kept ones of its claim."""
-    return sum(1 for one, number in kept if one == position and number < request)
 
 
 def _reduced_claim(claim: Claim, counts: t.Mapping[int, int]) -> Claim:

@@ -102,7 +102,7 @@ class Explainer:
         return {"NodeName": node, "DeviceClaimResults": results, "score": score}
 
     def _try(self, usage: Usage, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
-        alone = Unit(unit.name, (claim,), unit.nodes)
+        alone = Unit((claim,), unit.nodes)
         found = solve_node(self._instance, usage, self._candidates, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
 

@@ -61,10 +61,9 @@ class JointFeasibility:
             entry = sorted(one.portions.items()), one.admin, one.whole
             self._held.setdefault(one.device, []).append(entry)
         self._shared = _devices_of_several_nodes(instance, self._node_names)
-        self._compared = {
-            *(one.attribute for claim in instance.claims for one in claim.constraints),
-            *(attribute for unit in instance.units for _kind, attribute, _members in unit.common),
-        }
+        self._compared = sorted(
+            {one.attribute for claim in instance.claims for one in claim.constraints}
+        )
         self._unsettled_members = [
             ((claim, request, number), alternative.unsettled)
             for claim, given in enumerate(instance.claims)
@@ -151,7 +150,7 @@ class JointFeasibility:
             held = self._held.get(index, [])
             accepted = self._accepted_by.get(index, [])
             consumes = [(counters[counter], amount) for counter, amount in device.consumes]
-            compared = [(name, device.attributes.get(name)) for name in sorted(self._compared)]
+            compared = [(name, device.attributes.get(name)) for name in self._compared]
             parts = (compared, sorted(device.capacities.items()))
             more = (device.shareable, sorted(device.access.items()), device.milliwatts)
             described.append((accepted, consumes, held, parts, more))
@@ -202,7 +201,7 @@ class JointFeasibility:
         if not units:
             return NOTHING
         asked = [self.instance.units[unit] for unit in units]
-        together = Unit("", tuple(claim for unit in asked for claim in unit.claims))
+        together = Unit(tuple(claim for unit in asked for claim in unit.claims))
         if counted_out(self.instance, self._usage, self._candidates, together, node):
             return IMPOSSIBLE
         return self._solved([(unit, node) for unit in asked])

@@ -262,43 +262,33 @@ class _AttributeConstraints:
 
     def add(self, places: t.Iterable[Place]) -> None:
         """Add the constraints of all units, and the cuts that follow from them."""
-        for place in places:
-            self._add_of(place)
+        claims_of = ((place, index) for place in places for index in range(len(place.unit.claims)))
+        for place, index in claims_of:
+            claim = self._claims[place.first + index]
+            for constraint in claim.constraints:
+                members = {(place.first + index, *member) for member in constraint.members}
+                choice = self._constrain(constraint, members, place.here)
+                if choice:
+                    key = place.node, claim.shape(), constraint
+                    self._choices.setdefault(key, (place, constraint, []))[2].append(choice)
         for place, constraint, choices in self._choices.values():
             self._limit_choices(place, constraint, choices)
 
-    def _add_of(self, place: Place) -> None:
-        for position in range(place.first, place.first + len(place.unit.claims)):
-            claim = self._claims[position]
-            for constraint in claim.constraints:
-                members = {(position, *member) for member in constraint.members}
-                choice = self._constrain(constraint.kind, constraint.attribute, members, place.here)
-                if choice:
-                    key = place.node, claim.shape(), constraint
-                    entry = self._choices.setdefault(key, (place, constraint, []))
-                    entry[2].append(choice)
-        for kind, attribute, common in place.unit.common:
-            members = {
-                (place.first + claim, request, alternative)
-                for claim, request, alternative in common
-            }
-            self._constrain(kind, attribute, members, place.here)
-
     def _constrain(
-        self, kind: str, attribute: str, members: t.AbstractSet[Member], here: t.Any
+        self, constraint: Constraint, members: t.AbstractSet[Member], here: t.Any
     ) -> dict[t.Any, t.Any]:
         """Add a constraint; return, for a match, a variable for each possible common value."""
         holding: dict[t.Any, list[t.Any]] = {}
         concerned: list[tuple[Use, Values]] = []
         for use in self._uses:
             if use.member in members:
-                values = self._values(use.device, attribute)
+                values = self._values(use.device, constraint.attribute)
                 concerned.append((use, values))
                 if not values:
                     self._model.add(use.chosen == 0)
                 for value in values:
                     holding.setdefault(value, []).append(use.chosen)
-        if kind == "distinct":
+        if constraint.kind == "distinct":
             for chosen in holding.values():
                 self._model.add_at_most_one(chosen)
             return {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
 from ..model.constraints import Constraints
-from ..model.model import Alternative, Amounts, Claim, ClaimAllocation, Instance, Pick, Unit
+from ..model.model import Alternative, Amounts, ClaimAllocation, Instance, Pick, Unit
 from ..model.usage import Usage
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
@@ -346,5 +346,4 @@ def first_failing(
 
 def shape_of(instance: Instance, unit: Unit) -> t.Hashable:
     """A key that is equal for equivalent units on the same nodes."""
-    claims: t.Sequence[Claim] = [instance.claims[claim] for claim in unit.claims]
-    return unit.nodes, unit.common, tuple(claim.shape() for claim in claims)
+    return unit.nodes, tuple(instance.claims[claim].shape() for claim in unit.claims)

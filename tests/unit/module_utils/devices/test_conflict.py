@@ -224,7 +224,7 @@ SHARED_COUNTER = Instance(
     (Counter(DRIVER, "n1", "gpu", "slots", 4),),
     (Fixed(()),),
     (Claim("default", "c0", (Request("r0", (Alternative(0),)),)),),
-    (Unit("u0", (0,)),),
+    (Unit((0,)),),
 )
 
 

@@ -208,10 +208,7 @@ class _Classifier:
         for held in self.instance.held:
             self._held.setdefault(held.device, []).append(held)
         claims = [self.instance.claims[claim] for unit in units for claim in unit.claims]
-        self._compared = sorted(
-            {one.attribute for claim in claims for one in claim.constraints}
-            | {attribute for unit in units for _kind, attribute, _members in unit.common}
-        )
+        self._compared = sorted({one.attribute for claim in claims for one in claim.constraints})
         self._spread = any(len(unit.claims) > 1 for unit in units) or not all(
             map(is_for_one_device, claims)
         )

@@ -81,7 +81,7 @@ class Costs:
             unit = self._groups[group].units[0]
             first = len(claims)
             claims += [self._claims[claim] for claim in unit.claims]
-            units.append(Unit("", tuple(range(first, len(claims)))))
+            units.append(Unit(tuple(range(first, len(claims)))))
         task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=tuple(units))
         values = Objective(task).values([one for _group, given in content for one in given])
         return tuple(value - empty for value, empty in zip(values[SUMS], self._empty))
@@ -187,19 +187,16 @@ class _Builder:
                 many = dataclasses.replace(alternative, maximum=self.most[group])
                 claim = Claim("", "", (Request("", (many,)),))
                 for _time in range(self._times(alternative, self.most[group])):
-                    self._add_unit(group, number, [claim], ())
+                    self._add_unit(group, number, [claim])
             return
         for _copy in range(self.most[group]):
-            self._add_unit(group, None, claims, units[0].common)
+            self._add_unit(group, None, claims)
 
-    def _add_unit(
-        self, group: int, way: int | None, claims: t.Sequence[Claim], common: t.Any
-    ) -> None:
+    def _add_unit(self, group: int, way: int | None, claims: t.Sequence[Claim]) -> None:
         first = len(self._claims)
         self._claims += claims
         # The model orders equivalent units only if they have equal priorities.
-        positions = tuple(range(first, len(self._claims)))
-        unit = Unit("", positions, priority=group, common=common)
+        unit = Unit(tuple(range(first, len(self._claims))), priority=group)
         self._units.append(unit)
         self._meaning[id(unit)] = group, way
         self._uses += sum(
