@@ -22,7 +22,6 @@ from ..adapter.cluster import Pods, Report, UnitAllocation
 from ..adapter.pod_nodes import Room
 from ..model.findings import ApiObject, Defect, Key
 from ..model.model import Node
-from ..model.node_selector import selected
 from . import writes as dra_writes
 from .objects import DraObjects
 from .status import allocation_of
@@ -107,10 +106,8 @@ class DraView:
         nodes = [Node(name, labels) for name, labels in room.labels.items()]
         there = frozenset(node.name for node in nodes)
         for key in self._waiting.claims[pod.key]:
-            claim = self._objects.claims[key]
-            selector = allocation_of(claim).get("nodeSelector")
-            if selector:
-                there &= selected(claim, selector, "status.allocation.nodeSelector", nodes)
+            reached = dra_writes.nodes_of_devices(self._objects.claims[key], nodes)
+            there = there if reached is None else there & reached
         taking = room.nodes_for(pod.key)
         return there if taking is None else there & taking
 

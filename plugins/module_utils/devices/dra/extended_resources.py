@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...cel.values import THOUSANDTHS, demand_of
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Field
 
 # Implicit resource of every class: this prefix and the name of the class.
 CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -102,25 +101,24 @@ class ExtendedResources:
         ]
 
     def _containers(self, pod: ApiObject) -> list[_Container]:
-        spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
-        first = items_of(pod, spec.get("initContainers"), "spec.initContainers")
-        then = items_of(pod, spec.get("containers"), "spec.containers")
+        first = pod["spec"]["initContainers"].items()
+        brief = [item.value.get("restartPolicy") != "Always" for item in first]
+        then = pod["spec"]["containers"].items()
         return [
-            _Container(
-                number,
-                number < len(first) and item.get("restartPolicy") != "Always",
-                self._counts(pod, item),
-            )
+            _Container(number, number < len(first) and brief[number], self._counts(pod, item.value))
             for number, item in enumerate([*first, *then])
         ]
 
     def _counts(self, pod: ApiObject, container: Object) -> dict[str, tuple[int, int]]:
         """Position among all requests of the container, and amount, by resource."""
         where = f"the requests of container {container.get('name')}"
-        resources = mapping_of(pod, container.get("resources"), where)
-        limits = mapping_of(pod, resources.get("limits"), where)
+        resources = Field(pod, where, container.get("resources")).mapping()
         # A missing request counts as the limit, as in the API server.
-        wanted = {**limits, **mapping_of(pod, resources.get("requests"), where)}
+        wanted = {
+            name: amount
+            for kind in ("limits", "requests")
+            for name, amount in Field(pod, where, resources.get(kind)).mapping().items()
+        }
         counts: dict[str, tuple[int, int]] = {}
         for place, name in enumerate(sorted(wanted)):
             if self.class_of(name) is None:
@@ -146,6 +144,4 @@ def offered_by(nodes: t.Iterable[Object]) -> set[str]:
 
 def extended_claim(pod: ApiObject) -> str:
     """The claim that kube-scheduler made for the pod's extended resources, by name; "" if none."""
-    status = mapping_of(pod, pod.manifest.get("status"), "status")
-    made = mapping_of(pod, status.get(CLAIM_STATUS), f"status.{CLAIM_STATUS}")
-    return str(made.get("resourceClaimName") or "")
+    return str(pod["status"][CLAIM_STATUS]["resourceClaimName"].value or "")

@@ -12,15 +12,13 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ...base.boundary import shown
-from ...base.json_types import Object
 from ...cel.values import supply_of
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject, Defect
-from . import values as dra_values
+from ..model.findings import ApiObject, Defect, Field
+from .values import has_lists, name_in
 
 if t.TYPE_CHECKING:
     P = t.ParamSpec("P")
+T = t.TypeVar("T")
 
 PoolKey = tuple[str, str]
 
@@ -50,16 +48,21 @@ class Slice:
     """A slice with a known pool, and its pool's generation and number of slices."""
 
     obj: ApiObject
-    spec: Object
+    spec: Field
     key: PoolKey
     generation: int
     count: int
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether each device names its nodes."""
+        return bool(self.spec["perDeviceNodeSelection"].value)
+
     def attempt(
-        self, check: t.Callable[t.Concatenate[Slice, P], None], *more: P.args, **named: P.kwargs
-    ) -> Defect | None:
-        """The defect of the slice that a check finds, if any."""
-        return self.obj.attempt(lambda _obj: check(self, *more, **named))
+        self, read: t.Callable[t.Concatenate[Slice, P], T], *more: P.args, **named: P.kwargs
+    ) -> T | Defect:
+        """The result of ``read`` for the slice, or its defect."""
+        return self.obj.attempt(lambda _obj: read(self, *more, **named))
 
 
 class Generation:
@@ -134,26 +137,15 @@ def _inconsistent(slices: t.Sequence[Slice]) -> Defect | None:
 
 def identified(obj: ApiObject) -> Slice:
     """The slice with its pool, which a slice must name."""
-    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-    pool = mapping_of(obj, spec.get("pool"), "spec.pool")
-    driver = text_of(obj, spec.get("driver"), "spec.driver", _MAX_DRIVER_LENGTH)
-    name = text_of(obj, pool.get("name"), "spec.pool.name", MAX_POOL_LENGTH)
-    generation, count = pool.get("generation", 0), pool.get("resourceSliceCount", 0)
-    readable = [one if _is_count(one) else -1 for one in (generation or 0, count or 0)]
-    return Slice(obj, spec, (driver, name), *readable)
+    spec, pool = obj["spec"], obj["spec"]["pool"]
+    driver = name_in(spec["driver"], _MAX_DRIVER_LENGTH)
+    name = name_in(pool["name"], MAX_POOL_LENGTH)
+    numbers = (pool[key].value or 0 for key in ("generation", "resourceSliceCount"))
+    return Slice(obj, spec, (driver, name), *(one if _is_count(one) else -1 for one in numbers))
 
 
 def _is_count(value: t.Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def text_of(obj: ApiObject, value: t.Any, where: str, most: int) -> str:
-    """A name. Raises Defect."""
-    if not isinstance(value, str) or not value:
-        raise obj.error(where, "the name is missing")
-    if len(value) > most or not value.isascii():
-        raise obj.error(where, f"{shown(value)} is not a name of up to {most} characters")
-    return value
 
 
 def latest(slices: list[Slice]) -> list[Slice]:
@@ -164,96 +156,80 @@ def latest(slices: list[Slice]) -> list[Slice]:
 
 
 def devices_of(one: Slice) -> t.Sequence[t.Any]:
-    listed = one.spec.get("devices")
+    listed = one.spec["devices"].value
     return listed if isinstance(listed, list) else ()
 
 
 def _check_fields(one: Slice) -> None:
     """Refuse unknown fields of a slice and of its members. Raises Defect."""
-    obj, spec = one.obj, one.spec
-    dra_values.refuse_unknown(obj, spec, _SLICE_FIELDS, "spec")
-    dra_values.refuse_unknown(obj, spec["pool"], _POOL_FIELDS, "spec.pool")
-    for index, item in enumerate(items_of(obj, spec.get("devices"), "spec.devices")):
-        where = f"spec.devices[{index}]"
-        dra_values.refuse_unknown(obj, item, _DEVICE_FIELDS, where)
-        place = f"{where}.consumesCounters"
-        for part in items_of(obj, item.get("consumesCounters"), place):
-            _check_counters(obj, part, _CONSUMPTION_FIELDS, place)
-    for index, item in enumerate(items_of(obj, spec.get("sharedCounters"), "spec.sharedCounters")):
-        _check_counters(obj, item, _SET_FIELDS, f"spec.sharedCounters[{index}]")
+    one.spec.mapping(_SLICE_FIELDS)
+    one.spec["pool"].mapping(_POOL_FIELDS)
+    for device in one.spec["devices"].items():
+        device.mapping(_DEVICE_FIELDS)
+        consumed = device["consumesCounters"]
+        for part in consumed.items():
+            _check_counters(Field(part.obj, consumed.where, part.value), _CONSUMPTION_FIELDS)
+    for item in one.spec["sharedCounters"].items():
+        _check_counters(item, _SET_FIELDS)
 
 
-def _check_counters(obj: ApiObject, item: Object, known: frozenset[str], where: str) -> None:
-    dra_values.refuse_unknown(obj, item, known, where)
-    counters = mapping_of(obj, item.get("counters"), f"{where}.counters")
-    if len(counters) > _MAX_COUNTERS:
-        raise obj.error(f"{where}.counters", f"more than {_MAX_COUNTERS} counters")
-    for name, amount in counters.items():
-        place = f"{where}.counters.{name}"
-        body = mapping_of(obj, amount, place)
-        dra_values.refuse_unknown(obj, body, _COUNTER_FIELDS, place)
-        supply_of(body.get("value"), f"{place}.value")
+def _check_counters(item: Field, known: frozenset[str]) -> None:
+    item.mapping(known)
+    counters = item["counters"]
+    counters.limit(len(counters.mapping()), _MAX_COUNTERS, "more than {most} counters")
+    for _name, counter in counters.members():
+        counter.mapping(_COUNTER_FIELDS)
+        supply_of(counter["value"].value, f"{counter.where}.value")
 
 
 def _check_devices(one: Slice) -> None:
     """Refuse unreadable numbers, too many devices and devices without a name. Raises Defect."""
-    obj = one.obj
     if -1 in (one.generation, one.count):
-        raise obj.error("spec.pool", "generation and resourceSliceCount are whole numbers")
-    devices = items_of(obj, one.spec.get("devices"), "spec.devices")
+        raise one.spec["pool"].error("generation and resourceSliceCount are whole numbers")
+    listed = one.spec["devices"]
+    devices = listed.items()
     costly = any(
-        any(map(device.get, _COSTLY_FIELDS)) or dra_values.has_lists(device.get("attributes"))
+        any(map(device.value.get, _COSTLY_FIELDS)) or has_lists(device.value.get("attributes"))
         for device in devices
     )
     most = _MAX_DEVICES_WITH_MORE if costly else _MAX_DEVICES
-    if len(devices) > most:
-        raise obj.error("spec.devices", f"{len(devices)} devices in a slice; the API allows {most}")
-    for index, device in enumerate(devices):
-        text_of(obj, device.get("name"), f"spec.devices[{index}].name", _MAX_DEVICE_LENGTH)
+    listed.limit(len(devices), most, "{count} devices in a slice; the API allows {most}")
+    for device in devices:
+        name_in(device["name"], _MAX_DEVICE_LENGTH)
 
 
 def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
     """Refuse slices with another number of slices, or with a name twice. Raises Defect."""
-    obj = one.obj
     if one.count != first.count:
         problem = f"it is {one.count} here and {first.count} in {first.obj}"
-        raise obj.error("spec.pool.resourceSliceCount", problem)
-    for index, device in enumerate(devices_of(one)):
-        if device["name"] in names:
-            problem = f"the device name {device['name']!r} is listed twice"
-            raise obj.error(f"spec.devices[{index}].name", problem)
-        names.add(device["name"])
+        raise one.spec["pool"]["resourceSliceCount"].error(problem)
+    for device in one.spec["devices"].items():
+        name = device["name"]
+        if name.value in names:
+            raise name.error(f"the device name {name.value!r} is listed twice")
+        names.add(name.value)
 
 
 def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
     """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
-    obj, where = one.obj, "spec.sharedCounters"
-    items = items_of(obj, one.spec.get("sharedCounters"), where)
-    if len(items) > _MAX_SETS:
-        raise obj.error(where, f"more than {_MAX_SETS} counter sets")
-    for index, item in enumerate(items):
-        name = text_of(obj, item.get("name"), f"{where}[{index}].name", _MAX_DEVICE_LENGTH)
+    for item in one.spec["sharedCounters"].items(_MAX_SETS, "more than {most} counter sets"):
+        name = name_in(item["name"], _MAX_DEVICE_LENGTH)
         if name in sets:
-            raise obj.error(f"{where}[{index}]", f"the counter set {name!r} is listed twice")
-        sets[name] = frozenset(mapping_of(obj, item.get("counters"), where))
+            raise item.error(f"the counter set {name!r} is listed twice")
+        sets[name] = frozenset(item["counters"].mapping())
 
 
 def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
     """Refuse devices that consume counters that their pool lacks. Raises Defect."""
-    obj = one.obj
-    for index, device in enumerate(items_of(obj, one.spec.get("devices"), "spec.devices")):
-        place = f"spec.devices[{index}].consumesCounters"
-        consumed = items_of(obj, device.get("consumesCounters"), place)
-        if len(consumed) > _MAX_CONSUMPTIONS:
-            raise obj.error(place, f"more than {_MAX_CONSUMPTIONS} counter sets")
-        drawn = [
-            text_of(obj, part.get("counterSet"), place, _MAX_DEVICE_LENGTH) for part in consumed
-        ]
+    for device in one.spec["devices"].items():
+        listed = device["consumesCounters"]
+        consumed = listed.items(_MAX_CONSUMPTIONS, "more than {most} counter sets")
+        drawn = [name_in(part["counterSet"], _MAX_DEVICE_LENGTH) for part in consumed]
         if len(set(drawn)) < len(drawn):
-            raise obj.error(place, "a counter set is listed twice")
+            raise listed.error("a counter set is listed twice")
         for name, part in zip(drawn, consumed):
             if name not in sets:
-                raise obj.error(place, f"the pool has no counter set {name}")
-            for counter in part.get("counters") or ():
+                raise listed.error(f"the pool has no counter set {name}")
+            for counter in part["counters"].mapping():
                 if counter not in sets[name]:
-                    raise obj.error(place, f"the pool has no counter {name}/{counter}")
+                    raise listed.error(f"the pool has no counter {name}/{counter}")

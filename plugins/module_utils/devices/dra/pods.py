@@ -13,7 +13,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ...base.json_types import Object
-from ..model.fields import items_of, mapping_of
 from ..model.findings import ApiObject, Key
 
 _NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
@@ -41,8 +40,7 @@ def made_for(pod: ApiObject) -> dict[str, str]:
 
     An empty name, the API's null, means that none is needed.
     """
-    status = mapping_of(pod, pod.manifest.get("status"), "status")
-    entries = items_of(pod, status.get("resourceClaimStatuses"), "status.resourceClaimStatuses")
+    entries = (entry.value for entry in pod["status"]["resourceClaimStatuses"].items())
     return {str(entry.get("name")): str(entry.get("resourceClaimName") or "") for entry in entries}
 
 
@@ -61,16 +59,11 @@ def claims_made(claims: t.Iterable[ApiObject]) -> dict[str, list[Object]]:
 def with_made_claims(pod: ApiObject, made: t.Mapping[str, t.Sequence[Object]]) -> ApiObject:
     """The pod with the claims that the controller made, before its status has them."""
     known = made_for(pod)
-    status = mapping_of(pod, pod.manifest.get("status"), "status")
-    entries = [
-        *(status.get("resourceClaimStatuses") or ()),
-        *(
-            entry
-            for entry in made.get(pod.manifest["metadata"]["uid"], ())
-            if entry["name"] not in known
-        ),
-    ]
-    status = {**status, "resourceClaimStatuses": entries}
+    status = pod["status"].mapping()
+    added = made.get(pod.manifest["metadata"]["uid"], ())
+    entries = [entry for entry in added if entry["name"] not in known]
+    listed = [*(status.get("resourceClaimStatuses") or ()), *entries]
+    status = {**status, "resourceClaimStatuses": listed}
     return ApiObject({**pod.manifest, "status": status}, pod.file)
 
 
@@ -81,10 +74,9 @@ def claims_of_pod(
     unreadable: t.Collection[Key] = (),
 ) -> PodClaims:
     """The claims of a pod among those of the cluster. Raises InvalidInput for a malformed pod."""
-    spec = mapping_of(pod, pod.manifest.get("spec"), "spec")
     made = made_for(pod)
     found: dict[Key, ApiObject] = {}
-    for item in items_of(pod, spec.get("resourceClaims"), "spec.resourceClaims"):
+    for item in (each.value for each in pod["spec"]["resourceClaims"].items()):
         from_template = item.get("resourceClaimName") is None
         name = made.get(str(item.get("name"))) if from_template else str(item["resourceClaimName"])
         if name is None:

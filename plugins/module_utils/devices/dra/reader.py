@@ -11,10 +11,8 @@ from ...base.boundary import shown
 from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MAX_CLAIMS, at_most, items_of, mapping_of
-from ..model.findings import ApiObject, Defect, Findings
+from ..model.findings import MAX_CLAIMS, ApiObject, Defect, Field, Findings, too_many
 from ..model.model import Claim, HeldDevice, Instance, Node, Unit
-from ..model.node_selector import selected
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
 from .claims import ClaimReader
 from .extended_resources import ExtendedResources, extended_claim, offered_by
@@ -22,6 +20,7 @@ from .matching import DeviceCatalog, DeviceClasses
 from .pods import made_for
 from .slices import Slices
 from .status import Results, allocation_of, held_devices
+from .writes import nodes_of_devices
 
 GROUP = "resource.k8s.io"
 VERSION = "resource.k8s.io/v1"
@@ -53,9 +52,8 @@ def _check_kind(obj: ApiObject) -> ApiObject:
 
 def _nodes_named(obj: ApiObject) -> list[str]:
     """The nodes that a slice or its devices name."""
-    spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-    parts = (spec, *items_of(obj, spec.get("devices"), "spec.devices"))
-    names = [part.get("nodeName") for part in parts]
+    parts = (obj["spec"], *obj["spec"]["devices"].items())
+    names = [part["nodeName"].value for part in parts]
     return [name for name in names if isinstance(name, str) and name]
 
 
@@ -83,8 +81,7 @@ class _Reader:
             offered_by(obj.manifest for obj in self._of("Node")),
         )
         self._claims: list[Claim] = []
-        self._sources: list[ApiObject] = []
-        self._specs: list[Object] = []
+        self._specs: list[Field] = []
         self._by_name: dict[tuple[str, str], int] = {}
 
     def _of(self, kind: str) -> list[ApiObject]:
@@ -129,7 +126,7 @@ class _Reader:
         self._find_overdrawn(instance, held)
         return Task(
             instance,
-            Results(instance, self._slices, self._reader.origins, self._sources, self._specs).of,
+            Results(instance, self._slices, self._reader.origins, self._specs).of,
             pods,
             tuple(self._slices.pools),
             tuple(self._findings.found),
@@ -159,9 +156,8 @@ class _Reader:
                     serious=False,
                 )
 
-    def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
-        self._claims.append(self._reader.read(obj, spec, name))
-        self._sources.append(obj)
+    def _add(self, spec: Field, name: str) -> int:
+        self._claims.append(self._reader.read(spec, name))
         self._specs.append(spec)
         return len(self._claims) - 1
 
@@ -172,17 +168,14 @@ class _Reader:
         return self._shared(obj)
 
     def _shared(self, obj: ApiObject) -> int:
-        key = obj.namespace, obj.name
-        if key not in self._by_name:
-            spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-            self._by_name[key] = self._add(obj, spec, obj.name)
-        return self._by_name[key]
+        if obj.key not in self._by_name:
+            self._by_name[obj.key] = self._add(obj["spec"], obj.name)
+        return self._by_name[obj.key]
 
     def _read_pod(self, obj: ApiObject) -> PodDemand:
-        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
-        where = "spec.resourceClaims"
-        named = items_of(obj, spec.get("resourceClaims"), where)
-        items = [*at_most(obj, named, MAX_CLAIMS, "claims", where)]
+        spec = obj["spec"].mapping()
+        named = obj["spec"]["resourceClaims"].items(MAX_CLAIMS, too_many("claims"))
+        items: list[Object] = [item.value for item in named]
         # A pod on a node has its devices already.
         extended = [] if spec.get("nodeName") else self._extended.requests(obj)
         if extended and extended_claim(obj):
@@ -198,29 +191,20 @@ class _Reader:
             if source is None:
                 continue
             if source.kind == "ResourceClaimTemplate":
-                template = mapping_of(source, source.manifest.get("spec"), "spec")
-                body = mapping_of(source, template.get("spec"), "spec.spec")
-                claims.append(self._add(source, body, f"{obj.name}-{item.get('name')}"))
+                body = Field(source, "spec", source["spec"]["spec"].mapping())
+                claims.append(self._add(body, f"{obj.name}-{item.get('name')}"))
                 continue
             if source.manifest["metadata"].get("deletionTimestamp"):
                 raise obj.error(where, f"{source} is being deleted")
             if not allocation_of(source):
                 claims.append(self._shared(source))
-            nodes = self._within_reach(source, nodes)
+            reached = nodes_of_devices(source, self._nodes)
+            if reached is not None:
+                nodes = reached if nodes is None else nodes & reached
         if extended:
-            body = {"devices": {"requests": extended}}
-            claims.append(self._add(obj, body, f"{obj.name}-extended-resources"))
+            body = Field(obj, "spec", {"devices": {"requests": extended}})
+            claims.append(self._add(body, f"{obj.name}-extended-resources"))
         return PodDemand(obj, tuple(dict.fromkeys(claims)), nodes, int(spec.get("priority") or 0))
-
-    def _within_reach(
-        self, claim: ApiObject, nodes: frozenset[str] | None
-    ) -> frozenset[str] | None:
-        """The nodes among these from which a claim's devices can be used."""
-        selector = allocation_of(claim).get("nodeSelector")
-        if not selector:
-            return nodes
-        there = selected(claim, selector, "status.allocation.nodeSelector", self._nodes)
-        return there if nodes is None else nodes & there
 
     def _source(self, pod: ApiObject, item: Object, where: str) -> ApiObject | None:
         """The claim that a pod names, the claim made for it, or its template.
@@ -235,6 +219,6 @@ class _Reader:
         if name is None:
             kind, name = "ResourceClaimTemplate", item.get("resourceClaimTemplateName")
         for obj in self._of(kind):
-            if (obj.namespace, obj.name) == (pod.namespace, name):
+            if obj.key == (pod.namespace, name):
                 return obj
         raise pod.error(where, f"there is no {kind} {shown(name)} in the pod's namespace")

@@ -18,23 +18,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...base.boundary import shown
-from ...base.json_types import Object
 from ...cel.values import demand_of, supply_of
 from ...scheduling.model import Taint
-from ..model.findings import ApiObject, Defect, Findings
+from ..model.findings import ApiObject, Defect, Field, Findings
 from ..model.model import Counter, Device, Node
 from ..model.node_selector import selected
 from . import values as dra_values
-from .generations import (
-    MAX_POOL_LENGTH,
-    Generation,
-    PoolKey,
-    Slice,
-    devices_of,
-    identified,
-    latest,
-    text_of,
-)
+from .generations import MAX_POOL_LENGTH, Generation, PoolKey, Slice, devices_of, identified, latest
 
 # By counter set and name: the position of a counter.
 Positions = dict[tuple[str, str], int]
@@ -55,14 +45,8 @@ class Publication:
 
 
 _Entry = tuple[Device, Publication]
-
-
-class _Reach(t.NamedTuple):
-    """The nodes that reach a device, whether it is local to one, and its node selector."""
-
-    nodes: frozenset[str] = frozenset()
-    local: bool = False
-    selector: t.Any = None
+# The nodes that reach a device, and how it says so.
+_Reach = tuple[frozenset[str], Publication]
 
 
 @dataclass
@@ -153,11 +137,11 @@ class Slices:
 
     def _relevant(self, one: Slice) -> frozenset[str] | None:
         """The nodes that a slice reaches; None, for all, if that is unreadable."""
-        base = one.obj.attempt(self._reach, one.spec, "spec")
+        base = one.attempt(self._reach_of)
         if isinstance(base, Defect):
             return None
-        devices = self._named_devices(one) if one.spec.get("perDeviceNodeSelection") else ()
-        return base.nodes.union(*(device.nodes for device, _published in devices))
+        devices = self._named_devices(one) if one.is_divided else ()
+        return base[0].union(*(device.nodes for device, _published in devices))
 
     def _devices(self, generation: Generation, views: _Views) -> t.Iterator[_Entry]:
         """The devices of a generation on the nodes that can use them, else with the reason."""
@@ -190,7 +174,7 @@ class Slices:
         if generation.faults:
             return
         for one in generation.slices:
-            found = one.obj.attempt(self._reach, one.spec, "spec")
+            found = one.attempt(self._reach_of)
             if isinstance(found, Defect):
                 generation.faults.append(found)
         positions = self._read_counters(generation.slices, counters)
@@ -198,7 +182,7 @@ class Slices:
             if not generation.is_fed(index):
                 yield list(self._named_devices(one))
                 continue
-            read = one.obj.attempt(self._read_devices, one, positions)
+            read = one.attempt(self._read_devices, positions)
             if isinstance(read, Defect):
                 generation.faults.append(read)
             else:
@@ -208,58 +192,54 @@ class Slices:
         """Add the counters of a checked pool; return their positions."""
         positions: Positions = {}
         for one in slices:
-            for item in one.spec.get("sharedCounters") or ():
-                for name, amount in (item.get("counters") or {}).items():
-                    positions[item["name"], name] = len(self.counters) + len(counters)
-                    value = supply_of(amount["value"], "spec.sharedCounters")
-                    counters.append(Counter(*one.key, item["name"], name, value))
+            for item in one.spec["sharedCounters"].items():
+                for name, amount in item["counters"].members():
+                    positions[item.value["name"], name] = len(self.counters) + len(counters)
+                    value = supply_of(amount["value"].value, amount.where)
+                    counters.append(Counter(*one.key, item.value["name"], name, value))
         return positions
 
-    def _read_devices(self, obj: ApiObject, one: Slice, counters: Positions) -> list[_Entry]:
+    def _read_devices(self, one: Slice, counters: Positions) -> list[_Entry]:
         """The devices of a slice. Raises InvalidInput."""
-        base = self._reach(obj, one.spec, "spec")
+        base = self._reach(one.spec)
         return [
-            self._device(one, item, f"spec.devices[{index}]", base, counters)
-            for index, item in enumerate(one.spec.get("devices") or ())
+            self._device(one, item, self._reach(item) if one.is_divided else base, counters)
+            for item in one.spec["devices"].items()
         ]
 
-    def _device(
-        self, one: Slice, item: Object, where: str, base: _Reach, counters: Positions
-    ) -> _Entry:
-        obj = one.obj
-        apart = one.spec.get("perDeviceNodeSelection")
-        nodes, local, selector = self._reach(obj, item, where) if apart else base
-        read = _device_fields(obj, one.key[0], item, where)
-        read["consumes"] = _consumption(item, where, counters)
-        taints = dra_values.taints_of(obj, item.get("taints"), f"{where}.taints")
-        published = Publication(taints, "", local, selector)
-        return Device(*one.key, item["name"], nodes, **read), published
+    def _device(self, one: Slice, item: Field, reach: _Reach, counters: Positions) -> _Entry:
+        nodes, published = reach
+        read = _device_fields(item, one.key[0])
+        read["consumes"] = _consumption(item, counters)
+        taints = dra_values.taints_of(item["taints"])
+        device = Device(*one.key, item.value["name"], nodes, **read)
+        return device, dataclasses.replace(published, taints=taints)
 
     def _named_devices(self, one: Slice) -> t.Iterator[_Entry]:
         """The devices of a pool that is invalid, as far as they have names and nodes."""
-        base = one.obj.attempt(self._reach, one.spec, "spec")
-        apart = one.spec.get("perDeviceNodeSelection")
+        base = one.attempt(self._reach_of)
         for item in _named(one):
             reach = base
-            if apart:
-                reach = one.obj.attempt(self._reach, item, "spec.devices")
-            nodes = frozenset() if isinstance(reach, Defect) else reach.nodes
+            if one.is_divided:
+                reach = one.attempt(self._reach_of, Field(one.obj, "spec.devices", item))
+            nodes = frozenset() if isinstance(reach, Defect) else reach[0]
             yield Device(*one.key, item["name"], nodes), Publication()
 
-    def _reach(self, obj: ApiObject, item: Object, where: str) -> _Reach:
-        """Raises Defect."""
-        name, selector = item.get("nodeName"), item.get("nodeSelector")
-        if name:
-            return _Reach(
-                frozenset([text_of(obj, name, f"{where}.nodeName", MAX_POOL_LENGTH)]), True
-            )
-        if selector:
-            nodes = selected(obj, selector, f"{where}.nodeSelector", self.nodes)
-            return _Reach(nodes, False, selector)
-        return _Reach(self._every if item.get("allNodes") else frozenset())
+    def _reach_of(self, one: Slice, device: Field | None = None) -> _Reach:
+        return self._reach(device or one.spec)
+
+    def _reach(self, item: Field) -> _Reach:
+        """The nodes that a slice or device names. Raises Defect."""
+        if item["nodeName"].value:
+            name = dra_values.name_in(item["nodeName"], MAX_POOL_LENGTH)
+            return frozenset([name]), Publication(local=True)
+        selector = item["nodeSelector"]
+        if selector.value:
+            return selected(selector, self.nodes), Publication(selector=selector.value)
+        return self._every if item["allNodes"].value else frozenset(), Publication()
 
 
-def _named(one: Slice) -> t.Iterator[Object]:
+def _named(one: Slice) -> t.Iterator[dict[str, t.Any]]:
     for item in devices_of(one):
         if isinstance(item, dict) and isinstance(item.get("name"), str):
             yield item
@@ -295,46 +275,43 @@ def _has_binding_conditions(slices: t.Sequence[Slice]) -> bool:
     )
 
 
-def _device_fields(obj: ApiObject, driver: str, item: Object, where: str) -> dict[str, t.Any]:
-    attributes = dra_values.attributes_of(obj, item.get("attributes"), where, driver)
-    capacities = dra_values.capacities_of(obj, item.get("capacity"), where)
-    if len(attributes) + len(capacities) > dra_values.MAX_VALUES:
-        most = dra_values.MAX_VALUES
-        raise obj.error(where, f"more than {most} attributes and capacities")
+def _device_fields(item: Field, driver: str) -> dict[str, t.Any]:
+    attributes = dra_values.attributes_of(item["attributes"], driver)
+    capacities = dra_values.capacities_of(item["capacity"])
+    most = dra_values.MAX_VALUES
+    item.limit(
+        len(attributes) + len(capacities), most, "more than {most} attributes and capacities"
+    )
     return {
         "attributes": attributes,
         "capacities": capacities,
-        "shareable": _truth(obj, item, "allowMultipleAllocations", where),
-        "binding_conditions": _conditions(obj, item, "bindingConditions", where),
-        "binding_failure_conditions": _conditions(obj, item, "bindingFailureConditions", where),
-        "binds_to_node": _truth(obj, item, "bindsToNode", where),
+        "shareable": _truth(item["allowMultipleAllocations"]),
+        "binding_conditions": _conditions(item["bindingConditions"]),
+        "binding_failure_conditions": _conditions(item["bindingFailureConditions"]),
+        "binds_to_node": _truth(item["bindsToNode"]),
     }
 
 
-def _truth(obj: ApiObject, item: Object, key: str, where: str) -> bool:
-    value = item.get(key)
-    if value not in (None, True, False):
-        raise obj.error(f"{where}.{key}", f"{shown(value)} is neither true nor false")
-    return bool(value)
+def _truth(field: Field) -> bool:
+    if field.value not in (None, True, False):
+        raise field.error(f"{shown(field.value)} is neither true nor false")
+    return bool(field.value)
 
 
-def _conditions(obj: ApiObject, item: Object, key: str, where: str) -> tuple[str, ...]:
-    value = item.get(key) or []
-    place = f"{where}.{key}"
-    if not isinstance(value, list) or len(value) > _MAX_CONDITIONS:
-        raise obj.error(place, f"must be a list of up to {_MAX_CONDITIONS} conditions")
-    return tuple(text_of(obj, name, place, MAX_POOL_LENGTH + 64) for name in value)
+def _conditions(field: Field) -> tuple[str, ...]:
+    given = field.value or []
+    if not isinstance(given, list) or len(given) > _MAX_CONDITIONS:
+        raise field.error(f"must be a list of up to {_MAX_CONDITIONS} conditions")
+    names = (Field(field.obj, field.where, name) for name in given)
+    return tuple(dra_values.name_in(name, MAX_POOL_LENGTH + 64) for name in names)
 
 
-def _consumption(item: Object, where: str, counters: Positions) -> tuple[tuple[int, int], ...]:
+def _consumption(device: Field, counters: Positions) -> tuple[tuple[int, int], ...]:
     """Counters that a device consumes; the pool is checked."""
     return tuple(
         sorted(
-            (
-                counters[part["counterSet"], name],
-                demand_of(amount["value"], f"{where}.consumesCounters.{name}"),
-            )
-            for part in item.get("consumesCounters") or ()
-            for name, amount in (part.get("counters") or {}).items()
+            (counters[part.value["counterSet"], name], demand_of(one["value"].value, one.where))
+            for part in device["consumesCounters"].items()
+            for name, one in part["counters"].members()
         )
     )

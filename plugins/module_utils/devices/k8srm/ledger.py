@@ -27,8 +27,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.json_types import MutableObject, Object
-from ..model.fields import items_of, mapping_of
-from ..model.findings import ApiObject
+from ..model.findings import ApiObject, Field
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
@@ -128,35 +127,36 @@ class Reservation:
 
 def check_reservations(obj: ApiObject) -> None:
     """Raise unless each reservation of a pool can be read."""
-    status = mapping_of(obj, obj.manifest.get("status"), "status")
-    where = "status.reservations"
-    for index, entry in enumerate(items_of(obj, status.get("reservations"), where)):
-        place = f"{where}[{index}]"
-        texts_of(obj, entry, place, *_IDENTITY_FIELDS)
-        check_entry(obj, entry, place)
-        if not entry.get("allocations"):
-            raise obj.error(f"{place}.allocations", "is missing")
-    json_of(obj, status)
+    for entry in obj["status"]["reservations"].items():
+        check_texts(entry, *_IDENTITY_FIELDS)
+        check_users(entry["pods"])
+        check_devices(entry)
+        if not entry.value.get("allocations"):
+            raise entry["allocations"].error("is missing")
+    json_of(obj, obj["status"].mapping())
 
 
-def check_entry(obj: ApiObject, entry: Object, where: str) -> None:
-    """Raise unless the users in a claim's status or a pool's reservation can be read."""
-    for index, user in enumerate(items_of(obj, entry.get("pods"), f"{where}.pods")):
-        texts_of(obj, user, f"{where}.pods[{index}]", "name", "uid")
-    allocations = items_of(obj, entry.get("allocations"), f"{where}.allocations")
-    for index, item in enumerate(allocations):
-        texts_of(obj, item, f"{where}.allocations[{index}]", "devicePoolName")
+def check_users(listed: Field) -> None:
+    """Raise unless the users of a claim can be read."""
+    for user in listed.items():
+        check_texts(user, "name", "uid")
+
+
+def check_devices(entry: Field) -> None:
+    """Raise unless the devices in a claim's status or a pool's reservation can be read."""
+    for item in entry["allocations"].items():
+        check_texts(item, "devicePoolName")
     for name in ("classConfigs", "claimConfigs"):
-        items_of(obj, entry.get(name), f"{where}.{name}")
-    if entry.get("nodeName") is not None:
-        texts_of(obj, entry, where, "nodeName")
+        entry[name].items()
+    if entry["nodeName"].value is not None:
+        check_texts(entry, "nodeName")
 
 
-def texts_of(obj: ApiObject, item: Object, where: str, *names: str) -> None:
+def check_texts(item: Field, *names: str) -> None:
     """Raise unless these members of the item are texts."""
     for name in names:
-        if not isinstance(item.get(name), str):
-            raise obj.error(f"{where}.{name}", "must be a text")
+        if not isinstance(item[name].value, str):
+            raise item[name].error("must be a text")
 
 
 def json_of(obj: ApiObject, status: Object) -> str:

@@ -11,8 +11,7 @@ from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.fields import MAX_CLAIMS, at_most, items_of, mapping_of
-from ..model.findings import ApiObject, Findings
+from ..model.findings import MAX_CLAIMS, ApiObject, Field, Findings, too_many
 from ..model.model import Claim, HeldDevice, Instance, Node, Unit
 from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
 from .claims import ClaimReader
@@ -57,7 +56,6 @@ class _Reader:
             self._findings, self._classes, DeviceCatalog(self._pools.devices)
         )
         self._claims: list[Claim] = []
-        self._sources: list[ApiObject] = []
         self._by_name: dict[tuple[str, str], int] = {}
         self._held: list[HeldDevice] = []
         self._taken: set[int] = set()
@@ -82,7 +80,7 @@ class _Reader:
         unreadable = [obj for obj in claims if not self._refusals.read(obj, self._read_status)]
         # After the others, so that it takes no devices of theirs where only their number is known.
         for obj in unreadable:
-            self._node_of_claim[obj.namespace, obj.name] = frozenset()
+            self._node_of_claim[obj.key] = frozenset()
             held = held_for_safety(obj, self._pools, self._taken)
             self._held += held
             self._taken.update(one.device for one in held)
@@ -105,9 +103,7 @@ class _Reader:
         )
         return Task(
             instance,
-            Results(
-                instance, frozenset(self._pools.counted), self._reader.origins, self._sources
-            ).of,
+            Results(instance, frozenset(self._pools.counted), self._reader.origins).of,
             pods,
             tuple(self._read_pools()),
             tuple(self._findings.found),
@@ -130,17 +126,16 @@ class _Reader:
         read = [
             self._refusals.read(obj, self._read_claim)
             for obj in self._of(*CLAIM_KINDS)
-            if (obj.namespace, obj.name) not in self._node_of_claim
+            if obj.key not in self._node_of_claim
         ]
         claims = tuple(claim for claim in read if claim is not None)
         return ((Unit(claims),), ((),)) if claims else ((), ())
 
     def _read_claim(self, obj: ApiObject) -> int:
-        return self._add(obj, mapping_of(obj, obj.manifest.get("spec"), "spec"), obj.name)
+        return self._add(obj, obj["spec"].mapping(), obj.name)
 
     def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
-        self._claims.append(self._reader.read(obj, spec, name))
-        self._sources.append(obj)
+        self._claims.append(self._reader.read(Field(obj, "spec", spec), name))
         return len(self._claims) - 1
 
     def _read_status(self, obj: ApiObject) -> bool:
@@ -149,60 +144,53 @@ class _Reader:
             self._held.append(held)
             self._taken.add(held.device)
             nodes = self._pools.devices[held.device].nodes
-            key = obj.namespace, obj.name
-            self._node_of_claim[key] = self._node_of_claim.get(key, nodes) & nodes
+            self._node_of_claim[obj.key] = self._node_of_claim.get(obj.key, nodes) & nodes
         return True
 
     def _read_pod(self, obj: ApiObject) -> PodDemand:
-        spec = mapping_of(obj, obj.manifest.get("spec"), "spec")
+        spec = obj["spec"].mapping()
         claims: list[int] = []
         if not spec.get("deviceClaims") or is_finished(obj.manifest):
             return PodDemand(obj, ())
         nodes = nodes_for(obj, self._nodes)
-        for index, item in enumerate(_device_claims(obj, spec)):
-            found = self._read_pod_claim(obj, item, f"spec.deviceClaims[{index}]")
+        value = spec["deviceClaims"]
+        # The successor's first sample has a mapping of devices instead of a list.
+        listed = Field(obj, "spec.deviceClaims", [value] if isinstance(value, dict) else value)
+        for index, item in enumerate(listed.items(MAX_CLAIMS, too_many("claims"))):
+            found = self._read_pod_claim(item, str(item.value.get("name") or index))
             if isinstance(found, frozenset):
                 nodes = found if nodes is None else nodes & found
             elif found not in claims:
                 claims.append(found)
         return PodDemand(obj, tuple(claims), nodes, int(spec.get("priority") or 0))
 
-    def _read_pod_claim(self, pod: ApiObject, item: Object, where: str) -> int | frozenset[str]:
+    def _read_pod_claim(self, field: Field, label: str) -> int | frozenset[str]:
         """Position of the claim, or the nodes of one that has its devices already."""
-        label = str(item.get("name") or where.rpartition("[")[2].rstrip("]"))
-        own_name = f"{pod.name}-{label}"
+        pod, item, own_name = field.obj, field.value, f"{field.obj.name}-{label}"
         embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
         if embedded is not None and "claimName" in embedded:
             item, embedded = embedded, None
         if embedded is not None:
             return self._add(pod, embedded, own_name)
-        for key in ("claimName", "claimTemplateName"):
-            if item.get(key):
-                source = self._find_claim(pod, str(item[key]), f"{where}.{key}")
-                if key == "claimName":
-                    return self._shared(source)
-                return self._add(source, source.manifest.get("spec") or {}, own_name)
+        if item.get("claimName"):
+            return self._shared(self._find_claim(field["claimName"], item["claimName"]))
+        if item.get("claimTemplateName"):
+            named = field["claimTemplateName"]
+            source = self._find_claim(named, item["claimTemplateName"])
+            return self._add(source, source.manifest.get("spec") or {}, own_name)
         if isinstance(item.get("devices"), list):
             return self._add(pod, {"devices": item["devices"]}, own_name)
         return self._add(pod, {key: item[key] for key in item if key != "name"}, own_name)
 
-    def _find_claim(self, pod: ApiObject, name: str, where: str) -> ApiObject:
+    def _find_claim(self, named: Field, name: t.Any) -> ApiObject:
         for obj in self._of(*CLAIM_KINDS):
-            if (obj.namespace, obj.name) == (pod.namespace, name):
+            if obj.key == (named.obj.namespace, str(name)):
                 return obj
-        raise pod.error(where, f"there is no DeviceClaim {name!r} in the pod's namespace")
+        raise named.error(f"there is no DeviceClaim {str(name)!r} in the pod's namespace")
 
     def _shared(self, source: ApiObject) -> int | frozenset[str]:
-        key = source.namespace, source.name
-        if key in self._node_of_claim:
-            return self._node_of_claim[key]
-        if key not in self._by_name:
-            self._by_name[key] = self._read_claim(source)
-        return self._by_name[key]
-
-
-def _device_claims(obj: ApiObject, spec: Object) -> t.Sequence[Object]:
-    """The pod's claims; the successor's first sample has a mapping of devices instead."""
-    value = spec.get("deviceClaims")
-    items = items_of(obj, [value] if isinstance(value, dict) else value, "spec.deviceClaims")
-    return at_most(obj, items, MAX_CLAIMS, "claims", "spec.deviceClaims")
+        if source.key in self._node_of_claim:
+            return self._node_of_claim[source.key]
+        if source.key not in self._by_name:
+            self._by_name[source.key] = self._read_claim(source)
+        return self._by_name[source.key]

@@ -9,24 +9,22 @@ import typing as t
 
 from ...scheduling.feasibility import matches
 from ...scheduling.model import Expression
-from .findings import ApiObject
+from .findings import Field
 from .model import Node
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-def selected(
-    obj: ApiObject, selector: t.Any, where: str, nodes: t.Sequence[Node]
-) -> frozenset[str]:
+def selected(selector: Field, nodes: t.Sequence[Node]) -> frozenset[str]:
     """The names of the nodes that meet one of the selector's terms. Raises InvalidInput."""
-    terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
+    given = selector.value
+    terms = given.get("nodeSelectorTerms") if isinstance(given, dict) else None
     if not isinstance(terms, list) or not all(isinstance(term, dict) for term in terms):
-        raise obj.error(where, "a node selector is a mapping with a list of nodeSelectorTerms")
+        raise selector.error("a node selector is a mapping with a list of nodeSelectorTerms")
     found: set[str] = set()
-    for index, term in enumerate(terms):
-        place = f"{where}.nodeSelectorTerms[{index}]"
-        labels = _expressions(obj, term.get("matchExpressions"), f"{place}.matchExpressions")
-        fields = _expressions(obj, term.get("matchFields"), f"{place}.matchFields")
+    for term in selector["nodeSelectorTerms"].items():
+        labels = _expressions(term["matchExpressions"])
+        fields = _expressions(term["matchFields"])
         # A term without any requirement selects nothing.
         if labels or fields:
             found.update(node.name for node in nodes if _meets(node, labels, fields))
@@ -40,13 +38,13 @@ def _meets(node: Node, labels: t.Sequence[Expression], fields: t.Sequence[Expres
     )
 
 
-def _expressions(obj: ApiObject, value: t.Any, where: str) -> list[Expression]:
+def _expressions(listed: Field) -> list[Expression]:
     found: list[Expression] = []
-    for index, item in enumerate(value or []):
-        if not isinstance(item, dict) or not item.get("key"):
-            raise obj.error(f"{where}[{index}].key", "the key is missing; name a label")
-        if item.get("operator") not in _OPERATORS:
-            raise obj.error(f"{where}[{index}].operator", f"write one of {', '.join(_OPERATORS)}")
-        values = tuple(map(str, item.get("values") or ()))
-        found.append(Expression(item["key"], item["operator"], values))
+    for item in listed.items():
+        if not item.value.get("key"):
+            raise item["key"].error("the key is missing; name a label")
+        if item.value.get("operator") not in _OPERATORS:
+            raise item["operator"].error(f"write one of {', '.join(_OPERATORS)}")
+        values = tuple(map(str, item.value.get("values") or ()))
+        found.append(Expression(item.value["key"], item.value["operator"], values))
     return found

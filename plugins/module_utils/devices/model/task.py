@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...base.errors import InvalidInput
-from .findings import ApiObject, Defect, DefectError, Findings
+from .findings import ApiObject, Defect, DefectError, Field, Findings
 from .model import ClaimAllocation, Instance, Node, Unit
 from .node_selector import selected
 
@@ -186,4 +186,4 @@ def nodes_for(pod: ApiObject, nodes: t.Sequence[Node]) -> frozenset[str] | None:
     if not wanted and not required:
         return None
     found = frozenset(node.name for node in nodes if wanted.items() <= node.labels.items())
-    return found & selected(pod, required, _REQUIRED, nodes) if required else found
+    return found & selected(Field(pod, _REQUIRED, required), nodes) if required else found
