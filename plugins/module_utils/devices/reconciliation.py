@@ -206,7 +206,7 @@ class _Reconciliation:
         self.changes += view.report.changes
         self.problems += [*view.report.problems, *task.refused]
         self.contended = view.report.contended
-        found = (*view.report.findings, *room.findings, *task.findings)
+        found = (*view.report.found, *room.findings.found, *task.findings)
         self.findings = list({(one.subject, one.field, one.problem): one for one in found}.values())
         return answer
 

@@ -108,7 +108,7 @@ class DraView:
         for key in self._waiting.claims[pod.key]:
             reached = dra_writes.nodes_of_devices(self._objects.claims[key], nodes)
             there = there if reached is None else there & reached
-        taking = room.nodes_for(pod.key)
+        taking = room.nodes_for(pod)
         return there if taking is None else there & taking
 
     def objects(self) -> list[ApiObject]:

@@ -18,7 +18,7 @@ from ...cel.selector import Compiler, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
-from ..model.findings import ApiObject, Defect, Field
+from ..model.findings import ApiObject, Defect, Field, Findings
 from ..model.messages import NOT_MET, WRONG_DRIVER
 from ..model.model import Alternative, Device
 from ..model.usage import could_ever_satisfy
@@ -44,16 +44,16 @@ class DeviceCatalog:
         self.taints = [published.taints for published in self.slices.published]
         self.evaluations = Evaluations([_variables(device) for device in self.slices.devices])
 
-    def add_rule(self, obj: ApiObject) -> Defect | None:
+    def add_rule(self, obj: ApiObject, findings: Findings) -> None:
         """Apply a DeviceTaintRule.
 
         If a part of it cannot be read, the devices that the rest selects are never allocated,
         because the rule taints some of them.
         """
-        found = obj.attempt(_selector_of_rule)
+        found = findings.read(obj, _selector_of_rule)
         if isinstance(found, Defect):
-            return found
-        taint = obj.attempt(_taint_of_rule)
+            return
+        taint = findings.read(obj, _taint_of_rule)
         for index, device in enumerate(self.slices.devices):
             names = (device.driver, device.pool, device.name)
             if not all(want in (None, name) for want, name in zip(found, names)):
@@ -62,7 +62,6 @@ class DeviceCatalog:
                 self._forbid(index, f"{obj} cannot be read: {taint.field}: {taint.problem}")
             else:
                 self.taints[index] = (*self.taints[index], taint)
-        return taint if isinstance(taint, Defect) else None
 
     def _forbid(self, device: int, reason: str) -> None:
         published = self.slices.published[device]

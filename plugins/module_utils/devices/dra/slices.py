@@ -78,10 +78,8 @@ class Slices:
         """Read all slices."""
         pools: dict[PoolKey, list[Slice]] = {}
         for obj in slices:
-            found = obj.attempt(identified)
-            if isinstance(found, Defect):
-                self.findings.note(found)
-            else:
+            found = self.findings.read(obj, identified)
+            if not isinstance(found, Defect):
                 pools.setdefault(found.key, []).append(found)
         newest = [(key, latest(pools[key])) for key in pools]
         newest.sort(key=lambda item: (_has_binding_conditions(item[1]), item[0]))

@@ -36,11 +36,11 @@ def held_devices(obj: ApiObject, slices: Slices, findings: Findings) -> list[Hel
     An unreadable amount counts as the whole device, and is a finding. If the name of a device
     cannot be read, the whole pool or driver of the entry counts.
     """
-    read = obj.attempt(results_of)
-    results = [] if isinstance(read, Defect) else [one.value for one in read]
+    read = findings.read(obj, results_of)
     if isinstance(read, Defect):
-        findings.note(read)
         results = objects(member(obj.manifest, "status", "allocation", "devices", "results"))
+    else:
+        results = [one.value for one in read]
     held: list[HeldDevice] = []
     for number, item in enumerate(results):
         where = f"status.allocation.devices.results[{number}]"
@@ -52,10 +52,9 @@ def held_devices(obj: ApiObject, slices: Slices, findings: Findings) -> list[Hel
         index = slices.positions.get((names[0], names[1], names[2]))
         if index is None:
             continue
-        portions = obj.attempt(_consumed, item, where)
+        portions = findings.read(obj, _consumed, item, where)
         admin = item.get("adminAccess") is True
         if isinstance(portions, Defect):
-            findings.note(portions)
             held.append(HeldDevice(index, {}, admin, whole=True))
             continue
         # An entry without a share's identity is no share, even if the device allows shares today.

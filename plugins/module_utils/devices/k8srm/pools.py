@@ -50,24 +50,24 @@ _MAX_RESOURCES = 256
 
 @dataclass
 class Pools:
-    """Content of all pools, in the order in which they are listed."""
+    """Content of all pools, in the order in which they are listed: see Task.pools."""
 
     findings: Findings
     every_node: frozenset[str]
     devices: list[Device] = field(default_factory=list)
     counters: list[Counter] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
+    pools: list[tuple[str, str, frozenset[str]]] = field(default_factory=list)
     counted: set[str] = field(default_factory=set)
 
     def add(self, obj: ApiObject) -> None:
         """Read one DevicePool; nothing of a refused pool stays. Raises InvalidInput."""
-        before = len(self.devices), len(self.counters), len(self.names)
+        before = len(self.devices), len(self.counters), len(self.pools)
         try:
             self._read(obj)
         except BaseException:
             del self.devices[before[0] :]
             del self.counters[before[1] :]
-            del self.names[before[2] :]
+            del self.pools[before[2] :]
             self.counted.discard(obj.name)
             raise
 
@@ -83,7 +83,7 @@ class Pools:
         nodes = frozenset([node.value]) if node.value else self.every_node
         shared = self._counters(spec)
         base = attributes_of(spec["attributes"])
-        self.names.append(obj.name)
+        self.pools.append((driver.value, obj.name, nodes))
         for device in self._devices(spec):
             self.devices.append(
                 Device(

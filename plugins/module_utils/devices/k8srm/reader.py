@@ -11,9 +11,9 @@ from ...base.fields.lenient import member
 from ...base.json_types import Object
 from ...cel.selector import Compiler
 from ...scheduling.pod_reader import is_finished
-from ..model.findings import MAX_CLAIMS, ApiObject, Field, Findings, too_many
-from ..model.model import Claim, HeldDevice, Instance, Node, Unit
-from ..model.task import Options, PodDemand, Refusals, Task, labels_of, nodes_for, units_of
+from ..model.findings import MAX_CLAIMS, ApiObject, Field, Key, too_many
+from ..model.model import HeldDevice, Instance, Unit
+from ..model.task import Options, PodDemand, Task, TaskReader, nodes_for
 from .claims import ClaimReader
 from .classes import Classes, DeviceCatalog
 from .pools import Pools
@@ -30,113 +30,65 @@ EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 def read(objects: t.Sequence[ApiObject], options: Options) -> Task:
     """The task that these objects define. Raises InvalidInput."""
-    return _Reader(objects, options).task()
+    return _Reader(objects, options).read()
 
 
-class _Reader:
+class _Reader(TaskReader):
     def __init__(self, objects: t.Sequence[ApiObject], options: Options) -> None:
-        self._options = options
-        self._by_kind: dict[str, list[ApiObject]] = {}
-        for obj in objects:
-            self._by_kind.setdefault(obj.kind, []).append(obj)
-        self._findings = Findings()
-        self._refusals = Refusals(options.report, self._findings)
-        self._nodes = self._read_nodes()
-        names = frozenset(node.name for node in self._nodes)
-        self._pools = Pools(self._findings, names)
-        self._classes = Classes(self._findings, Compiler("flat"))
+        super().__init__(
+            objects, options, "DevicePool", lambda pool: [member(pool.manifest, "spec", "nodeName")]
+        )
+        self._pools = Pools(self.findings, frozenset(node.name for node in self.nodes))
+        self._classes = Classes(self.findings, Compiler("flat"))
         for kind, read in (
             ("DevicePool", self._pools.add),
             ("DeviceDriver", self._classes.add_driver),
             ("DeviceClass", self._classes.add),
         ):
-            for obj in self._of(kind):
-                self._refusals.read(obj, read)
-        self._reader = ClaimReader(
-            self._findings, self._classes, DeviceCatalog(self._pools.devices)
-        )
-        self._claims: list[Claim] = []
-        self._by_name: dict[tuple[str, str], int] = {}
+            for obj in self.of(kind):
+                self.refusals.read(obj, read)
+        devices = DeviceCatalog(self._pools.devices)
+        self._reader = ClaimReader(self.findings, self._classes, devices)
         self._held: list[HeldDevice] = []
         self._taken: set[int] = set()
-        self._node_of_claim: dict[tuple[str, str], frozenset[str]] = {}
+        self._node_of_claim: dict[Key, frozenset[str]] = {}
 
-    def _of(self, *kinds: str) -> list[ApiObject]:
-        return [obj for kind in kinds for obj in self._by_kind.get(kind, [])]
-
-    def _read_nodes(self) -> tuple[Node, ...]:
-        """The Nodes, and the nodes that pools name."""
-        labels = {obj.name: labels_of(obj, self._findings) for obj in self._of("Node")}
-        for pool in self._of("DevicePool"):
-            named = member(pool.manifest, "spec", "nodeName")
-            if isinstance(named, str) and named:
-                labels.setdefault(named, {})
-        if self._options.node:
-            labels = {self._options.node: labels.get(self._options.node, {})}
-        return tuple(Node(name, labels[name]) for name in sorted(labels))
-
-    def task(self) -> Task:
-        claims = self._of(*CLAIM_KINDS)
-        unreadable = [obj for obj in claims if not self._refusals.read(obj, self._read_status)]
+    def read(self) -> Task:
+        claims = self.of(*CLAIM_KINDS)
+        unreadable = [obj for obj in claims if not self.refusals.read(obj, self._read_status)]
         # After the others, so that it takes no devices of theirs where only their number is known.
         for obj in unreadable:
             self._node_of_claim[obj.key] = frozenset()
             held = held_for_safety(obj, self._pools, self._taken)
             self._held += held
             self._taken.update(one.device for one in held)
-        demands: list[PodDemand] = []
-        if self._of("Pod") or self._options.only_for_pods:
-            read = [self._refusals.read(obj, self._read_pod) for obj in self._of("Pod")]
-            demands = [demand for demand in read if demand is not None]
-            units, pods = units_of(demands, [str(claim) for claim in self._claims], self._refusals)
-        else:
-            units, pods = self._one_unit()
+        units = self.units(self._read_pod, self._one_unit)
         self._classes.check_all()
         instance = Instance(
-            self._nodes,
+            self.nodes,
             tuple(self._pools.devices),
             tuple(self._pools.counters),
             tuple(self._reader.matchers),
-            tuple(self._claims),
+            tuple(self.claims),
             units,
             tuple(self._held),
         )
-        return Task(
-            instance,
-            Results(instance, frozenset(self._pools.counted), self._reader.origins).of,
-            pods,
-            tuple(self._read_pools()),
-            tuple(self._findings.found),
-            tuple(self._refusals.found),
-            tuple(demands),
-        )
+        results = Results(instance, frozenset(self._pools.counted), self._reader.origins)
+        return self.task(instance, results.of, self._pools.pools)
 
-    def _read_pools(self) -> t.Iterator[tuple[str, str, frozenset[str]]]:
-        readable = set(self._pools.names)
-        for obj in self._of("DevicePool"):
-            if obj.name not in readable:
-                continue
-            spec = obj.manifest["spec"]
-            node = spec.get("nodeName")
-            nodes = frozenset([node]) if node else frozenset(node.name for node in self._nodes)
-            yield spec["driver"], obj.name, nodes
-
-    def _one_unit(self) -> tuple[tuple[Unit, ...], tuple[tuple[tuple[str, str], ...], ...]]:
+    def _one_unit(self) -> t.Iterator[Unit]:
         """Claims without a pod count as those of one pod, as in the prototype's SelectNode."""
-        read = [
-            self._refusals.read(obj, self._read_claim)
-            for obj in self._of(*CLAIM_KINDS)
-            if obj.key not in self._node_of_claim
-        ]
+        waiting = [obj for obj in self.of(*CLAIM_KINDS) if obj.key not in self._node_of_claim]
+        read = [self.refusals.read(obj, self._read_claim) for obj in waiting]
         claims = tuple(claim for claim in read if claim is not None)
-        return ((Unit(claims),), ((),)) if claims else ((), ())
+        if claims:
+            yield Unit(claims)
 
     def _read_claim(self, obj: ApiObject) -> int:
         return self._add(obj, obj["spec"].mapping(), obj.name)
 
     def _add(self, obj: ApiObject, spec: Object, name: str) -> int:
-        self._claims.append(self._reader.read(Field(obj, "spec", spec), name))
-        return len(self._claims) - 1
+        return self.add(self._reader.read(Field(obj, "spec", spec), name))
 
     def _read_status(self, obj: ApiObject) -> bool:
         """An existing allocation; its devices are not free and the claim is not allocated again."""
@@ -152,7 +104,7 @@ class _Reader:
         claims: list[int] = []
         if not spec.get("deviceClaims") or is_finished(obj.manifest):
             return PodDemand(obj, ())
-        nodes = nodes_for(obj, self._nodes)
+        nodes = nodes_for(obj, self.nodes)
         value = spec["deviceClaims"]
         # The successor's first sample has a mapping of devices instead of a list.
         listed = Field(obj, "spec.deviceClaims", [value] if isinstance(value, dict) else value)
@@ -183,7 +135,7 @@ class _Reader:
         return self._add(pod, {key: item[key] for key in item if key != "name"}, own_name)
 
     def _find_claim(self, named: Field, name: t.Any) -> ApiObject:
-        for obj in self._of(*CLAIM_KINDS):
+        for obj in self.of(*CLAIM_KINDS):
             if obj.key == (named.obj.namespace, str(name)):
                 return obj
         raise named.error(f"there is no DeviceClaim {str(name)!r} in the pod's namespace")
@@ -191,6 +143,4 @@ class _Reader:
     def _shared(self, source: ApiObject) -> int | frozenset[str]:
         if source.key in self._node_of_claim:
             return self._node_of_claim[source.key]
-        if source.key not in self._by_name:
-            self._by_name[source.key] = self._read_claim(source)
-        return self._by_name[source.key]
+        return self.shared(source, self._read_claim)

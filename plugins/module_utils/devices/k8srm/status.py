@@ -110,7 +110,7 @@ class Results:
         entries: list[dict[str, t.Any]] = []
         for chosen in allocation.chosen:
             device = self.instance.devices[chosen.device]
-            admin = self.instance.alternative(claim, chosen).admin
+            admin = self.instance.claims[claim].alternative(chosen).admin
             looked_at = {"adminAccess": True} if admin else {}
             if device.pool not in self.counted:
                 entries.append({**_named(device, chosen.portions), **looked_at})

@@ -260,6 +260,19 @@ class Findings:
         if finding not in self.found:
             self.found.append(finding)
 
+    def read(
+        self,
+        obj: ApiObject,
+        read: t.Callable[t.Concatenate[ApiObject, P], T],
+        *more: P.args,
+        **named: P.kwargs,
+    ) -> T | Defect:
+        """Like ``ApiObject.attempt``; the defect is added."""
+        found = obj.attempt(read, *more, **named)
+        if isinstance(found, Defect):
+            self.note(found)
+        return found
+
     def refuse_if_serious(self, obj: ApiObject) -> None:
         """Raise Defect with the first serious finding of an object that is to be used."""
         for finding in self.found:

@@ -215,6 +215,10 @@ class Claim:
         """The alternatives of all requests."""
         return tuple(one for request in self.requests for one in request.alternatives)
 
+    def alternative(self, pick: Pick) -> Alternative:
+        """The alternative for which a device is chosen."""
+        return self.requests[pick.request].alternatives[pick.alternative]
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
@@ -276,10 +280,6 @@ class Instance:
         if unit.nodes is None:
             return self.nodes
         return tuple(node for node in self.nodes if node.name in unit.nodes)
-
-    def alternative(self, claim: int, pick: Pick) -> Alternative:
-        """The alternative for which a device is chosen."""
-        return self.claims[claim].requests[pick.request].alternatives[pick.alternative]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...cel.values import Scalar, identities
-from .model import ClaimAllocation, Device, Instance, Level, Pick, Unit
+from .model import ClaimAllocation, Device, Instance, Level
 from .usage import Usage
 
 Claims = t.Sequence[t.Optional[ClaimAllocation]]
@@ -106,10 +106,9 @@ class Objective:
             awake.add(given[0].node)
             names += self.node_rank[given[0].node]
             closeness += self._spread(given)
-            for claim, chosen in self._chosen(unit, claims):
-                names += chosen.device + 1
-                if not self._instance.alternative(claim, chosen).admin:
-                    usage.take(chosen.device, chosen.portions)
+            for claim in unit.claims:
+                usage.change(self._instance.claims[claim], claims[claim], taken=True)
+            names += sum(chosen.device + 1 for one in given for chosen in one.chosen)
             rank += sum(
                 sum({chosen.request: chosen.alternative for chosen in one.chosen}.values())
                 for one in given
@@ -120,12 +119,6 @@ class Objective:
             if device.milliwatts and usage.holders(number) and not before.holders(number)
         )
         return [*satisfied.values(), rank, watts, self.left_whole(usage), closeness, names]
-
-    def _chosen(self, unit: Unit, claims: Claims) -> t.Iterator[tuple[int, Pick]]:
-        for claim in unit.claims:
-            allocation = claims[claim]
-            for chosen in allocation.chosen if allocation else ():
-                yield claim, chosen
 
     def left_whole(self, usage: Usage) -> int:
         """Negated capacity that is still available in large pieces."""

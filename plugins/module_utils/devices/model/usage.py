@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .model import Access, Alternative, Amounts, Device, Instance
+from .model import Access, Alternative, Amounts, Claim, ClaimAllocation, Device, Instance
 
 # Modes in use that exclude a mode of a resource. One writer is possible beside readers that share,
 # as in the prototype.
@@ -126,6 +126,12 @@ class Usage:
     def give_back(self, device: int, portions: Amounts) -> None:
         """Undo ``take`` with the same arguments."""
         self._change(device, portions, -1)
+
+    def change(self, claim: Claim, allocation: ClaimAllocation | None, *, taken: bool) -> None:
+        """Take the devices of a claim, or give them back; admin access takes none."""
+        for chosen in allocation.chosen if allocation else ():
+            if not claim.alternative(chosen).admin:
+                self._change(chosen.device, chosen.portions, 1 if taken else -1)
 
     def _change(self, device: int, portions: Amounts, sign: int) -> None:
         before = self._holders[device]

@@ -12,7 +12,7 @@ from ..model.model import ClaimAllocation, Instance, Unit
 from ..model.objective import WHOLE, CounterSet, Objective, localities
 from ..model.usage import Usage
 from .node_model import NodeModel, Place
-from .search import Candidates, shape_of
+from .search import Candidates, equal_units
 from .solver_amounts import Term, add_at_most
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
@@ -21,8 +21,8 @@ Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 class FleetModel:
     """The model of units, each on one of its nodes or on none, with the allocations in ``usage``.
 
-    ``terms`` are the levels as expressions to minimise, without constant parts. ``awake`` names
-    nodes that are in use already.
+    ``terms`` are the levels as expressions to minimise, without constant parts. A unit that
+    ``is_many`` aggregates claims for one device each, so its devices need not be close.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class FleetModel:
         candidates: Candidates,
         objective: Objective,
         places: Places,
-        awake: t.AbstractSet[str] = frozenset(),
+        is_many: t.Callable[[Unit], bool] = lambda _unit: False,
     ) -> None:
         pairs = [(unit, node) for unit, nodes in places for node in nodes]
         self.nodes = NodeModel(instance, usage, candidates, pairs, optional=True)
         self.model = self.nodes.model
         self._instance, self._usage, self._objective = instance, usage, objective
-        self._awake = awake
+        self._is_many = is_many
         self._places_of: dict[int, list[Place]] = {}
         for place in self.nodes.places:
             self._places_of.setdefault(id(place.unit), []).append(place)
@@ -56,10 +56,7 @@ class FleetModel:
 
     def _order_equal_units(self, units: t.Iterable[Unit]) -> None:
         """Symmetry breaking: equivalent units are on nodes in their order."""
-        equal: dict[t.Hashable, list[Unit]] = {}
-        for unit in units:
-            equal.setdefault((unit.priority, shape_of(self._instance, unit)), []).append(unit)
-        for group in equal.values():
+        for group in equal_units(self._instance, units):
             ranks = [self._node_of(unit) for unit in group]
             for rank, following in itertools.pairwise(ranks):
                 self.model.add(rank <= following)
@@ -95,7 +92,7 @@ class FleetModel:
         )
         here: dict[str, list[t.Any]] = {}
         for place in self.nodes.places:
-            if self._objective.wake[place.node] and place.node not in self._awake:
+            if self._objective.wake[place.node]:
                 here.setdefault(place.node, []).append(place.here)
         for node, variables in here.items():
             awake = self.model.new_bool_var("")
@@ -162,6 +159,8 @@ class FleetModel:
 
     def _can_spread(self, place: Place) -> bool:
         """Whether the unit may get more than one device."""
+        if self._is_many(place.unit):
+            return False
         claims = [self._instance.claims[claim] for claim in place.unit.claims]
         requests = [request for claim in claims for request in claim.requests]
         return len(requests) > 1 or any(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from ...base.libraries import cp_model
 from ..model.model import ClaimAllocation, Instance, Unit
 from ..model.usage import Usage
+from .counting import counted_out
 from .node_model import NodeModel, new_solver
-from .node_solver import counted_out
 from .search import Candidates
 
 # Deterministic time of CP-SAT, about seconds, for one node.

@@ -18,13 +18,13 @@ from ..model.model import Allocation, ClaimAllocation, Instance, Outcome, Unit
 from ..model.objective import Objective
 from ..model.usage import Usage
 from .columns.column_generation import Columns, generate_columns
-from .counting import SHARE, Needs
+from .counting import SHARE, Needs, counted_out
 from .fleet_model import FleetModel
 from .lexicographic import Descent, Work
 from .matching import match_plain_claims
-from .node_solver import counted_out, solve_node
+from .node_solver import solve_node
 from .plain_fleet import solve_plain
-from .search import Candidates, first_failing, shape_of
+from .search import Candidates, equal_units, first_failing, shape_of
 
 # Limit of pairs of a device and a claim that may use it, for one model of everything.
 _MAX_OF_A_MODEL = 20_000
@@ -136,8 +136,7 @@ class _Optimal:
         claims = list(given)
         usage = Usage(self.instance)
         for claim, allocation in enumerate(given):
-            if allocation is not None:
-                self._take(usage, claim, allocation)
+            usage.change(self.instance.claims[claim], allocation, taken=True)
         # Devices are never given back here, so if a unit failed, an equal one fails too.
         passed: dict[t.Hashable, int] = {}
         for unit, nodes in sorted(options, key=lambda option: -option[0].priority):
@@ -151,14 +150,9 @@ class _Optimal:
                     continue
                 for claim, allocation in zip(unit.claims, found):
                     claims[claim] = allocation
-                    self._take(usage, claim, allocation)
+                    usage.change(self.instance.claims[claim], allocation, taken=True)
                 break
         return claims
-
-    def _take(self, usage: Usage, claim: int, allocation: ClaimAllocation) -> None:
-        for chosen in allocation.chosen:
-            if not self.instance.alternative(claim, chosen).admin:
-                usage.take(chosen.device, chosen.portions)
 
     def _floors(self, options: Options, start: Claims) -> list[int]:
         """Lower bounds, by counting, of answers that are as good as the start."""
@@ -247,11 +241,8 @@ def _in_order(instance: Instance, objective: Objective, claims: Claims) -> Claim
         devices = [chosen.device for allocation in found for chosen in allocation.chosen]
         return objective.node_rank[found[0].node], devices
 
-    equal: dict[t.Hashable, list[Unit]] = {}
-    for unit in instance.units:
-        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
     ordered: Claims = list(claims)
-    for group in equal.values():
+    for group in equal_units(instance, instance.units):
         given = sorted((place(unit), unit.claims) for unit in group)
         for unit, (_place, source) in zip(group, given):
             for claim, other in zip(unit.claims, source):

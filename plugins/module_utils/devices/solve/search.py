@@ -344,6 +344,14 @@ def first_failing(
     return None
 
 
+def equal_units(instance: Instance, units: t.Iterable[Unit]) -> list[list[Unit]]:
+    """Equivalent units of equal priority, in the order of the first of each."""
+    equal: dict[t.Hashable, list[Unit]] = {}
+    for unit in units:
+        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
+    return list(equal.values())
+
+
 def shape_of(instance: Instance, unit: Unit) -> t.Hashable:
     """A key that is equal for equivalent units on the same nodes."""
     return unit.nodes, tuple(instance.claims[claim].shape() for claim in unit.claims)

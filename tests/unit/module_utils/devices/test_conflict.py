@@ -34,11 +34,13 @@ from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.confli
     conflict_between_units,
     minimal_conflict,
 )
+from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.counting import (
+    counted_out,
+)
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.matching import (
     conflict_of_plain_claims,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.node_solver import (
-    counted_out,
     solve_node,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.solve.search import Candidates

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ....cel.values import identities
 from ...model.model import Claim, Counter, Device, HeldDevice, Instance, Unit
 from ...model.objective import CounterSet, Objective, localities
-from ..search import shape_of
+from ..search import equal_units
 
 Description = tuple[t.Hashable, ...]
 
@@ -65,13 +65,10 @@ class _ComponentMatcher:
 
 def groups_of(instance: Instance) -> list[UnitGroup]:
     """Groups of equivalent units, in the order of the first of each group."""
-    equal: dict[t.Hashable, list[Unit]] = {}
-    for unit in instance.units:
-        equal.setdefault((unit.priority, shape_of(instance, unit)), []).append(unit)
     accepting = [frozenset(matcher.devices) for matcher in instance.matchers]
     return [
         UnitGroup(tuple(units), frozenset().union(*(accepting[one] for one in matchers)))
-        for units in equal.values()
+        for units in equal_units(instance, instance.units)
         for matchers in [_matchers(instance, units[0])]
     ]
 

@@ -21,7 +21,6 @@ from ...model.objective import Objective
 from ...model.usage import Usage
 from ..fleet_model import FleetModel
 from ..lexicographic import Work
-from ..node_model import Place
 from ..search import Candidates
 from .components import ComponentKind, UnitGroup, is_for_one_device
 
@@ -254,7 +253,7 @@ class _Builder:
 
     def model(self) -> FleetModel:
         places = [(unit, (self._node.name,)) for unit in self._units]
-        return _OfACell(
+        return FleetModel(
             self._task, self.usage, self._candidates, self.objective, places, self._is_many
         )
 
@@ -297,22 +296,3 @@ class _Builder:
                 one = Pick(0, way, chosen.device, chosen.portions)
                 found.append((group, (ClaimAllocation(place.node, (one,)),)))
         return tuple(found)
-
-
-class _OfACell(FleetModel):
-    """One component, in which aggregated claims do not count as one unit with many devices."""
-
-    def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        objective: Objective,
-        places: t.Sequence[tuple[Unit, tuple[str, ...]]],
-        is_many: t.Callable[[Unit], bool],
-    ) -> None:
-        self._is_many = is_many
-        super().__init__(instance, usage, candidates, objective, places)
-
-    def _can_spread(self, place: Place) -> bool:
-        return not self._is_many(place.unit) and super()._can_spread(place)
