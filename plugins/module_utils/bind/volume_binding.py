@@ -13,6 +13,7 @@ Source: volumebinding/binder.go of Kubernetes v1.34.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from ..base.boundary import Finding, guarded, subject_of
 from ..base.errors import ApiError
 from ..base.json_types import MutableObject
-from ..kube.client import Kube
+from ..kube.client import MERGE_CONTENT_TYPE, Kube
 from ..kube.pod_bulk import without_bulk
 from ..kube.source import read_source
 from ..scheduling.feasibility import (
@@ -35,17 +36,18 @@ from ..scheduling.feasibility import (
 )
 from ..scheduling.model import Constraints, Node
 from ..scheduling.volumes.cluster_volumes import ClusterVolumes, VolumeNeeds
-from ..scheduling.volumes.objects import Claim, Key, VolumeObjects
+from ..scheduling.volumes.objects import SELECTED_NODE, Claim, Key, VolumeObjects, read_claim
 from ..scheduling.volumes.pod_claims import Unready, claim_names, ready_claims
 from ..snapshot.snapshot import SOURCES
 from .volume_choice import chosen_volumes
-from .volume_requests import VolumeRequest, send, withdraw
 
 VOLUME_TIMEOUT = 60.0
 _POLL_SECONDS = 1.0
 _GONE_OR_CHANGED = (404, 409)
 
 T = t.TypeVar("T")
+
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 @dataclass
@@ -237,3 +239,98 @@ def _can_attach(cluster: ClusterVolumes, needs: VolumeNeeds, node: str) -> bool:
 def _identity(item: MutableObject) -> tuple[str, str, str]:
     metadata = item["metadata"]
     return item["kind"], metadata.get("namespace") or "", metadata["name"]
+
+
+@dataclass(frozen=True)
+class VolumeRequest:
+    """A claim with an assigned volume, or with an annotated node for its provisioner."""
+
+    claim: Claim
+    node: str
+    volume: str = ""
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.claim.key)
+
+    def problem(self, given: MutableObject | None) -> str | None:
+        """Why the claim will not be bound; empty if it is, None if it may be yet."""
+        if given is None or given["metadata"].get("uid") != self.claim.uid:
+            return f"binding volumes: claim {self.name} is gone"
+        claim = guarded(subject_of(given, "claim"), functools.partial(read_claim, given))
+        if isinstance(claim, Finding):
+            return f"binding volumes: {claim}"
+        if claim.is_bound and self.volume not in ("", claim.volume):
+            return f"binding volumes: claim {self.name} was bound to another volume meanwhile"
+        if claim.is_bound:
+            return ""
+        if not self.volume and claim.selected_node != self.node:
+            return f"binding volumes: claim {self.name} cannot have its volume on node {self.node}"
+        return None
+
+
+def send(
+    kube: Kube,
+    request: VolumeRequest,
+    objects: VolumeObjects,
+    versions: t.Mapping[tuple[str, str, str], str],
+) -> None:
+    """Assign the volume to the claim, or the node to its provisioner. Raises ApiError.
+
+    ``versions`` are the resource versions of the objects by kind, namespace and name.
+    """
+    claim = request.claim
+    if not request.volume:
+        version = versions["PersistentVolumeClaim", claim.namespace, claim.name]
+        _patch(kube, _path(claim), version, {SELECTED_NODE: request.node})
+        return
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+    }
+    is_for_claim = objects.volumes[request.volume].is_for(claim)
+    annotations = {} if is_for_claim else {_BOUND_BY_CONTROLLER: "yes"}
+    version = versions["PersistentVolume", "", request.volume]
+    path = _path_of_volume(request.volume)
+    _patch(kube, path, version, annotations, {"claimRef": reference})
+
+
+def withdraw(kube: Kube, request: VolumeRequest, given: MutableObject) -> None:
+    """Undo a request, unless another client changed the claim or the volume meanwhile."""
+    with contextlib.suppress(ApiError):
+        if not request.volume:
+            version = given["metadata"]["resourceVersion"]
+            _patch(kube, _path(request.claim), version, {SELECTED_NODE: None})
+            return
+        named = {"fieldSelector": f"metadata.name={request.volume}"}
+        for volume in kube.list("/api/v1/persistentvolumes", named):
+            reference = volume["spec"].get("claimRef") or {}
+            if reference.get("uid") == request.claim.uid:
+                version = volume["metadata"]["resourceVersion"]
+                path = _path_of_volume(request.volume)
+                _patch(kube, path, version, {_BOUND_BY_CONTROLLER: None}, {"claimRef": None})
+
+
+def _patch(
+    kube: Kube,
+    path: str,
+    version: str,
+    annotations: t.Mapping[str, str | None],
+    spec: MutableObject | None = None,
+) -> None:
+    """Change the object, conditionally on the version that was read."""
+    body: MutableObject = {"metadata": {"resourceVersion": version, "annotations": annotations}}
+    if spec is not None:
+        body = {**body, "spec": spec}
+    kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
+
+
+def _path(claim: Claim) -> str:
+    return f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+
+
+def _path_of_volume(name: str) -> str:
+    return f"/api/v1/persistentvolumes/{name}"

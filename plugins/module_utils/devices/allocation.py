@@ -23,11 +23,17 @@ from .model.findings import ApiObject, Defect, Key, read_objects
 from .model.model import Allocation, ConflictPart, Instance
 from .model.task import Options, Refusal, Task
 from .model.watts import with_watts
-from .solve.allocator import STRATEGIES
+from .solve import first_fit, optimal
 from .solve.conflict import conflict_between_units, minimal_conflict
 from .solve.explain import Explainer
 from .solve.matching import conflict_of_plain_claims
 from .solve.search import shape_of
+
+# Strategies by name. If one leaves ``Allocation.conflict`` empty, ``describe`` fills it.
+STRATEGIES: t.Mapping[str, t.Callable[[Instance, Limits], Allocation]] = {
+    "optimal": optimal.solve,
+    "first_fit": first_fit.solve,
+}
 
 SPEC = ArgumentSpec(
     {

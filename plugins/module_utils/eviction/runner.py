@@ -25,9 +25,12 @@ from ..scheduling.nominated_pods import NominatedPod
 from ..scheduling.peers import pod_facts
 from ..scheduling.plan import Placement, PlannedMove, Step
 from ..scheduling.pod_reader import is_pending
-from .evictions import Evictions, Fate, NotMade, forbidden
 
 _PAUSE_SECONDS = 0.5
+
+_TOO_MANY_REQUESTS = 429
+# ``evicted``: the pod is gone, but its replacement is not on the target.
+Fate = t.Literal["moved", "evicted", "refused", "stopped", "skipped", "left"]
 
 
 @dataclass(frozen=True)
@@ -266,3 +269,74 @@ class _Prospect:
             raise NotMade("skipped", reason)
         self._gone.add(pod["metadata"]["uid"])
         self._arrived.setdefault(move.target, []).append(pod)
+
+
+class NotMade(Exception):
+    """The move is not made; the text is the reason."""
+
+    def __init__(self, fate: Fate, reason: str) -> None:
+        super().__init__(reason)
+        self.fate: Fate = fate
+
+
+def forbidden(reason: str) -> str:
+    """The detail of an eviction that a budget forbids."""
+    return f"a PodDisruptionBudget forbids the eviction: {reason}"
+
+
+class Evictions:
+    """``once`` is a client of the same server without repetitions."""
+
+    def __init__(self, kube: Kube, once: Kube) -> None:
+        self._kube = kube
+        self._once = once
+        # Evicted pods of each node, and their uids, which may take long to stop.
+        self._leaving: dict[str, dict[str, str]] = {}
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether a pod was evicted."""
+        return bool(self._leaving)
+
+    def are_leaving(self, node: str) -> bool:
+        """Whether a pod evicted from the node is still there."""
+        found = ((self._kube.find(path), uid) for path, uid in self._leaving.get(node, {}).items())
+        return any(pod is not None and pod["metadata"]["uid"] == uid for pod, uid in found)
+
+    def evict(self, move: PlannedMove, pod: MutableObject, dry_run: bool = False) -> None:
+        """Raises NotMade if the API refuses."""
+        options: MutableObject = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": move.namespace, "name": move.pod},
+            "deleteOptions": options,
+        }
+        try:
+            # A dry run is no write, and needs no Lease.
+            kube = self._once.guarded(None) if dry_run else self._once
+            kube.request("POST", f"{move.path}/eviction", body)
+        except ApiError as error:
+            if not dry_run and self._has_gone(move, pod, error):
+                return
+            refused = error.status == _TOO_MANY_REQUESTS
+            detail = forbidden(str(error)) if refused else f"the eviction failed: {error}"
+            raise NotMade("refused", detail) from error
+        if not dry_run:
+            self._note_leaving(move, pod)
+
+    def _note_leaving(self, move: PlannedMove, pod: MutableObject) -> None:
+        self._leaving.setdefault(move.source, {})[move.path] = pod["metadata"]["uid"]
+
+    def _has_gone(self, move: PlannedMove, pod: MutableObject, error: ApiError) -> bool:
+        """Whether the eviction took effect despite its lost answer. Raises ApiError."""
+        if error.status and error.status < 500:
+            return False
+        found = self._kube.find(move.path)
+        stays = found is not None and found["metadata"]["uid"] == pod["metadata"]["uid"]
+        if stays and not (found or {})["metadata"].get("deletionTimestamp"):
+            return False
+        self._note_leaving(move, pod)
+        return True

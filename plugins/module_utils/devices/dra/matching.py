@@ -19,8 +19,7 @@ from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration
 from ..model.findings import ApiObject, Defect, Field, Findings
-from ..model.messages import NOT_MET, WRONG_DRIVER
-from ..model.model import Alternative, Device
+from ..model.model import NOT_MET, WRONG_DRIVER, Alternative, Device
 from ..model.usage import could_ever_satisfy
 from . import values as dra_values
 from .slices import Slices

@@ -15,9 +15,8 @@ from ..model.findings import MAX_CLAIMS, ApiObject, Field, too_many
 from ..model.model import HeldDevice, Instance, Unit
 from ..model.task import Options, PodDemand, Task, TaskReader, nodes_for
 from .claims import ClaimReader
-from .extended_resources import ExtendedResources, extended_claim, offered_by
 from .matching import DeviceCatalog, DeviceClasses
-from .pods import made_for
+from .pods import ExtendedResources, extended_claim, made_for, offered_by
 from .slices import Slices
 from .status import Results, allocation_of, held_devices
 from .writes import nodes_of_devices

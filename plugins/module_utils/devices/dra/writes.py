@@ -21,7 +21,7 @@ from ...base.json_types import Object
 from ...base.units import format_time, parse_time
 from ..model.findings import ApiObject, Findings, Key
 from ..model.model import HeldDevice, Node
-from ..model.node_selector import selected
+from ..model.task import selected
 from .slices import Slices
 from .status import NAMES, allocation_of, held_devices, results_of
 

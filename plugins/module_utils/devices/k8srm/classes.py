@@ -17,8 +17,7 @@ from ...cel.evaluation import Evaluations
 from ...cel.functions import carried
 from ...cel.selector import Compiler, Selector, SelectorError
 from ..model.findings import ApiObject, Defect, Field, Findings, likely_name
-from ..model.messages import NOT_MET, WRONG_DRIVER
-from ..model.model import Device
+from ..model.model import NOT_MET, WRONG_DRIVER, Device
 from ..model.task import labels_of
 
 EVALUATION_FAILED = "error evaluating constraints: "

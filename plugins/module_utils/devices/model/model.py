@@ -5,7 +5,7 @@
 
 This is the interface between readers and allocators. A reader (k8srm/reader.py, dra/reader.py)
 builds an ``Instance``. An allocator is a function ``(Instance, Limits) -> Allocation``, registered
-in allocator.STRATEGIES, and knows no API, no CEL and no Kubernetes object. Everything is immutable
+in allocation.STRATEGIES, and knows no API, no CEL and no Kubernetes object. Everything is immutable
 and in a canonical order:
 
 - Nodes are in the order of their names.
@@ -19,7 +19,7 @@ Selectors are evaluated before: ``Matcher.devices`` are the devices that an alte
 driver, selectors, taints and state. Equal alternatives share one Matcher *object*, so its position
 (``Alternative.matcher``) is the shape by which an allocator groups claims. State that changes
 during allocation (holders of devices, counters, capacities, constraints) is in usage.Usage and
-constraints.Constraints, which an allocator may use.
+usage.Constraints, which an allocator may use.
 """
 
 from __future__ import annotations
@@ -118,6 +118,11 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.name}"
+
+
+# Reasons why a device does not match a request, in the prototype's words, for both APIs.
+WRONG_DRIVER = "claim and pool driver do not match"
+NOT_MET = "constraints not met"
 
 
 class Matcher(t.Protocol):

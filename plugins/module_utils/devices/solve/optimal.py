@@ -19,8 +19,7 @@ from ..model.objective import Objective
 from ..model.usage import Usage
 from .columns.column_generation import Columns, generate_columns
 from .counting import SHARE, Needs, counted_out
-from .fleet_model import FleetModel
-from .lexicographic import Descent, Work
+from .fleet_model import Descent, FleetModel, Work
 from .matching import match_plain_claims
 from .node_solver import solve_node
 from .plain_fleet import solve_plain

@@ -14,9 +14,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
-from ..model.constraints import Constraints
 from ..model.model import Alternative, Amounts, ClaimAllocation, Instance, Pick, Unit
-from ..model.usage import Usage
+from ..model.usage import Constraints, Usage
 
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 256
 

@@ -19,7 +19,7 @@ import typing as t
 from ....solving.linear import Solution, solve
 from ...model.model import ClaimAllocation, Instance, Pick
 from ...model.objective import Objective
-from ..lexicographic import Work
+from ..fleet_model import Work
 from .components import ComponentKind, UnitGroup, groups_of, kinds_of
 from .pricing_problem import Costs, PricingProblem, TooLarge
 from .restricted_master import SCALE, Master, PatternCounts, Rest, fits

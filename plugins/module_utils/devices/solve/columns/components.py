@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ....cel.values import identities
-from ...model.model import Claim, Counter, Device, HeldDevice, Instance, Unit
+from ...model.model import NOT_MET, Claim, Counter, Device, HeldDevice, Instance, Unit
 from ...model.objective import CounterSet, Objective, localities
 from ..search import equal_units
 
@@ -60,7 +60,7 @@ class _ComponentMatcher:
     errors: t.Mapping[int, str] = field(default_factory=dict)
 
     def why_not(self, device: int) -> str:
-        return "" if device in self.devices else "constraints not met"
+        return "" if device in self.devices else NOT_MET
 
 
 def groups_of(instance: Instance) -> list[UnitGroup]:

@@ -19,8 +19,7 @@ from ....base.libraries import cp_model
 from ...model.model import Alternative, Claim, ClaimAllocation, Instance, Pick, Request, Unit
 from ...model.objective import Objective
 from ...model.usage import Usage
-from ..fleet_model import FleetModel
-from ..lexicographic import Work
+from ..fleet_model import FleetModel, Work
 from ..search import Candidates
 from .components import ComponentKind, UnitGroup, is_for_one_device
 
