@@ -21,7 +21,6 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ..base.boundary import InvalidField, shown, shown_text
-from ..base.errors import InvalidInput
 from ..base.libraries import cel, ext_bindings, ext_math, ext_optional, ext_strings
 from ..base.units import parse_quantity
 from . import functions
@@ -199,7 +198,7 @@ class Compiler:
             f"compares with the text {shown(text)} letter by letter; write quantity({text!r}) and "
             "compareTo"
             for text in sorted(texts_in_order_comparisons(tree))
-            if _reads_as_quantity(text)
+            if functions.is_read_by(parse_quantity, text)
         )
         roots = _ROOTS[self._kind]
         equated = paths_equated_with_texts(tree, roots)
@@ -253,14 +252,6 @@ def _refusal(source: str, reason: str) -> str:
         meant = _ASSIGNMENT.sub("==", source)
         return f"{sentence}; for equality write ==, as in {shown(meant)}"
     return sentence
-
-
-def _reads_as_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except InvalidInput:
-        return False
-    return True
 
 
 @functools.cache

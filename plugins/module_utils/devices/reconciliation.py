@@ -24,7 +24,7 @@ from ..scheduling.scope import Scope
 from ..snapshot.pods import trim_pod
 from ..solving.limits import LIMITS, Limits
 from .adapter.cluster import Change, ClaimResult, Pods, Report, UnitAllocation
-from .adapter.pod_nodes import Room, confine, prefer, send_to_nodes, trimmed
+from .adapter.pod_nodes import Room, prefer, send_to_nodes, trimmed
 from .allocation import STRATEGIES, describe
 from .dra import reader as dra
 from .dra.cluster import DraView
@@ -264,7 +264,7 @@ class _Reconciliation:
         solve = STRATEGIES[self.options["strategy"]]
         planned = dict(pods.planned)
         if self.is_approved:
-            confined = confine(task, planned)
+            confined = prefer(task, planned, only=True)
             return confined, solve(confined.instance, Limits.of(self.options))
         for _attempt in range(2):
             preferred = prefer(task, planned)

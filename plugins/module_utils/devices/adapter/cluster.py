@@ -68,6 +68,15 @@ class Report(Findings):
         """Add the reason why an object got nothing, or could not be written."""
         self.problems.append(Refusal(kind, *key, reason))
 
+    def note_failure(self, error: ApiError, kind: str, key: Key) -> None:
+        """Note why an object was not written. Raises errors that are not about the object."""
+        if error.status in (404, 409):
+            self.contended.add(f"{kind} {'/'.join(filter(None, key))}")
+        elif error.status in (400, 422):
+            self.refuse(kind, key, str(error))
+        else:
+            raise error
+
     def explain(self, kube: Kube, context: Context, unplaced: t.Sequence[Unplaced]) -> None:
         """Set the condition PodScheduled, with an event, which cluster autoscalers wait for."""
 

@@ -196,27 +196,20 @@ def _with_nodes(
     return replace(task, instance=replace(instance, units=tuple(units)))
 
 
-def prefer(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units limited to the planned node of their pods, where they may be there."""
+def prefer(task: Task, planned: t.Mapping[Key, str], *, only: bool = False) -> Task:
+    """The task with units limited to the planned node of their pods, where they may be there.
+
+    With ``only`` a unit that may not be there, or whose pods have several planned nodes, has none.
+    """
 
     def preferred(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
         wanted = frozenset(planned[key] for key in pods if key in planned)
-        may_be_there = unit.nodes is None or wanted <= unit.nodes
-        return wanted if len(wanted) == 1 and may_be_there else unit.nodes
+        if not wanted or (only and unit.nodes is None):
+            return unit.nodes
+        fits = len(wanted) == 1 and (unit.nodes is None or wanted <= unit.nodes)
+        return wanted if fits else frozenset() if only else unit.nodes
 
     return _with_nodes(task, preferred)
-
-
-def confine(task: Task, planned: t.Mapping[Key, str]) -> Task:
-    """The task with units limited to the one planned node of their pods, or to none."""
-
-    def confined(unit: Unit, pods: t.Sequence[Key]) -> frozenset[str] | None:
-        wanted = frozenset(planned[key] for key in pods if key in planned)
-        if not wanted or unit.nodes is None:
-            return unit.nodes
-        return unit.nodes & wanted if len(wanted) == 1 else frozenset()
-
-    return _with_nodes(task, confined)
 
 
 def _reason(shape: Shape, node: Node) -> str:

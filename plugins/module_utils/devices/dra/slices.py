@@ -70,6 +70,11 @@ class Slice:
     generation: int
     count: int
 
+    @cached_property
+    def devices(self) -> list[Field]:
+        """Its devices. Raises Defect."""
+        return self.spec["devices"].items()
+
     @property
     def is_divided(self) -> bool:
         """Whether each device names its nodes."""
@@ -181,7 +186,7 @@ def _check_fields(one: Slice) -> None:
     """Refuse unknown fields of a slice and of its members. Raises Defect."""
     one.spec.mapping(_SLICE_FIELDS)
     one.spec["pool"].mapping(_POOL_FIELDS)
-    for device in one.spec["devices"].items():
+    for device in one.devices:
         device.mapping(_DEVICE_FIELDS)
         consumed = device["consumesCounters"]
         for part in consumed.items():
@@ -203,15 +208,14 @@ def _check_devices(one: Slice) -> None:
     """Refuse unreadable numbers, too many devices and devices without a name. Raises Defect."""
     if -1 in (one.generation, one.count):
         raise one.spec["pool"].error("generation and resourceSliceCount are whole numbers")
-    listed = one.spec["devices"]
-    devices = listed.items()
     costly = any(
         any(map(device.value.get, _COSTLY_FIELDS)) or has_lists(device.value.get("attributes"))
-        for device in devices
+        for device in one.devices
     )
     most = _MAX_DEVICES_WITH_MORE if costly else _MAX_DEVICES
-    listed.limit(len(devices), most, "{count} devices in a slice; the API allows {most}")
-    for device in devices:
+    problem = "{count} devices in a slice; the API allows {most}"
+    one.spec["devices"].limit(len(one.devices), most, problem)
+    for device in one.devices:
         name_in(device["name"], _MAX_DEVICE_LENGTH)
 
 
@@ -220,7 +224,7 @@ def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
     if one.count != first.count:
         problem = f"it is {one.count} here and {first.count} in {first.obj}"
         raise one.spec["pool"]["resourceSliceCount"].error(problem)
-    for device in one.spec["devices"].items():
+    for device in one.devices:
         name = device["name"]
         if name.value in names:
             raise name.error(f"the device name {name.value!r} is listed twice")
@@ -238,7 +242,7 @@ def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
 
 def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None:
     """Refuse devices that consume counters that their pool lacks. Raises Defect."""
-    for device in one.spec["devices"].items():
+    for device in one.devices:
         listed = device["consumesCounters"]
         consumed = listed.items(_MAX_CONSUMPTIONS, "more than {most} counter sets")
         drawn = [name_in(part["counterSet"], _MAX_DEVICE_LENGTH) for part in consumed]
@@ -420,7 +424,7 @@ class Slices:
         base = self._reach(one.spec)
         return [
             self._device(one, item, self._reach(item) if one.is_divided else base, counters)
-            for item in one.spec["devices"].items()
+            for item in one.devices
         ]
 
     def _device(self, one: Slice, item: Field, reach: _Reach, counters: Positions) -> _Entry:

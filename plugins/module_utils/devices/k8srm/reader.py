@@ -24,13 +24,26 @@ VERSION = f"{GROUP}/v1alpha1"
 CLAIM_KINDS = ("DeviceClaim", "DevicePrivilegedClaim")
 KINDS = ("DevicePool", "DeviceClass", "DeviceDriver", *CLAIM_KINDS)
 
-# Forms of an inline claim in the samples.
-EMBEDDED = ("template", "spec", "claimSpec", "claim")
+# Fields of an inline claim in the samples.
+_EMBEDDED = ("template", "spec", "claimSpec", "claim")
 
 
 def read(objects: t.Sequence[ApiObject], options: Options) -> Task:
     """The task that these objects define. Raises InvalidInput."""
     return _Reader(objects, options).read()
+
+
+def form_of(item: Object) -> tuple[t.Literal["claimName", "claimTemplateName", ""], t.Any]:
+    """The field by which a pod names a claim or template, with the name; "" with an inline spec."""
+    embedded = next((item[key] for key in _EMBEDDED if isinstance(item.get(key), dict)), None)
+    if embedded is not None and "claimName" not in embedded:
+        return "", embedded
+    named = item if embedded is None else embedded
+    if named.get("claimName"):
+        return "claimName", named["claimName"]
+    if named.get("claimTemplateName"):
+        return "claimTemplateName", named["claimTemplateName"]
+    return "", {key: value for key, value in named.items() if key != "name"}
 
 
 class _Reader(TaskReader):
@@ -118,21 +131,14 @@ class _Reader(TaskReader):
 
     def _read_pod_claim(self, field: Field, label: str) -> int | frozenset[str]:
         """Position of the claim, or the nodes of one that has its devices already."""
-        pod, item, own_name = field.obj, field.value, f"{field.obj.name}-{label}"
-        embedded = next((item[key] for key in EMBEDDED if isinstance(item.get(key), dict)), None)
-        if embedded is not None and "claimName" in embedded:
-            item, embedded = embedded, None
-        if embedded is not None:
-            return self._add(pod, embedded, own_name)
-        if item.get("claimName"):
-            return self._shared(self._find_claim(field["claimName"], item["claimName"]))
-        if item.get("claimTemplateName"):
-            named = field["claimTemplateName"]
-            source = self._find_claim(named, item["claimTemplateName"])
+        pod, own_name = field.obj, f"{field.obj.name}-{label}"
+        key, given = form_of(field.value)
+        if key:
+            source = self._find_claim(field[key], given)
+            if key == "claimName":
+                return self._shared(source)
             return self._add(source, source.manifest.get("spec") or {}, own_name)
-        if isinstance(item.get("devices"), list):
-            return self._add(pod, {"devices": item["devices"]}, own_name)
-        return self._add(pod, {key: item[key] for key in item if key != "name"}, own_name)
+        return self._add(pod, given, own_name)
 
     def _find_claim(self, named: Field, name: t.Any) -> ApiObject:
         for obj in self.of(*CLAIM_KINDS):

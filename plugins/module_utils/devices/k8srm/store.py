@@ -173,12 +173,7 @@ class Store:
         try:
             stored = self._kube.request("PUT", path, {**obj, "status": status})
         except ApiError as error:
-            if error.status in (404, 409):
-                self.report.contended.add(f"{obj['kind']} {namespace}/{name}".replace(" /", " "))
-            elif error.status in (400, 422):
-                self.report.refuse(obj["kind"], (namespace, name), str(error))
-            else:
-                raise
+            self.report.note_failure(error, obj["kind"], (namespace, name))
             return None
         return snapshot.trim_device_object(stored)
 

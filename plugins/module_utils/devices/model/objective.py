@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 import typing as t
-from dataclasses import dataclass
 
 from ...cel.values import Scalar, identities
 from .model import ClaimAllocation, Device, Instance, Level
@@ -38,14 +37,6 @@ LOCALITIES: t.Mapping[str, str] = {
     "numanode": "numa",
     "numanodeid": "numa",
 }
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A level by its name; its integer is divided by ``unit`` to get the value for the reader."""
-
-    name: str
-    unit: int = 1
 
 
 class Objective:
@@ -67,28 +58,14 @@ class Objective:
                 self.partitions.setdefault(key, []).append(number)
                 self.shares[key, number] = self._share(device, key)
 
-    @property
-    def measures(self) -> list[Measure]:
-        """The levels in their order."""
-        one = len(self.priorities) == 1
-        satisfied = [
-            Measure("satisfied" if one else f"satisfied, priority {priority}", -1)
-            for priority in self.priorities
-        ]
-        return [
-            *satisfied,
-            Measure("rank"),
-            Measure("watts", 1000),
-            Measure("fragmentation", -WHOLE),
-            Measure("closeness"),
-            Measure("names"),
-        ]
-
     def levels(self, values: t.Sequence[int], bounds: t.Sequence[int]) -> tuple[Level, ...]:
         """Values and bounds for the reader: more is better for satisfied and fragmentation."""
+        satisfied = [f"satisfied, priority {priority}" for priority in self.priorities]
+        units = dict.fromkeys(satisfied if len(satisfied) > 1 else ["satisfied"], -1)
+        units |= {"rank": 1, "watts": 1000, "fragmentation": -WHOLE, "closeness": 1, "names": 1}
         return tuple(
-            Level(measure.name, value / measure.unit + 0.0, bound / measure.unit + 0.0)
-            for measure, value, bound in zip(self.measures, values, bounds)
+            Level(name, value / unit + 0.0, bound / unit + 0.0)
+            for (name, unit), value, bound in zip(units.items(), values, bounds)
         )
 
     def values(self, claims: Claims) -> list[int]:

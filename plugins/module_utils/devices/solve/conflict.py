@@ -15,7 +15,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...solving.limits import Limits
-from ..model.model import Claim, ConflictPart, Constraint, Instance, Request, Unit
+from ..model.model import Claim, ConflictPart, Instance, Request, Unit
 from ..model.objective import Objective
 from ..model.usage import Usage
 from .columns.components import ComponentKind, UnitGroup, groups_of, kinds_of
@@ -233,10 +233,9 @@ class _FilterBetween(_Filter):
 def _reduced_claim(claim: Claim, counts: t.Mapping[int, int]) -> Claim:
     order = {number: rank for rank, number in enumerate(sorted(counts))}
     constraints = (
-        Constraint(
-            constraint.kind,
-            constraint.attribute,
-            frozenset(
+        dataclasses.replace(
+            constraint,
+            members=frozenset(
                 (order[request], alternative)
                 for request, alternative in constraint.members
                 if request in order
