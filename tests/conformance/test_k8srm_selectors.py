@@ -11,10 +11,10 @@ import typing as t
 import pytest
 
 from ansible_collections.wattwise.kube.plugins.module_utils.base.errors import InvalidInput
-from ansible_collections.wattwise.kube.plugins.module_utils.cel.evaluation import Evaluations
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.functions import carried
 from ansible_collections.wattwise.kube.plugins.module_utils.cel.selector import (
     Compiler,
+    Evaluations,
     SelectorError,
 )
 from ansible_collections.wattwise.kube.plugins.module_utils.devices.allocation import allocate

@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_choice import choose
+from ansible_collections.wattwise.kube.plugins.module_utils.bind.volume_binding import choose
 from ansible_collections.wattwise.kube.plugins.module_utils.scheduling.feasibility import (
     CLAIM_IN_USE,
     DISK_TAKEN,

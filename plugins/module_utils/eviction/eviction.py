@@ -41,7 +41,6 @@ SPEC = KUBERNETES.merge(
     ),
 )
 
-
 _PAUSE_SECONDS = 0.5
 _TOO_MANY_REQUESTS = 429
 # ``evicted``: the pod is gone, but its replacement is not on the target.

@@ -12,9 +12,8 @@ from decimal import Decimal
 from functools import cached_property
 
 from ...base.boundary import InvalidField, shown
-from ...cel.evaluation import Answer, Evaluations
 from ...cel.functions import carried
-from ...cel.selector import Compiler, Selector, SelectorError
+from ...cel.selector import Answer, Compiler, Evaluations, Selector, SelectorError
 from ...cel.values import THOUSANDTHS, Quantity
 from ...scheduling.feasibility import tolerates
 from ...scheduling.model import Taint, Toleration

@@ -13,9 +13,8 @@ from ...base.boundary import InvalidField, shown
 from ...base.errors import InvalidInput
 from ...base.json_types import Object
 from ...base.label_selector import parse_label_selector
-from ...cel.evaluation import Evaluations
 from ...cel.functions import carried
-from ...cel.selector import Compiler, Selector, SelectorError
+from ...cel.selector import Compiler, Evaluations, Selector, SelectorError
 from ..model.findings import ApiObject, Defect, Field, Findings, likely_name
 from ..model.model import NOT_MET, WRONG_DRIVER, Device
 from ..model.task import labels_of

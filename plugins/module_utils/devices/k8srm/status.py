@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ...base.boundary import shown
 from ...base.fields.lenient import member, objects
 from ...base.json_types import Object
+from ...base.libraries import yaml
 from ...cel.values import demand_of, quantity_text
 from ..model.findings import ApiObject, Field
 from ..model.model import Amounts, ClaimAllocation, Device, HeldDevice, Instance
@@ -18,6 +19,8 @@ from ..model.usage import ACCESS_MODES
 from .claims import Origin
 from .classes import configs_of
 from .pools import Pools
+
+_KEYS_OF_A_NODE = ("DeviceClaimResults", "NodeName")
 
 
 def held_devices(obj: ApiObject, pools: Pools, taken: t.AbstractSet[int]) -> list[HeldDevice]:
@@ -144,3 +147,41 @@ def _named(device: Device, portions: Amounts) -> dict[str, t.Any]:
             continue
         parts.append({"name": resource, "allocation": mode if equals else quantity_text(amount)})
     return {**entry, "allocations": parts} if parts else entry
+
+
+def render(result: Object, verbose: bool) -> str:
+    """The result in the prototype's format, `format: k8srm`: allocations and node results.
+
+    The short form has a line for each node, whether it satisfies all claims. The full form is YAML
+    with the keys in alphabetical order, as the prototype's.
+    """
+    allocations = [
+        entry for claim in result["allocations"] if claim for entry in claim.get("allocations", [])
+    ]
+    results = result["node_results"]
+    shown = _yaml([_of_prototype(one) for one in results]) if verbose else _lines(results)
+    return (
+        f"ALLOCATIONS\n-----------\n{_yaml(allocations) if allocations else ''}\n"
+        f"NODE RESULTS\n------------\n{shown}"
+    )
+
+
+def _of_prototype(result: Object) -> Object:
+    return {key: result[key] for key in _KEYS_OF_A_NODE}
+
+
+def _lines(results: t.Sequence[Object]) -> str:
+    return "".join(f"{_line(result)}\n" for result in results)
+
+
+def _line(result: Object) -> str:
+    unsatisfied = [
+        claim["claimName"] for claim in result["DeviceClaimResults"] if claim["best"] < 0
+    ]
+    if unsatisfied:
+        return f"{result['NodeName']}: could not satisfy these claims: {', '.join(unsatisfied)}"
+    return f"{result['NodeName']}: satisfied all claims with score {result['score']}"
+
+
+def _yaml(value: t.Any) -> str:
+    return str(yaml.safe_dump(value, default_flow_style=False, sort_keys=True))

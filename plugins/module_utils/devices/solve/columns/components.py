@@ -96,7 +96,7 @@ def kinds_of(
         if len(here) > 1:
             return None
         node_of.append(next(iter(here), None))
-    parts = _DisjointSets(len(instance.devices))
+    parts = DisjointSets(len(instance.devices))
     for devices in objective.partitions.values():
         if len({node_of[device] for device in devices}) > 1:
             return None
@@ -111,7 +111,7 @@ def kinds_of(
 
 
 def _join(
-    instance: Instance, group: UnitGroup, node_of: t.Sequence[str | None], parts: _DisjointSets
+    instance: Instance, group: UnitGroup, node_of: t.Sequence[str | None], parts: DisjointSets
 ) -> None:
     """Join the devices that one unit of a group may need together."""
     unit = group.units[0]
@@ -156,23 +156,25 @@ def _common_attribute(claims: t.Sequence[Claim]) -> str | None:
     )
 
 
-class _DisjointSets:
-    """Disjoint sets of devices (union-find)."""
+class DisjointSets:
+    """Disjoint sets of positions, such as of devices (union-find)."""
 
-    def __init__(self, devices: int) -> None:
-        self._parent = list(range(devices))
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
 
-    def join(self, devices: t.Iterable[int]) -> None:
+    def join(self, members: t.Iterable[int]) -> None:
+        """Make the sets of these members one."""
         first: int | None = None
-        for device in devices:
-            root = self._root(device)
+        for member in members:
+            root = self.root(member)
             if first is None:
                 first = root
             elif root != first:
                 first, later = min(first, root), max(first, root)
                 self._parent[later] = first
 
-    def _root(self, device: int) -> int:
+    def root(self, device: int) -> int:
+        """The smallest member of the set."""
         while self._parent[device] != device:
             self._parent[device] = self._parent[self._parent[device]]
             device = self._parent[device]
@@ -183,7 +185,7 @@ class _DisjointSets:
         found: dict[int, tuple[str, list[int]]] = {}
         for device, node in enumerate(node_of):
             if node is not None:
-                found.setdefault(self._root(device), (node, []))[1].append(device)
+                found.setdefault(self.root(device), (node, []))[1].append(device)
         return [Component(node, tuple(devices)) for node, devices in found.values()]
 
 
