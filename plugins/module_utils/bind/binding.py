@@ -65,6 +65,10 @@ class Outcome:
     is_told: bool = False
     waits: bool = True
 
+    def as_unplaced(self) -> Unplaced:
+        one = self.placement
+        return Unplaced(one.namespace, one.pod, self.reason, one.uid)
+
 
 @dataclass(frozen=True)
 class Bindings:
@@ -141,7 +145,7 @@ def bind(kube: Kube, plan: Plan, options: Parameters, context: Context, record: 
         unplaced: list[Unplaced] = []
         if options["mark_unplaced"]:
             unplaced += plan.unplaced
-            unplaced += [_without_volumes(outcome) for outcome in outcomes if outcome.is_told]
+            unplaced += [each.as_unplaced() for each in outcomes if each.is_told]
         bindings = Bindings(outcomes, *_mark_all(guarded, context, unplaced))
         bindings.judge()
         if not context.check_mode:
@@ -214,11 +218,6 @@ def _waiting(kube: Kube, placements: t.Sequence[Placement]) -> dict[str, Mutable
 def _path_of(pod: MutableObject) -> str:
     metadata = pod["metadata"]
     return Placement(metadata["namespace"], metadata["name"], "").path
-
-
-def _without_volumes(outcome: Outcome) -> Unplaced:
-    placement = outcome.placement
-    return Unplaced(placement.namespace, placement.pod, outcome.reason, placement.uid)
 
 
 def judge(placement: Placement, pod: MutableObject | None) -> Outcome | None:
@@ -313,13 +312,13 @@ class _Binder:
     def bind_all(self, of_one_node: tuple[str, list[Placement]]) -> list[Outcome]:
         """Bind the pods of one node, in the order of the plan."""
         name, placements = of_one_node
-        read = guarded_but_failures(Subject("Node", name), functools.partial(self._read_node, name))
+        read = guarded_but_failures(
+            Subject("Node", name),
+            lambda: OpenNode.read(self.kube, object_name(name, "node"), self.nominated),
+        )
         if isinstance(read, (WattwiseError, Finding)):
             return [self._count(_not_bound(item, read)) for item in placements]
         return [self._count(self._bind_within(item, read)) for item in placements]
-
-    def _read_node(self, name: str) -> OpenNode | None:
-        return OpenNode.read(self.kube, object_name(name, "node"), self.nominated)
 
     def _bind_within(self, placement: Placement, node: OpenNode | None) -> Outcome:
         """Outcome of one pod; its defects affect no other pod."""

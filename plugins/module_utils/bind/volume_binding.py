@@ -100,7 +100,7 @@ class VolumeBinding:
                         _identity(item): item["metadata"].get("resourceVersion", "")
                         for item in items
                     },
-                    chosen_volumes(self._kube, objects, self._planned()),
+                    choose(objects, self._planned(), functools.partial(_nodes, self._kube)),
                 )
             return self._known
 
@@ -259,6 +259,14 @@ class VolumeRequest:
     def name(self) -> str:
         return "/".join(self.claim.key)
 
+    @property
+    def path(self) -> str:
+        """The path of the object that is written: the volume, or the claim without one."""
+        if self.volume:
+            return f"/api/v1/persistentvolumes/{self.volume}"
+        claim = self.claim
+        return f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+
     def problem(self, given: MutableObject | None) -> str | None:
         """Why the claim will not be bound; empty if it is, None if it may be yet."""
         if given is None or given["metadata"].get("uid") != self.claim.uid:
@@ -288,7 +296,7 @@ def send(
     claim = request.claim
     if not request.volume:
         version = versions["PersistentVolumeClaim", claim.namespace, claim.name]
-        _patch(kube, _path(claim), version, {SELECTED_NODE: request.node})
+        _patch(kube, request, version, {SELECTED_NODE: request.node})
         return
     reference = {
         "apiVersion": "v1",
@@ -300,29 +308,26 @@ def send(
     is_for_claim = objects.volumes[request.volume].is_for(claim)
     annotations = {} if is_for_claim else {_BOUND_BY_CONTROLLER: "yes"}
     version = versions["PersistentVolume", "", request.volume]
-    path = _path_of_volume(request.volume)
-    _patch(kube, path, version, annotations, {"claimRef": reference})
+    _patch(kube, request, version, annotations, {"claimRef": reference})
 
 
 def withdraw(kube: Kube, request: VolumeRequest, given: MutableObject) -> None:
     """Undo a request, unless another client changed the claim or the volume meanwhile."""
     with contextlib.suppress(ApiError):
         if not request.volume:
-            version = given["metadata"]["resourceVersion"]
-            _patch(kube, _path(request.claim), version, {SELECTED_NODE: None})
+            _patch(kube, request, given["metadata"]["resourceVersion"], {SELECTED_NODE: None})
             return
         named = {"fieldSelector": f"metadata.name={request.volume}"}
         for volume in kube.list("/api/v1/persistentvolumes", named):
             reference = volume["spec"].get("claimRef") or {}
             if reference.get("uid") == request.claim.uid:
                 version = volume["metadata"]["resourceVersion"]
-                path = _path_of_volume(request.volume)
-                _patch(kube, path, version, {_BOUND_BY_CONTROLLER: None}, {"claimRef": None})
+                _patch(kube, request, version, {_BOUND_BY_CONTROLLER: None}, {"claimRef": None})
 
 
 def _patch(
     kube: Kube,
-    path: str,
+    request: VolumeRequest,
     version: str,
     annotations: t.Mapping[str, str | None],
     spec: MutableObject | None = None,
@@ -331,15 +336,7 @@ def _patch(
     body: MutableObject = {"metadata": {"resourceVersion": version, "annotations": annotations}}
     if spec is not None:
         body = {**body, "spec": spec}
-    kube.request("PATCH", path, body, MERGE_CONTENT_TYPE)
-
-
-def _path(claim: Claim) -> str:
-    return f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
-
-
-def _path_of_volume(name: str) -> str:
-    return f"/api/v1/persistentvolumes/{name}"
+    kube.request("PATCH", request.path, body, MERGE_CONTENT_TYPE)
 
 
 class _VolumeOptions(t.NamedTuple):
@@ -350,31 +347,34 @@ class _VolumeOptions(t.NamedTuple):
     can_be_made: bool
 
 
-def chosen_volumes(
-    kube: Kube, objects: VolumeObjects, planned: t.Sequence[tuple[MutableObject, str]]
-) -> dict[Key, str]:
-    """Like ``choose``, with nodes of the cluster. Raises ApiError."""
-    claims = _claims_of(objects, planned)
-    return choose(objects, planned, _nodes(kube, sorted({node for _claim, node in claims})))
-
-
 def choose(
     objects: VolumeObjects,
     planned: t.Sequence[tuple[MutableObject, str]],
-    nodes: t.Mapping[str, Node],
+    nodes_of: t.Callable[[t.Sequence[str]], t.Mapping[str, Node]],
 ) -> dict[Key, str]:
     """The volume of each unbound claim; empty for one to be provisioned, none for one without any.
 
-    ``planned`` are pods with the names of their nodes.
+    ``planned`` are pods with the names of their nodes, which ``nodes_of`` reads. Claims that need an
+    existing volume get one by bipartite matching, the others greedily.
     """
     cluster = ClusterVolumes(objects, (), ())
-    return shared_out(
-        [
-            _volume_options(claim, nodes[node], cluster, objects)
-            for claim, node in _claims_of(objects, planned)
-            if node in nodes
-        ]
-    )
+    claims = _claims_of(objects, planned)
+    nodes = nodes_of(sorted({node for _claim, node in claims}))
+    options = [
+        _volume_options(claim, nodes[node], cluster, objects)
+        for claim, node in claims
+        if node in nodes
+    ]
+    in_order = sorted(options, key=lambda each: (each.claim.wanted.size, each.claim.key))
+    found = _matched([each for each in in_order if not each.can_be_made])
+    taken = set(found.values())
+    for each in in_order:
+        if each.claim.key not in found:
+            free = next((volume for volume in each.volumes if volume not in taken), "")
+            if free or each.can_be_made:
+                found[each.claim.key] = free
+                taken.add(free)
+    return found
 
 
 def _claims_of(
@@ -425,21 +425,6 @@ def _volume_options(
         if terms is None or any(meets(node, term) for term in terms)
     )
     return _VolumeOptions(claim, volumes, can_be_made)
-
-
-def shared_out(claims: t.Sequence[_VolumeOptions]) -> dict[Key, str]:
-    """A volume for each claim by bipartite matching, else greedily for as many as possible."""
-    in_order = sorted(claims, key=lambda each: (each.claim.wanted.size, each.claim.key))
-    needing = [each for each in in_order if not each.can_be_made]
-    found = _matched(needing)
-    taken = set(found.values())
-    for each in in_order:
-        if each.claim.key not in found:
-            free = next((volume for volume in each.volumes if volume not in taken), "")
-            if free or each.can_be_made:
-                found[each.claim.key] = free
-                taken.add(free)
-    return found
 
 
 def _matched(needing: t.Sequence[_VolumeOptions]) -> dict[Key, str]:

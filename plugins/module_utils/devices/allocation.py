@@ -82,10 +82,10 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
         task = _READERS[wanted[0]]([], _options(parameters))
     else:
         task = read_task(objects, _options(parameters), group)
-    findings = (*bad, *task.findings)
-    task = dataclasses.replace(
-        task, findings=findings, instance=_priced(task.instance, parameters, objects)
-    )
+    path = parameters["curves"]
+    curves = documents.load(path, "curves")["curves"] if path else {}
+    instance = with_watts(task.instance, parameters["device_power"], curves, objects)
+    task = dataclasses.replace(task, findings=(*bad, *task.findings), instance=instance)
     warn_of(task.findings, context)
     allocation = STRATEGIES[parameters["strategy"]](task.instance, limits)
     if allocation.errors and parameters["on_error"] == "fail":
@@ -95,13 +95,6 @@ def allocate(parameters: Parameters, context: Context = Context()) -> Result:
     if parameters["format"] == "k8srm":
         result["text"] = render(result, parameters["verbose"])
     return {"changed": False, **result}
-
-
-def _priced(instance: Instance, parameters: Parameters, objects: t.Sequence[ApiObject]) -> Instance:
-    curves = (
-        documents.load(parameters["curves"], "curves")["curves"] if parameters["curves"] else {}
-    )
-    return with_watts(instance, parameters["device_power"], curves, objects)
 
 
 def _options(parameters: Parameters) -> Options:

@@ -28,8 +28,8 @@ from .adapter.pod_nodes import Room, prefer, send_to_nodes, trimmed
 from .allocation import STRATEGIES, describe
 from .dra import reader as dra
 from .dra.cluster import DraView
-from .k8srm import cluster as k8srm_cluster
 from .k8srm import reader as k8srm
+from .k8srm.cluster import PrototypeView
 from .model.findings import ApiObject, Defect, Key
 from .model.model import Allocation
 from .model.task import Options, Refusal, Task
@@ -93,7 +93,7 @@ class Api(t.NamedTuple):
 # By API group.
 APIS: t.Mapping[str, Api] = {
     dra.GROUP: Api(dra.read, DraView),
-    k8srm.GROUP: Api(k8srm.read, k8srm_cluster.read),
+    k8srm.GROUP: Api(k8srm.read, PrototypeView),
 }
 
 SPEC = KUBERNETES.merge(

@@ -60,8 +60,9 @@ class ClaimReader:
         """A claim by its spec. Raises InvalidInput before any part of it is kept."""
         spec.mapping(_SPEC_FIELDS)
         spec.limit_selectors("expression")
-        devices, listed = spec["devices"], spec["devices"]["requests"]
+        devices = spec["devices"]
         devices.mapping(_DEVICES_FIELDS)
+        listed = devices["requests"]
         for item in configurations_of(devices["config"], frozenset({"requests"})):
             names_of(item["requests"])
         read = [self._request(item) for item in listed.items(MAX_REQUESTS)]
@@ -84,8 +85,9 @@ class ClaimReader:
         if ("exactly" in item.value) == ("firstAvailable" in item.value):
             raise item.error("write either exactly or firstAvailable")
         if "exactly" in item.value:
-            item["exactly"].mapping(_EXACT_FIELDS)
-            read = [self._alternative(item["exactly"], name)]
+            exactly = item["exactly"]
+            exactly.mapping(_EXACT_FIELDS)
+            read = [self._alternative(exactly, name)]
         else:
             read = [
                 self._alternative(sub, f"{name}/{_name_of(sub, _SUBREQUEST_FIELDS)}")
@@ -97,12 +99,13 @@ class ClaimReader:
         device_class = self.classes.find(body["deviceClassName"])
         every, count = _count(body)
         body["tolerations"].items(MAX_TOLERATIONS)
-        body["capacity"].mapping({"requests"})
-        amounts, admin = body["capacity"]["requests"], body["adminAccess"]
+        capacity, admin = body["capacity"], body["adminAccess"]
+        capacity.mapping({"requests"})
+        amounts = capacity["requests"]
         amounts.limit(len(amounts.mapping()), dra_values.MAX_VALUES, too_many("amounts"))
         if not isinstance(admin.value or False, bool):
             raise admin.error("write true or false")
-        portions = {key: demand_of(one.value, one.where) for key, one in amounts.members()}
+        portions = {key: one.read(demand_of) for key, one in amounts.members()}
         asked_of_each = tuple(sorted(portions.items())) if every and portions else None
         position = self._matcher(body, device_class, asked_of_each)
         alternative = Alternative(

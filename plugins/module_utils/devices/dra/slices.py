@@ -201,7 +201,7 @@ def _check_counters(item: Field, known: frozenset[str]) -> None:
     counters.limit(len(counters.mapping()), _MAX_COUNTERS, "more than {most} counters")
     for _name, counter in counters.members():
         counter.mapping(_COUNTER_FIELDS)
-        supply_of(counter["value"].value, f"{counter.where}.value")
+        counter["value"].read(supply_of)
 
 
 def _check_devices(one: Slice) -> None:
@@ -412,11 +412,11 @@ class Slices:
         """Add the counters of a checked pool; return their positions."""
         positions: Positions = {}
         for one in slices:
-            for item in one.spec["sharedCounters"].items():
-                for name, amount in item["counters"].members():
-                    positions[item.value["name"], name] = len(self.counters) + len(counters)
-                    value = supply_of(amount["value"].value, amount.where)
-                    counters.append(Counter(*one.key, item.value["name"], name, value))
+            for item in one.spec.value.get("sharedCounters") or ():
+                for name, amount in (item.get("counters") or {}).items():
+                    positions[item["name"], name] = len(self.counters) + len(counters)
+                    value = supply_of(amount["value"], "spec.sharedCounters")
+                    counters.append(Counter(*one.key, item["name"], name, value))
         return positions
 
     def _read_devices(self, one: Slice, counters: Positions) -> list[_Entry]:
@@ -530,8 +530,8 @@ def _consumption(device: Field, counters: Positions) -> tuple[tuple[int, int], .
     """Counters that a device consumes; the pool is checked."""
     return tuple(
         sorted(
-            (counters[part.value["counterSet"], name], demand_of(one["value"].value, one.where))
-            for part in device["consumesCounters"].items()
-            for name, one in part["counters"].members()
+            (counters[part["counterSet"], name], demand_of(amount["value"], "consumesCounters"))
+            for part in device.value.get("consumesCounters") or ()
+            for name, amount in (part.get("counters") or {}).items()
         )
     )

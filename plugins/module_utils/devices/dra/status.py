@@ -83,7 +83,7 @@ def results_of(obj: ApiObject) -> list[Field]:
 
 def _consumed(obj: ApiObject, item: Object, where: str) -> dict[str, int]:
     consumed = Field(obj, where, item)["consumedCapacity"]
-    return {name: demand_of(one.value, one.where) for name, one in consumed.members()}
+    return {name: one.read(demand_of) for name, one in consumed.members()}
 
 
 @dataclass(frozen=True)

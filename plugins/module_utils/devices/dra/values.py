@@ -86,22 +86,29 @@ def _attribute(field: Field) -> Attribute:
         raise field.error("an attribute has exactly one value of a type")
     [(kind, given)] = kinds
     if kind not in _LISTS:
-        return _scalar(given.value, kind, given)
+        return given.read(_reader(kind, given))
     if not isinstance(given.value, list) or not 0 < len(given.value) <= MAX_LISTED:
         raise given.error(f"must be a list of up to {MAX_LISTED} values")
-    return tuple(_scalar(item, _LISTS[kind], given) for item in given.value)
+    read = _reader(_LISTS[kind], given)
+    return tuple(Field(given.obj, given.where, item).read(read) for item in given.value)
 
 
-def _scalar(value: t.Any, kind: str, place: Field) -> Scalar:
+def _reader(kind: str, field: Field) -> t.Callable[[t.Any, str], Scalar]:
+    """The function that reads a scalar of this kind. Raises Defect."""
     if kind not in _SCALARS:
-        raise place.error("unsupported type of attribute")
-    scalar = scalar_of(value, _SCALARS[kind], MAX_VALUE_LENGTH, place.where)
-    return parse_version(value, place.where) if kind == "version" else scalar
+        raise field.error("unsupported type of attribute")
+
+    def read(value: t.Any, where: str) -> Scalar:
+        scalar = scalar_of(value, _SCALARS[kind], MAX_VALUE_LENGTH, where)
+        return parse_version(value, where) if kind == "version" else scalar
+
+    return read
 
 
 def _capacity(field: Field) -> Capacity:
     """An amount with the portions that a policy allows. Raises InvalidInput."""
-    amount = supply_of(field.mapping(_CAPACITY_FIELDS).get("value"), f"{field.where}.value")
+    field.mapping(_CAPACITY_FIELDS)
+    amount = field["value"].read(supply_of)
     policy = field["requestPolicy"]
     given = policy.mapping(_POLICY_FIELDS)
     default = demand_of(given["default"], policy.where) if "default" in given else None

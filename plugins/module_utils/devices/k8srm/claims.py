@@ -240,9 +240,7 @@ def _amounts(given: Field) -> dict[str, int]:
     """Amounts by resource, without the numbers of devices."""
     given.limit(len(given.mapping()), _MAX_AMOUNTS, too_many("amounts"))
     return {
-        name: demand_of(amount.value, amount.where)
-        for name, amount in given.members()
-        if name not in _COUNT_NAMES
+        name: amount.read(demand_of) for name, amount in given.members() if name not in _COUNT_NAMES
     }
 
 

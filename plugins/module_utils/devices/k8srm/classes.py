@@ -127,13 +127,10 @@ class Classes:
     def check_all(self) -> None:
         """Find defects in the selectors of unused classes too."""
         for obj in self._given.values():
-            found = obj.attempt(self._own_selectors)
+            found = obj.attempt(lambda own: self.selectors(_definition(own)["constraints"]))
             if isinstance(found, Defect):
                 problem, _semicolon, intention = found.problem.partition("; for equality ")
                 self._findings.add(obj, found.field, problem, intention)
-
-    def _own_selectors(self, obj: ApiObject) -> tuple[Selector, ...]:
-        return self.selectors(_definition(obj)["constraints"])
 
     def selectors(self, constraint: Field) -> tuple[Selector, ...]:
         """Selectors of a constraint; none for an absent or empty one. Raises InvalidInput."""

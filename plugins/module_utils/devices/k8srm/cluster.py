@@ -35,19 +35,12 @@ from .pod_claims import asks, claim_of, read_items
 from .store import Store
 
 
-def read(kube: Kube, context: Context) -> PrototypeView:
-    """The prototype's objects as read now. Raises ApiError and InvalidInput."""
-    return PrototypeView(Store.read(kube, context))
-
-
 class PrototypeView:
-    """See reconciliation.View."""
+    """See reconciliation.View. The objects are read at once, which raises ApiError."""
 
-    def __init__(self, store: Store) -> None:
-        self.report = store.report
-        self._store = store
-        self._claims = store.claims
-        self._ledger = store.ledger
+    def __init__(self, kube: Kube, context: Context) -> None:
+        self._store = store = Store(kube, context)
+        self.report, self._claims, self._ledger = store.report, store.claims, store.ledger
         self._pods = Pods({}, "", "")
         self._claims_of: dict[Key, list[str]] = {}
 

@@ -31,7 +31,15 @@ from ..model.findings import ApiObject, Field
 
 State = t.Literal["kept", "open", "void"]
 _RESULT_FIELDS = ("allocations", "classConfigs", "claimConfigs")
-_IDENTITY_FIELDS = ("kind", "namespace", "name", "claimUID", "claimVersion", "nodeName")
+# Texts of a reservation, with their names in a pool.
+_STORED = {
+    "kind": "kind",
+    "namespace": "namespace",
+    "name": "name",
+    "uid": "claimUID",
+    "version": "claimVersion",
+    "node": "nodeName",
+}
 
 
 @dataclass(frozen=True)
@@ -68,16 +76,8 @@ class Reservation:
     @classmethod
     def of(cls, entry: t.Mapping[str, t.Any]) -> Reservation:
         """A reservation as stored in a pool."""
-        return cls(
-            entry["kind"],
-            entry["namespace"],
-            entry["name"],
-            entry["claimUID"],
-            entry["claimVersion"],
-            entry["nodeName"],
-            User.listed(entry.get("pods")),
-            {name: entry[name] for name in _RESULT_FIELDS if entry.get(name)},
-        )
+        texts = {field: entry[name] for field, name in _STORED.items()}
+        return cls(**texts, users=User.listed(entry.get("pods")), result=_given(entry))
 
     @classmethod
     def for_claim(
@@ -93,7 +93,7 @@ class Reservation:
             metadata["resourceVersion"],
             node,
             tuple(users),
-            {name: result[name] for name in _RESULT_FIELDS if result.get(name)},
+            _given(result),
         )
 
     @property
@@ -103,16 +103,8 @@ class Reservation:
 
     def entry(self) -> MutableObject:
         """The form stored in a pool."""
-        return {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "claimUID": self.uid,
-            "claimVersion": self.version,
-            "nodeName": self.node,
-            "pods": [vars(user) for user in self.users],
-            **self.result,
-        }
+        texts = {name: getattr(self, field) for field, name in _STORED.items()}
+        return {**texts, "pods": [vars(user) for user in self.users], **self.result}
 
     def as_claim(self) -> MutableObject:
         """A claim that has the reserved devices, for the reader."""
@@ -125,10 +117,15 @@ class Reservation:
         }
 
 
+def _given(result: t.Mapping[str, t.Any]) -> MutableObject:
+    """The part of a result that is written."""
+    return {name: result[name] for name in _RESULT_FIELDS if result.get(name)}
+
+
 def check_reservations(obj: ApiObject) -> None:
     """Raise unless each reservation of a pool can be read."""
     for entry in obj["status"]["reservations"].items():
-        check_texts(entry, *_IDENTITY_FIELDS)
+        check_texts(entry, *_STORED.values())
         check_users(entry["pods"])
         check_devices(entry)
         if not entry.value.get("allocations"):

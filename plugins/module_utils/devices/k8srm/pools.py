@@ -188,7 +188,7 @@ def _consumption(
                     + (f"; probably {meant} is meant" if meant else "")
                 )
             counter, block = shared[resource]
-            amount = rounded_up(demand_of(wanted.value, wanted.where), block)
+            amount = rounded_up(wanted.read(demand_of), block)
             if amount > counters[counter].capacity:
                 raise wanted.error(f"{wanted.value} is more than the pool has")
             found[counter] = amount

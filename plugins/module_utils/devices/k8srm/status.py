@@ -159,19 +159,14 @@ def render(result: Object, verbose: bool) -> str:
         entry for claim in result["allocations"] if claim for entry in claim.get("allocations", [])
     ]
     results = result["node_results"]
-    shown = _yaml([_of_prototype(one) for one in results]) if verbose else _lines(results)
+    if verbose:
+        told = _yaml([{key: one[key] for key in _KEYS_OF_A_NODE} for one in results])
+    else:
+        told = "".join(f"{_line(one)}\n" for one in results)
     return (
         f"ALLOCATIONS\n-----------\n{_yaml(allocations) if allocations else ''}\n"
-        f"NODE RESULTS\n------------\n{shown}"
+        f"NODE RESULTS\n------------\n{told}"
     )
-
-
-def _of_prototype(result: Object) -> Object:
-    return {key: result[key] for key in _KEYS_OF_A_NODE}
-
-
-def _lines(results: t.Sequence[Object]) -> str:
-    return "".join(f"{_line(result)}\n" for result in results)
 
 
 def _line(result: Object) -> str:

@@ -10,6 +10,7 @@ is ``stale``: it is not written, and dependent objects wait for the next attempt
 from __future__ import annotations
 
 import copy
+import functools
 import typing as t
 
 from ...base.context import Context
@@ -40,9 +41,12 @@ READY = {
 class Store:
     """Pools by name and claims by uid; ``stale`` has such names and uids."""
 
-    def __init__(
-        self, kube: Kube, context: Context, listed: t.Mapping[str, t.Sequence[MutableObject]]
-    ) -> None:
+    def __init__(self, kube: Kube, context: Context) -> None:
+        # Pools first, so that a pool never shows less than the claims have.
+        collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
+        listing = functools.partial(kube.list, trim=snapshot.trim_device_object)
+        objects = [listing(collections[0]), *kube.in_parallel(listing, collections[1:])]
+        listed = dict(zip(KINDS, objects))
         self.report = Report()
         # Unreadable objects are not written, and an unreadable pool gives nothing.
         sound = [pool for pool in listed["DevicePool"] if self._is_sound(pool, check_pool)]
@@ -62,18 +66,6 @@ class Store:
                     self._remember(claim)
                 else:
                     self.unreadable[claim["metadata"]["uid"]] = claim
-
-    @classmethod
-    def read(cls, kube: Kube, context: Context) -> Store:
-        """Pools first, so that a pool never shows less than the claims have."""
-        collections = [kube.resource(VERSION, kind).collection() for kind in KINDS]
-
-        def listed(path: str) -> list[MutableObject]:
-            return kube.list(path, trim=snapshot.trim_device_object)
-
-        pools = listed(collections[0])
-        objects = [pools, *kube.in_parallel(listed, collections[1:])]
-        return cls(kube, context, dict(zip(KINDS, objects)))
 
     def _is_sound(self, obj: MutableObject, check: t.Callable[[ApiObject], None]) -> bool:
         return not isinstance(self.report.read(ApiObject(obj), check), Defect)

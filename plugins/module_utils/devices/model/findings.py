@@ -122,54 +122,79 @@ class ApiObject:
         return found
 
 
-@dataclass(frozen=True)
 class Field:
     """A value within an object, with its place for messages; absent ones are None.
 
-    Each reader raises DefectError with the place of a value that it cannot read.
+    Each reader raises DefectError with the place of a value that it cannot read. Large pools have
+    tens of thousands of fields, so names of a mapping are checked once.
     """
 
-    obj: ApiObject
-    where: str
-    value: t.Any
+    __slots__ = ("_is_checked", "_name", "_within", "obj", "value")
+
+    def __init__(
+        self, obj: ApiObject, within: str | Field, value: t.Any, name: str | int = ""
+    ) -> None:
+        self.obj, self.value = obj, value
+        self._within, self._name = within, name
+        self._is_checked = False
+
+    @property
+    def where(self) -> str:
+        """Its place, such as ``spec.devices[0].name``; written only when it is needed."""
+        if isinstance(self._within, str):
+            return self._within
+        within, name = self._within.where, self._name
+        if isinstance(name, int):
+            return f"{within}[{name}]"
+        return f"{within}.{shown_text(name, _MAX_NAME_LENGTH)}"
 
     def __getitem__(self, name: str) -> Field:
         """A member of the mapping."""
-        return Field(self.obj, f"{self.where}.{name}", self.mapping().get(name))
+        given = self.value if self._is_checked else self.mapping()
+        return Field(self.obj, self, given.get(name), name)
 
     def error(self, problem: str) -> DefectError:
         """An error with this place, to be raised."""
         return self.obj.error(self.where, problem)
 
+    def read(self, parse: t.Callable[[t.Any, str], T]) -> T:
+        """The value as a function of value and place reads it; the place is for its errors."""
+        try:
+            return parse(self.value, "")
+        except InvalidInput:
+            return parse(self.value, self.where)
+
     def mapping(self, known: t.AbstractSet[str] | None = None) -> dict[str, t.Any]:
         """A mapping by names; empty if absent. A field that is not ``known`` is refused by name,
         because its meaning is unknown."""
-        given = {} if self.value is None else self.value
-        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-            raise self.error("must be a mapping of names")
-        unknown = () if known is None else sorted(name for name in given if name not in known)
-        if unknown:
-            name = shown_text(unknown[0], _MAX_NAME_LENGTH)
+        if self.value is None:
+            return {}
+        given: dict[str, t.Any] = self.value
+        if not self._is_checked:
+            if not isinstance(given, dict) or not _are_texts(given):
+                raise self.error("must be a mapping of names")
+            self._is_checked = True
+        if known is not None and not given.keys() <= known:
+            name = shown_text(min(given.keys() - known), _MAX_NAME_LENGTH)
             raise self.obj.error(f"{self.where}.{name}", "unsupported")
         return given
 
     def members(self) -> t.Iterator[tuple[str, Field]]:
         """The members of the mapping by name."""
         for name, value in self.mapping().items():
-            yield name, Field(self.obj, f"{self.where}.{shown_text(name, _MAX_NAME_LENGTH)}", value)
+            yield name, Field(self.obj, self, value, name)
 
     def items(
         self, most: int | None = None, problem: str = "{count} entries; the API allows {most}"
     ) -> list[Field]:
         """The mappings of a list, up to ``most``; none if it is absent. A null item is a defect."""
-        given = [] if self.value is None else self.value
-        if not isinstance(given, list):
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
             raise self.error("must be a list of mappings")
-        found = [
-            Field(self.obj, f"{self.where}[{index}]", item) for index, item in enumerate(given)
-        ]
+        found = [Field(self.obj, self, item, index) for index, item in enumerate(self.value)]
         for item in found:
-            if not isinstance(item.value, dict):
+            if item.value is None:
                 raise item.error("must be a mapping of names")
             item.mapping()
         if most is not None:
@@ -204,6 +229,10 @@ class Field:
                     found += len(value[key])
         problem = "{count} characters in all; at most {most}"
         self.limit(found, _MAX_SELECTORS_LENGTH, f"unsupported: too many selectors, {problem}")
+
+
+def _are_texts(names: t.Iterable[t.Any]) -> bool:
+    return {*map(type, names)} <= {str} or all(isinstance(name, str) for name in names)
 
 
 def too_many(what: str) -> str:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from ...solving.limits import Limits
 from ..model.model import Claim, ConflictPart, Instance, Request, Unit
 from ..model.objective import Objective
-from ..model.usage import Usage
 from .columns.components import ComponentKind, UnitGroup, groups_of, kinds_of
 from .node_solver import solve_node
-from .search import Candidates, shape_of
+from .search import State, shape_of
 
 # Number of devices kept of a request, by position of the claim in the unit, and of the request.
 Kept = dict[tuple[int, int], int]
@@ -56,15 +55,13 @@ class _Filter:
     instance: Instance
     unit: Unit
     limits: Limits
-    candidates: Candidates = field(init=False)
-    usage: Usage = field(init=False)
+    state: State = field(init=False)
     nodes: list[str] = field(init=False)
     # Known answers of each node.
     capacities: dict[str, list[Capacity]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.candidates = Candidates(self.instance)
-        self.usage = Usage(self.instance)
+        self.state = State.of(self.instance)
         self.nodes = [node.name for node in self.instance.nodes_of(self.unit)]
 
     def run(self) -> tuple[ConflictPart, ...]:
@@ -155,8 +152,8 @@ class _Filter:
         apart = [Unit((claim,)) for claim in unit.claims]
         room = self._room(node, instance, apart) if len(apart) > 1 else None
         if room is None:
-            answer = solve_node(instance, self.usage, self.candidates, unit, node, self.limits)
-            return answer == "infeasible"
+            state = self.state._replace(instance=instance)
+            return solve_node(state, unit, node, self.limits) == "infeasible"
         return not room
 
     def _room(self, key: str, instance: Instance, units: t.Sequence[Unit]) -> bool | None:
@@ -333,7 +330,7 @@ class _Cell:
         self, instance: Instance, groups: t.Sequence[UnitGroup], kind: ComponentKind, limits: Limits
     ) -> None:
         self._claims, self._groups, self._kind, self._limits = instance.claims, groups, kind, limits
-        self._usage, self._candidates = Usage(kind.instance), Candidates(kind.instance)
+        self._state = State.of(kind.instance)
 
     def largest(self) -> list[Numbers]:
         """The maximal vectors of unit counts that fit. Raises TooMany."""
@@ -363,7 +360,8 @@ class _Cell:
         unit = Unit(tuple(range(len(claims))))
         [node] = self._kind.instance.nodes
         task = dataclasses.replace(self._kind.instance, claims=tuple(claims), units=(unit,))
-        answer = solve_node(task, self._usage, self._candidates, unit, node.name, self._limits)
+        state = self._state._replace(instance=task)
+        answer = solve_node(state, unit, node.name, self._limits)
         if answer == "unknown":
             raise TooMany
         return answer != "infeasible"

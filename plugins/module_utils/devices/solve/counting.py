@@ -16,7 +16,7 @@ from ..model.model import Alternative, Claim, Instance, Request, Unit
 from ..model.objective import WHOLE, Objective
 from ..model.usage import Usage
 from .node_model import most_within
-from .search import Candidates
+from .search import State
 
 # Counter set and name; SHARE stands for the share of sets of counters and for whole devices,
 # DEVICES for the number of devices that are not shared.
@@ -132,9 +132,7 @@ def _least(all_amounts: t.Iterable[Amounts]) -> Amounts:
     return least or {}
 
 
-def counted_out(
-    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
-) -> bool:
+def counted_out(state: State, unit: Unit, node: str) -> bool:
     """Whether counting alone shows that a unit cannot be satisfied on a node.
 
     Hall's condition is checked for each set of devices of some request: the requests that are
@@ -144,10 +142,10 @@ def counted_out(
     wanted: dict[frozenset[int], int] = {}
     usable_by_shape: dict[t.Hashable, frozenset[int] | None] = {}
     for claim in unit.claims:
-        for request in instance.claims[claim].requests:
+        for request in state.instance.claims[claim].requests:
             shape = request.shape()
             if shape not in usable_by_shape:
-                usable_by_shape[shape] = _usable(instance, usage, candidates, request, node)
+                usable_by_shape[shape] = _usable(state, request, node)
             usable = usable_by_shape[shape]
             if usable is None:
                 return False
@@ -156,21 +154,19 @@ def counted_out(
     everything: frozenset[int] = frozenset().union(*wanted)
     return any(
         sum(count for other, count in wanted.items() if other <= devices)
-        > most_together(instance, usage, devices)
+        > most_together(state.instance, state.usage, devices)
         for devices in {*wanted, everything}
-    ) or _overdraws(instance, usage, wanted)
+    ) or _overdraws(state.instance, state.usage, wanted)
 
 
-def _usable(
-    instance: Instance, usage: Usage, candidates: Candidates, request: Request, node: str
-) -> frozenset[int] | None:
+def _usable(state: State, request: Request, node: str) -> frozenset[int] | None:
     """The devices that a request may get now; None if they cannot be counted."""
     usable: set[int] = set()
     for alternative in request.alternatives:
-        found = candidates.of(alternative.matcher, node)
-        if alternative.admin or any(instance.devices[one].shareable for one in found):
+        found = state.candidates.of(alternative.matcher, node)
+        if alternative.admin or any(state.instance.devices[one].shareable for one in found):
             return None
-        usable |= {one for one in found if usage.portions(one, alternative) is not None}
+        usable |= {one for one in found if state.usage.portions(one, alternative) is not None}
     return frozenset(usable)
 
 

@@ -20,9 +20,8 @@ from ...cel.values import identities
 from ...solving.limits import Limits
 from ..model.model import Allocation, ClaimAllocation, Unit
 from ..model.task import Task
-from ..model.usage import Usage
 from .node_solver import solve_node
-from .search import Candidates
+from .search import State
 
 NO_DEVICES = "no available devices"
 MATCH_FAILED = "claim MatchAttributes constraint failed"
@@ -47,9 +46,8 @@ class Explainer:
     def __init__(self, task: Task, allocation: Allocation, limits: Limits) -> None:
         self._task = task
         self._allocation = allocation
-        self._usage = Usage(task.instance)
-        self._instance = task.instance
-        self._candidates = Candidates(task.instance)
+        self._state = State.of(task.instance)
+        self._instance, self._usage = task.instance, self._state.usage
         self._limits = limits
         self._by_pool: dict[Pool, list[int]] = {}
         for index, device in enumerate(task.instance.devices):
@@ -95,7 +93,7 @@ class Explainer:
 
     def _try(self, unit: Unit, claim: int, node: str) -> ClaimAllocation | None:
         alone = Unit((claim,), unit.nodes)
-        found = solve_node(self._instance, self._usage, self._candidates, alone, node, self._limits)
+        found = solve_node(self._state, alone, node, self._limits)
         return None if isinstance(found, str) else found[0]
 
     def _offers(self, claim: int, node: str) -> tuple[list[_Offer], list[Object]]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 from ...base.libraries import cp_model
 from ...solving.limits import Limits
-from ..model.model import ClaimAllocation, Instance, Unit
+from ..model.model import ClaimAllocation, Unit
 from ..model.objective import WHOLE, CounterSet, Objective, localities
-from ..model.usage import Usage
 from .node_model import NodeModel, Place, Term, add_at_most, new_solver
-from .search import Candidates, equal_units
+from .search import State, equal_units
 
 Places = t.Sequence[tuple[Unit, tuple[str, ...]]]
 
@@ -25,7 +24,7 @@ _SHARE_OF_A_LEVEL = 0.5
 
 
 class FleetModel:
-    """The model of units, each on one of its nodes or on none, with the allocations in ``usage``.
+    """The model of units, each on one of its nodes or on none, with the allocations in the state.
 
     ``terms`` are the levels as expressions to minimise, without constant parts. A unit that
     ``is_many`` aggregates claims for one device each, so its devices need not be close.
@@ -33,17 +32,15 @@ class FleetModel:
 
     def __init__(
         self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
+        state: State,
         objective: Objective,
         places: Places,
         is_many: t.Callable[[Unit], bool] = lambda _unit: False,
     ) -> None:
         pairs = [(unit, node) for unit, nodes in places for node in nodes]
-        self.nodes = NodeModel(instance, usage, candidates, pairs, optional=True)
+        self.nodes = NodeModel(state, pairs, optional=True)
         self.model = self.nodes.model
-        self._instance, self._usage, self._objective = instance, usage, objective
+        self._instance, self._usage, self._objective = state.instance, state.usage, objective
         self._is_many = is_many
         self._places_of: dict[int, list[Place]] = {}
         for place in self.nodes.places:
@@ -86,10 +83,8 @@ class FleetModel:
         ]
 
     def _rank(self) -> t.Any:
-        return sum(number * taken for (_claim, _request, number), taken in self._alternatives())
-
-    def _alternatives(self) -> t.Iterator[tuple[tuple[int, int, int], t.Any]]:
-        return ((member, taken) for member, taken in self.nodes.taken.items() if member[2])
+        taken = self.nodes.taken.items()
+        return sum(number * one for (_claim, _request, number), one in taken if number)
 
     def _watts(self) -> t.Any:
         total = sum(

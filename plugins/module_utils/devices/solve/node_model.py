@@ -30,8 +30,8 @@ from ..model.model import (
     Pick,
     Unit,
 )
-from ..model.usage import BLOCKED_BY, Member, Usage, Values
-from .search import Candidates
+from ..model.usage import BLOCKED_BY, Member, Values
+from .search import State
 
 # Well below 2^63, because the solver adds such sums.
 _MAX_SUM = 1 << 58
@@ -68,23 +68,18 @@ class NodeModel:
 
     ``taken`` has the variable of each alternative by (position of the claim, request, alternative),
     where claims are counted through all places; ``in_use`` has for each device whether a new user
-    has it, ``drawn`` the consumption of each counter. Allocations in ``usage`` stay. With
+    has it, ``drawn`` the consumption of each counter. Allocations in the state stay. With
     ``optional`` units may be left out, and a unit with places on several nodes is on at most one.
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        places: t.Iterable[tuple[Unit, str]],
-        optional: bool = False,
+        self, state: State, places: t.Iterable[tuple[Unit, str]], optional: bool = False
     ) -> None:
         self.model = cp_model.CpModel()
         self.uses: list[Use] = []
         self.taken: dict[Member, t.Any] = {}
         self.places: list[Place] = []
-        self._instance, self._usage, self._candidates = instance, usage, candidates
+        self._instance, self._usage, self._candidates = state
         self._claims: list[Claim] = []
         self._place_of: list[Place] = []
         for unit, node in places:
@@ -92,7 +87,7 @@ class NodeModel:
             place = Place(unit, node, here, len(self._claims))
             self.places.append(place)
             for claim in unit.claims:
-                self._claims.append(instance.claims[claim])
+                self._claims.append(self._instance.claims[claim])
                 self._place_of.append(place)
                 self._add_claim(len(self._claims) - 1, self._claims[-1])
         self._by_device: dict[int, list[Use]] = {}
@@ -101,7 +96,7 @@ class NodeModel:
         self.in_use = {device: self._share(device) for device in self._by_device}
         self.drawn: dict[int, list[Term]] = {}
         self._add_counters()
-        _AttributeConstraints(self.model, instance, self.uses, self._claims).add(self.places)
+        _AttributeConstraints(self.model, self._instance, self.uses, self._claims).add(self.places)
 
     def _add_claim(self, position: int, claim: Claim) -> None:
         start = len(self.uses)
@@ -166,16 +161,17 @@ class NodeModel:
         capacities = self._instance.devices[device].capacities
         return capacities[name].amount if name in capacities else 0
 
-    def _alternative(self, use: Use) -> Alternative:
+    def alternative(self, use: Use) -> Alternative:
+        """The alternative that a device is a part of."""
         position, request, number = use.member
         return self._claims[position].requests[request].alternatives[number]
 
     def _share(self, device: int) -> t.Any:
         """Let uses of one device exclude each other or add up; return whether it is in use."""
         given = self._instance.devices[device]
-        admins = [use for use in self._by_device[device] if self._alternative(use).admin]
+        admins = [use for use in self._by_device[device] if self.alternative(use).admin]
         self._once_in_a_claim(admins)
-        uses = [use for use in self._by_device[device] if not self._alternative(use).admin]
+        uses = [use for use in self._by_device[device] if not self.alternative(use).admin]
         if not given.shareable:
             self.model.add_at_most_one(use.chosen for use in uses)
             return sum(use.chosen for use in uses)
@@ -201,7 +197,7 @@ class NodeModel:
             self.model.add_at_most_one(chosen)
 
     def _exclude_each_other(self, use: Use, other: Use) -> bool:
-        if self._alternative(use).whole or self._alternative(other).whole:
+        if self.alternative(use).whole or self.alternative(other).whole:
             return True
         modes = (name.partition("=") for name in use.portions if "=" in name)
         return any(
@@ -224,10 +220,6 @@ class NodeModel:
             most = most_within(left, [amount for amount, _variable in drawing])
             if most < len(drawing):
                 self.model.add(sum(variable for _amount, variable in drawing) <= most)
-
-    def is_admin(self, use: Use) -> bool:
-        """Whether the access is administrative."""
-        return self._alternative(use).admin
 
     def place_of(self, member: Member) -> Place:
         """The place of the claim of a member."""

@@ -9,11 +9,10 @@ import typing as t
 
 from ...base.libraries import cp_model
 from ...solving.limits import Limits
-from ..model.model import ClaimAllocation, Instance, Unit
-from ..model.usage import Usage
+from ..model.model import ClaimAllocation, Unit
 from .counting import counted_out
 from .node_model import NodeModel, new_solver
-from .search import Candidates, OutOfTime, Search
+from .search import OutOfTime, Search, State
 
 # Devices that are tried before a search counts as hard.
 STEPS_OF_SEARCH = 1000
@@ -25,18 +24,18 @@ ClaimAllocations = tuple[ClaimAllocation, ...]
 
 
 def solve_node(
-    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str, limits: Limits
+    state: State, unit: Unit, node: str, limits: Limits
 ) -> ClaimAllocations | t.Literal["infeasible", "unknown"]:
     """Allocation of a unit's claims on a node, or infeasible, or unknown.
 
-    Nothing is taken from ``usage``.
+    The use of devices stays.
     """
-    if counted_out(instance, usage, candidates, unit, node):
+    if counted_out(state, unit, node):
         return "infeasible"
-    found = _searched(instance, usage, candidates, unit, node)
+    found = _searched(state, unit, node)
     if found is not None:
         return found
-    model = NodeModel(instance, usage, candidates, [(unit, node)])
+    model = NodeModel(state, [(unit, node)])
     solver = new_solver(limits.seed, _WORK_FOR_A_SECOND * limits.left(), limits.patience())
     status = solver.solve(model.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -45,10 +44,10 @@ def solve_node(
 
 
 def _searched(
-    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
+    state: State, unit: Unit, node: str
 ) -> ClaimAllocations | t.Literal["infeasible"] | None:
     """Answer of a short search: most tasks are easy, and a model takes longer to build."""
-    search = Search(instance, usage, candidates, Limits(_SECONDS_OF_SEARCH))
+    search = Search(state, Limits(_SECONDS_OF_SEARCH))
     try:
         found = search.run(unit, node, STEPS_OF_SEARCH)
     except OutOfTime:
@@ -56,5 +55,5 @@ def _searched(
     if found is None:
         return "infeasible"
     for allocation, claim in zip(found, unit.claims):
-        usage.change(instance.claims[claim], allocation, taken=False)
+        state.usage.change(state.instance.claims[claim], allocation, taken=False)
     return found

@@ -74,6 +74,19 @@ class Candidates:
                 yield from devices
 
 
+class State(t.NamedTuple):
+    """An instance, the use of its devices, and the candidates of each node."""
+
+    instance: Instance
+    usage: Usage
+    candidates: Candidates
+
+    @classmethod
+    def of(cls, instance: Instance) -> State:
+        """The state before any new allocation."""
+        return cls(instance, Usage(instance), Candidates(instance))
+
+
 @dataclass
 class _SearchPoint:
     """A point of the search: which device of which alternative is being chosen."""
@@ -154,19 +167,9 @@ class Search:
     Kubernetes; any other search skips such a device.
     """
 
-    def __init__(
-        self,
-        instance: Instance,
-        usage: Usage,
-        candidates: Candidates,
-        limits: Limits,
-        *,
-        strict: bool = False,
-    ) -> None:
+    def __init__(self, state: State, limits: Limits, *, strict: bool = False) -> None:
         self._strict = strict
-        self._instance = instance
-        self._usage = usage
-        self._candidates = candidates
+        self._instance, self._usage, self._candidates = state
         self._limits = limits
         self.steps = 0
         self._last_step: int | None = None
@@ -189,7 +192,8 @@ class Search:
                 self._trail.points.append(place)
                 place = self._advance()
         except (OutOfTime, SelectorFailed):
-            self._undo_everything()
+            while self._trail.points:
+                self._undo(self._trail.points.pop())
             raise
         return self._answer() if self._found else None
 
@@ -244,6 +248,7 @@ class Search:
         # A request for every device has one choice: the next one, or none.
         fixed = alternative.every_device
         last = min(place.taken + 1, len(candidates)) if fixed else len(candidates)
+        most = len(candidates) if fixed else alternative.maximum
         while place.next_candidate < last:
             device = candidates[place.next_candidate]
             place.next_candidate += 1
@@ -254,7 +259,7 @@ class Search:
                 raise SelectorFailed(self._unit.claims[place.claim], failing[device])
             if self._take(place, alternative, device):
                 place.ends_request = self._trail.suffices(place, alternative, len(candidates))
-                if place.ends_request or place.taken + 1 < self._most(alternative, candidates):
+                if place.ends_request or place.taken + 1 < most:
                     return True
                 self._undo(place)
         return False
@@ -278,9 +283,6 @@ class Search:
         if alternative.admin:
             return self._trail.has(place.claim, device)
         return self._usage.in_use(device)
-
-    def _most(self, alternative: Alternative, candidates: t.Sequence[int]) -> int:
-        return len(candidates) if alternative.every_device else alternative.maximum
 
     def _take(self, place: _SearchPoint, alternative: Alternative, device: int) -> bool:
         portions = self._usage.portions(device, alternative)
@@ -307,10 +309,6 @@ class Search:
         self._constraints.remove((place.claim, place.request, place.alternative), place.device)
         place.device = None
 
-    def _undo_everything(self) -> None:
-        while self._trail.points:
-            self._undo(self._trail.points.pop())
-
     def _alternative(self, place: _SearchPoint) -> Alternative:
         return self._claims[place.claim].requests[place.request].alternatives[place.alternative]
 
@@ -331,14 +329,12 @@ class Search:
         return tuple(ClaimAllocation(self._node, tuple(devices)) for devices in chosen)
 
 
-def first_failing(
-    instance: Instance, usage: Usage, candidates: Candidates, unit: Unit, node: str
-) -> SelectorFailed | None:
+def first_failing(state: State, unit: Unit, node: str) -> SelectorFailed | None:
     """The first free device on the node on which a selector of the unit fails."""
     for claim in unit.claims:
-        for alternative in instance.claims[claim].alternatives:
-            for device, reason in candidates.failing(alternative.matcher, node).items():
-                if alternative.admin or not usage.in_use(device):
+        for alternative in state.instance.claims[claim].alternatives:
+            for device, reason in state.candidates.failing(alternative.matcher, node).items():
+                if alternative.admin or not state.usage.in_use(device):
                     return SelectorFailed(claim, reason)
     return None
 

@@ -20,7 +20,7 @@ from ...model.model import Alternative, Claim, ClaimAllocation, Instance, Pick, 
 from ...model.objective import Objective
 from ...model.usage import Usage
 from ..fleet_model import FleetModel, Work
-from ..search import Candidates
+from ..search import Candidates, State
 from .components import ComponentKind, UnitGroup, is_for_one_device
 
 # Levels that are sums over components: rank, watts, fragmentation and closeness.
@@ -252,12 +252,10 @@ class _Builder:
 
     def model(self) -> FleetModel:
         places = [(unit, (self._node.name,)) for unit in self._units]
+        state = State(self._task, self.usage, self._candidates)
         return FleetModel(
-            self._task, self.usage, self._candidates, self.objective, places, self._is_many
+            state, self.objective, places, lambda unit: self._meaning[id(unit)][1] is not None
         )
-
-    def _is_many(self, unit: Unit) -> bool:
-        return self._meaning[id(unit)][1] is not None
 
     def counts(self, fleet: FleetModel) -> dict[int, t.Any]:
         """Number of units of each group in the component, as expressions."""
