@@ -184,13 +184,8 @@ def _commitment(
     for group, terms in zip(groups, by_group):
         model.at_most(terms, len(group.claims))
     for priority, count in satisfied.items():
-        of_priority = [
-            term
-            for group, terms in zip(groups, by_group)
-            if group.priority == priority
-            for term in terms
-        ]
-        model.equal(of_priority, count)
+        each = (terms for one, terms in zip(groups, by_group) if one.priority == priority)
+        model.equal([term for terms in each for term in terms], count)
     model.at_most(ranks, rank)
     return model, awake
 
