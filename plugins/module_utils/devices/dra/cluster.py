@@ -24,9 +24,9 @@ from ...kube.unschedulable import Unplaced
 from ...scheduling.pod_reader import is_pending
 from ..adapter.cluster import Pods, Report, UnitAllocation
 from ..adapter.pod_nodes import Room, hindrance
-from ..dra import writes as dra_writes
 from ..model.findings import ApiObject, Defect, Key
 from ..model.model import Node
+from . import writes as dra_writes
 from .objects import DraObjects
 from .pods import (
     ExtendedResources,

@@ -21,11 +21,10 @@ from functools import cached_property
 from ...base.boundary import shown
 from ...cel.values import demand_of, supply_of
 from ...scheduling.model import Taint
-from ..dra import values as dra_values
 from ..model.findings import ApiObject, Defect, Field, Findings
 from ..model.model import Counter, Device, Node
 from ..model.task import selected
-from .values import has_lists, name_in
+from . import values as dra_values
 
 if t.TYPE_CHECKING:
     P = t.ParamSpec("P")
@@ -160,8 +159,8 @@ def _inconsistent(slices: t.Sequence[Slice]) -> Defect | None:
 def identified(obj: ApiObject) -> Slice:
     """The slice with its pool, which a slice must name."""
     spec, pool = obj["spec"], obj["spec"]["pool"]
-    driver = name_in(spec["driver"], _MAX_DRIVER_LENGTH)
-    name = name_in(pool["name"], MAX_POOL_LENGTH)
+    driver = dra_values.name_in(spec["driver"], _MAX_DRIVER_LENGTH)
+    name = dra_values.name_in(pool["name"], MAX_POOL_LENGTH)
     numbers = (pool[key].value or 0 for key in ("generation", "resourceSliceCount"))
     return Slice(obj, spec, (driver, name), *(one if _is_count(one) else -1 for one in numbers))
 
@@ -209,14 +208,15 @@ def _check_devices(one: Slice) -> None:
     if -1 in (one.generation, one.count):
         raise one.spec["pool"].error("generation and resourceSliceCount are whole numbers")
     costly = any(
-        any(map(device.value.get, _COSTLY_FIELDS)) or has_lists(device.value.get("attributes"))
+        any(map(device.value.get, _COSTLY_FIELDS))
+        or dra_values.has_lists(device.value.get("attributes"))
         for device in one.devices
     )
     most = _MAX_DEVICES_WITH_MORE if costly else _MAX_DEVICES
     problem = "{count} devices in a slice; the API allows {most}"
     one.spec["devices"].limit(len(one.devices), most, problem)
     for device in one.devices:
-        name_in(device["name"], _MAX_DEVICE_LENGTH)
+        dra_values.name_in(device["name"], _MAX_DEVICE_LENGTH)
 
 
 def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
@@ -234,7 +234,7 @@ def _check_names(one: Slice, first: Slice, names: set[str]) -> None:
 def _check_sets(one: Slice, sets: dict[str, frozenset[str]]) -> None:
     """Note the counter sets of a slice; each is defined once in its pool. Raises Defect."""
     for item in one.spec["sharedCounters"].items(_MAX_SETS, "more than {most} counter sets"):
-        name = name_in(item["name"], _MAX_DEVICE_LENGTH)
+        name = dra_values.name_in(item["name"], _MAX_DEVICE_LENGTH)
         if name in sets:
             raise item.error(f"the counter set {name!r} is listed twice")
         sets[name] = frozenset(item["counters"].mapping())
@@ -245,7 +245,7 @@ def _check_consumption(one: Slice, sets: t.Mapping[str, frozenset[str]]) -> None
     for device in one.devices:
         listed = device["consumesCounters"]
         consumed = listed.items(_MAX_CONSUMPTIONS, "more than {most} counter sets")
-        drawn = [name_in(part["counterSet"], _MAX_DEVICE_LENGTH) for part in consumed]
+        drawn = [dra_values.name_in(part["counterSet"], _MAX_DEVICE_LENGTH) for part in consumed]
         if len(set(drawn)) < len(drawn):
             raise listed.error("a counter set is listed twice")
         for name, part in zip(drawn, consumed):

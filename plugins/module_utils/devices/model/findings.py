@@ -165,8 +165,10 @@ class Field:
             return parse(self.value, self.where)
 
     def mapping(self, known: t.AbstractSet[str] | None = None) -> dict[str, t.Any]:
-        """A mapping by names; empty if absent. A field that is not ``known`` is refused by name,
-        because its meaning is unknown."""
+        """A mapping by names; empty if absent.
+
+        A field that is not ``known`` is refused by name, because its meaning is unknown.
+        """
         if self.value is None:
             return {}
         given: dict[str, t.Any] = self.value
